@@ -1,0 +1,45 @@
+"""The run file: a YAML description of a whole pipeline, parsed strictly.
+
+``load_config`` reads one; every mistake in it is reported at once, with file, line and a suggestion.
+"""
+
+from __future__ import annotations
+
+from graphbox.config.load import config_digest, config_schema, dump_config, load_config
+from graphbox.config.schema import (
+    BenchConfig,
+    ClassifyTaskConfig,
+    CompressConfig,
+    EdgesConfig,
+    ExportConfig,
+    GraphConfig,
+    Metapath2VecConfig,
+    ModelConfig,
+    NodesConfig,
+    RecommendTaskConfig,
+    RunConfig,
+    SageConfig,
+    ServeConfig,
+    TaskConfig,
+)
+
+__all__ = [
+    "BenchConfig",
+    "ClassifyTaskConfig",
+    "CompressConfig",
+    "EdgesConfig",
+    "ExportConfig",
+    "GraphConfig",
+    "Metapath2VecConfig",
+    "ModelConfig",
+    "NodesConfig",
+    "RecommendTaskConfig",
+    "RunConfig",
+    "SageConfig",
+    "ServeConfig",
+    "TaskConfig",
+    "config_digest",
+    "config_schema",
+    "dump_config",
+    "load_config",
+]

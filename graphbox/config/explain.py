@@ -1,0 +1,199 @@
+"""The schema's errors in the user's words, with the place in the file."""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from graphbox.config.problem import Problem
+from graphbox.config.schema import RunConfig
+from graphbox.config.source import KeyPath, Source, describe_value
+from graphbox.errors import did_you_mean
+
+__all__ = ["explain", "fields_at"]
+
+_EXPECTED = {
+    "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+_BOUNDS = {
+    "greater_than": ("greater than", "gt"),
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than": ("less than", "lt"),
+    "less_than_equal": ("of at most", "le"),
+}
+
+
+def explain(error: ErrorDetails, source: Source) -> Problem:
+    """Return one of pydantic's errors as a problem at a line of ``source``."""
+    kind = error["type"]
+    key = _key_in_file(error["loc"], source.data)
+    if kind == "missing" and isinstance(key[-1], str):
+        return _missing(key, source)
+    if kind == "extra_forbidden":
+        return _unknown(key, source)
+    if kind.startswith("union_tag"):
+        key = (*key, "kind")
+    message, hint = _message(error)
+    if kind == "missing" or (
+        kind == "too_long" and "tuple" in str(error["ctx"].get("field_type", "")).lower()
+    ):
+        key = key[:-1] if kind == "missing" else key
+    return Problem(
+        key=key, message=message, hint=hint, line=source.line(key), override=_override(source, key)
+    )
+
+
+def fields_at(data: Any, key: KeyPath) -> tuple[str, ...] | None:
+    """Return the names of the keys the schema knows at ``key``; None where names are free or it ends."""
+    section = _section_at(data, key)
+    return tuple(section.model_fields) if section is not None else None
+
+
+def _missing(key: KeyPath, source: Source) -> Problem:
+    section = _section_at(source.data, key[:-1])
+    field = section.model_fields.get(str(key[-1])) if section is not None else None
+    hint = (
+        f"`{key[-1]}`: {_lower_first(field.description)}" if field is not None and field.description else None
+    )
+    return Problem(
+        key=key[:-1],
+        message=f"the key `{key[-1]}` is missing",
+        hint=hint,
+        line=source.line(key[:-1]),
+        override=_override(source, key[:-1]),
+    )
+
+
+def _unknown(key: KeyPath, source: Source) -> Problem:
+    known = fields_at(source.data, key[:-1]) or ()
+    name = str(key[-1])
+    hint = did_you_mean(name, known) or f"known keys: {', '.join(known)}"
+    return Problem(
+        key=key, message="unknown key", hint=hint, line=source.line(key), override=_override(source, key)
+    )
+
+
+def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a table of kinds)
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    received = describe_value(value)
+    if kind in _EXPECTED:
+        hint = None
+        if kind == "string_type" and isinstance(value, int | float):
+            hint = f"write it in quotes: '{value}'"
+        if kind.startswith("bool") and isinstance(value, str):
+            hint = "YAML 1.2 has only `true` and `false`"
+        return f"expected {_EXPECTED[kind]}, received {received}", hint
+    if kind in _BOUNDS:
+        words, bound = _BOUNDS[kind]
+        return f"expected a number {words} {context[bound]}, received {received}", None
+    if kind == "literal_error":
+        choices = [
+            str(part).strip("' ") for part in str(context["expected"]).replace(" or ", ", ").split(",")
+        ]
+        hint = did_you_mean(value, choices) if isinstance(value, str) else None
+        return f"expected {context['expected']}, received {received}", hint
+    if kind == "union_tag_invalid":
+        choices = [part.strip("' ") for part in str(context["expected_tags"]).split(",")]
+        message = f"expected `kind` to be one of {', '.join(choices)}, received {context['tag']!r}"
+        return message, did_you_mean(str(context["tag"]), choices)
+    if kind == "union_tag_not_found":
+        return "the key `kind` is missing", "it decides which other keys there are"
+    if kind == "string_pattern_mismatch":
+        rule = "letters, digits, `_`, `.` and `-` (at most 128, not starting with `.` or `-`)"
+        return f"expected a name of {rule}, received {received}", None
+    if kind == "too_short":
+        return f"expected at least {context['min_length']} item, received {context['actual_length']}", None
+    if kind == "too_long":
+        return f"expected {context['max_length']} items, received {context['actual_length']}", None
+    if kind == "missing":
+        return "the list is too short", "an edge type is `[source type, relation, target type]`"
+    return f"{_lower_first(error['msg'])}, received {received}", None
+
+
+def _key_in_file(loc: tuple[int | str, ...], data: Any) -> KeyPath:
+    """Drop what pydantic adds to a location: the tag of a union, the mark of a mapping's key."""
+    key: list[str | int] = []
+    value = data
+    for position, part in enumerate(loc):
+        if part == "[key]":
+            continue
+        if isinstance(value, dict) and part not in value:
+            is_tag = value.get("kind") == part and position < len(loc) - 1
+            is_bare_tag = value.get("kind") == part and position == len(loc) - 1
+            if is_tag or is_bare_tag:
+                continue
+        key.append(part)
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    return tuple(key)
+
+
+def _override(source: Source, key: KeyPath) -> str | None:
+    while key:
+        if key in source.overridden:
+            return source.overridden[key]
+        key = key[:-1]
+    return None
+
+
+def _section_at(data: Any, key: KeyPath) -> type[BaseModel] | None:
+    annotation: Any = RunConfig
+    for part in key:
+        section = _choose(annotation, data)
+        if section is not None:
+            field = section.model_fields.get(str(part))
+            annotation = field.annotation if field is not None else None
+        else:
+            annotation = _item(annotation)
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            data = None
+    return _choose(annotation, data)
+
+
+def _choose(annotation: Any, data: Any) -> type[BaseModel] | None:
+    """Return the section an annotation stands for; of a union, the one that ``kind`` names."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in {Union, UnionType}:
+        kind = data.get("kind") if isinstance(data, dict) else None
+        for member in get_args(annotation):
+            section = _choose(member, data)
+            if section is not None and kind in get_args(section.model_fields["kind"].annotation):
+                return section
+    return None
+
+
+def _item(annotation: Any) -> Any:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0]
+    return None
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:].rstrip(".") if text else text

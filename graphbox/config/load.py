@@ -1,0 +1,201 @@
+"""Reading, checking and writing run files.
+
+All mistakes of a file are reported at once: the YAML's, the schema's, references between sections, and
+files that are not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+
+from graphbox.config.explain import explain, fields_at
+from graphbox.config.problem import Problem, dotted
+from graphbox.config.references import check_references
+from graphbox.config.schema import GraphConfig, RunConfig
+from graphbox.config.source import KeyPath, Source, parse_value, read_source
+from graphbox.errors import ConfigError, did_you_mean
+
+__all__ = ["config_digest", "config_schema", "dump_config", "load_config"]
+
+
+def load_config(path: str | Path, overrides: Iterable[str] = (), *, check_files: bool = True) -> RunConfig:
+    """Read a run file.
+
+    Relative paths in it are relative to the file itself (links resolved), and absolute in the result.
+
+    Args:
+        path: the YAML file.
+        overrides: ``key.path=value`` texts that replace or add values; ``value`` is YAML, and checked
+            like the rest. List items are named by position: ``graph.edges.0.path=x.parquet``.
+        check_files: also report source files that are not there.
+
+    Raises:
+        NotFoundError: there is no such file.
+        ConfigError: it has mistakes; ``problems`` holds one message for each.
+    """
+    path = Path(path)
+    source = read_source(path)
+    problems = list(source.problems)
+    for override in overrides:
+        problem = _apply_override(source, override)
+        if problem is not None:
+            problems.append(problem)
+    config = None
+    try:
+        config = RunConfig.model_validate_json(json.dumps(source.data))
+    except ValidationError as error:
+        problems += [explain(item, source) for item in error.errors(include_url=False)]
+    problems += check_references(source)
+    base = path.resolve().parent
+    if check_files:
+        problems += _missing_files(source, base)
+    if problems or config is None:
+        raise _config_error(source, problems)
+    return _with_absolute_root(config, base)
+
+
+def dump_config(config: RunConfig) -> str:
+    """Return ``config`` as the text of a run file that loads to an equal config."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 110
+    stream = io.StringIO()
+    yaml.dump(config.model_dump(mode="json", exclude_none=True), stream)
+    return stream.getvalue()
+
+
+def config_digest(config: RunConfig) -> str:
+    """Return a SHA-256 (hex) of everything in ``config`` that changes what a run computes."""
+    values = config.model_dump(mode="json", exclude={"serve", "threads"})
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the run file."""
+    schema = RunConfig.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "graphbox run file", **schema}
+
+
+def _config_error(source: Source, problems: Sequence[Problem]) -> ConfigError:
+    in_order = sorted(
+        problems,
+        key=lambda p: (p.override is not None, p.line is None, p.line or 0, dotted(p.key), p.message),
+    )
+    rendered = dict.fromkeys(problem.render(source.path, source.text) for problem in in_order)
+    count = "1 mistake" if len(rendered) == 1 else f"{len(rendered)} mistakes"
+    return ConfigError(f"{count} in the run file {source.path}", problems=rendered)
+
+
+def _with_absolute_root(config: RunConfig, base: Path) -> RunConfig:
+    root = config.graph.root
+    if root.startswith(GraphConfig.PACKAGE_SCHEME):
+        return config
+    graph = config.graph.model_copy(update={"root": str((base / root).resolve())})
+    return config.model_copy(update={"graph": graph})
+
+
+def _missing_files(source: Source, base: Path) -> list[Problem]:
+    graph = source.data.get("graph")
+    if not isinstance(graph, dict):
+        return []
+    root = graph.get("root", ".")
+    if not isinstance(root, str):
+        return []
+    try:
+        folder = GraphConfig.folder(root, base)
+    except ConfigError as error:
+        return [_problem_at(source, ("graph", "root"), error.message, error.hint)]
+    if not folder.is_dir():
+        message = f"there is no folder {folder}"
+        return [_problem_at(source, ("graph", "root"), message, "paths are relative to the run file")]
+    problems = []
+    for key, entry in _entries(graph):
+        name = entry.get("path")
+        if isinstance(name, str) and not (folder / name).is_file():
+            files = [p.name for p in sorted(folder.iterdir()) if p.is_file()]
+            hint = (
+                did_you_mean(name, files)
+                or "`graph.root` and the run file's place decide where it is looked for"
+            )
+            what = "is a folder, not a file" if (folder / name).is_dir() else "is not there"
+            problems.append(
+                _problem_at(source, (*key, "path"), f"expected a file, but {folder / name} {what}", hint)
+            )
+    return problems
+
+
+def _entries(graph: dict[str, Any]) -> Iterable[tuple[KeyPath, dict[str, Any]]]:
+    nodes, edges = graph.get("nodes"), graph.get("edges")
+    for name, entry in nodes.items() if isinstance(nodes, dict) else ():
+        if isinstance(entry, dict):
+            yield ("graph", "nodes", name), entry
+    for index, entry in enumerate(edges if isinstance(edges, list) else ()):
+        if isinstance(entry, dict):
+            yield ("graph", "edges", index), entry
+
+
+def _problem_at(source: Source, key: KeyPath, message: str, hint: str | None) -> Problem:
+    return Problem(
+        key=key, message=message, hint=hint, line=source.line(key), override=source.overridden.get(key)
+    )
+
+
+def _apply_override(source: Source, text: str) -> Problem | None:
+    """Set one value in the source's data; return what is wrong with the override, if anything is."""
+    name, equals, value_text = text.partition("=")
+    parts = name.strip().split(".")
+    if not equals or not all(parts):
+        return Problem(
+            key=(),
+            message=f"expected `key.path=value`, received `{text}`",
+            hint="for example `models.sage.epochs=5`",
+            override=text,
+        )
+    value = parse_value(value_text, f"override `{text}`")
+    container: Any = source.data
+    key: KeyPath = ()
+    for position, part in enumerate(parts):
+        last = position == len(parts) - 1
+        if isinstance(container, list):
+            if not part.isdigit() or int(part) >= len(container):
+                message = f"expected the position of an item, 0 to {len(container) - 1}, received `{part}`"
+                return Problem(key=key, message=message, override=text)
+            step: str | int = int(part)
+        elif isinstance(container, dict):
+            step = part
+            problem = _unknown_step(source, key, part, container, last, text)
+            if problem is not None:
+                return problem
+        else:
+            message = f"there is nothing below this value, so `{part}` cannot be set"
+            return Problem(key=key, message=message, override=text)
+        key = (*key, step)
+        if last:
+            container[step] = value
+            source.overridden[key] = text
+            break
+        if isinstance(container, dict) and step not in container:
+            container[step] = {}
+        container = container[step]
+    return None
+
+
+def _unknown_step(
+    source: Source, key: KeyPath, part: str, container: dict[str, Any], last: bool, override: str
+) -> Problem | None:
+    fields = fields_at(source.data, key)
+    if part in container or (fields is not None and part in fields) or (fields is None and last):
+        return None
+    known = sorted({*container, *(fields or ())})
+    hint = did_you_mean(part, known) or f"there are: {', '.join(known)}"
+    return Problem(key=(*key, part), message="there is no such key", hint=hint, override=override)

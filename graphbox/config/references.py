@@ -1,0 +1,190 @@
+"""Names in a run file that must exist elsewhere in it.
+
+The checks read the plain data, so that they also speak when other parts of the file are wrong; what has
+the wrong type is the schema's to report and is passed over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from graphbox.config.problem import Problem
+from graphbox.config.source import KeyPath, Source
+from graphbox.errors import did_you_mean
+
+__all__ = ["check_references"]
+
+Edge = tuple[str, str, str]
+
+
+def check_references(source: Source) -> list[Problem]:
+    """Return a problem for every name in ``source`` that refers to nothing."""
+    return list(_Checker(source).problems())
+
+
+class _Checker:
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._node_types = _mapping(source.data, "graph", "nodes")
+        self._edges = list(_edge_types(source.data))
+        self._edge_types = {edge for _, edge in self._edges}
+        self._tasks = _mapping(source.data, "tasks")
+        self._models = _mapping(source.data, "models")
+        self._exports = _mapping(source.data, "export")
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._check_edges()
+        for name, task in self._tasks.items():
+            if isinstance(task, dict):
+                yield from self._check_task(("tasks", name), task)
+        for name, model in self._models.items():
+            if isinstance(model, dict):
+                yield from self._check_model(("models", name), model)
+        for name, export in self._exports.items():
+            if isinstance(export, dict):
+                yield from self._check_name(
+                    ("export", name, "model"), export.get("model"), self._models, "model"
+                )
+        for name in _mapping(self._source.data, "compress"):
+            yield from self._check_name(
+                ("compress", name), name, self._exports, "artifact", " under `export`"
+            )
+
+    def _check_edges(self) -> Iterator[Problem]:
+        seen: dict[Edge, KeyPath] = {}
+        for key, edge in self._edges:
+            for name in (edge[0], edge[2]):
+                yield from self._check_name(key, name, self._node_types, "node type")
+            if edge in seen:
+                line = self._source.line(seen[edge])
+                yield self._problem(
+                    key,
+                    f"the edge type [{', '.join(edge)}] is given twice, first on line {line}",
+                    "give the relation another name",
+                )
+            seen.setdefault(edge, key)
+
+    def _check_task(self, key: KeyPath, task: dict[str, Any]) -> Iterator[Problem]:
+        node_type = task.get("node_type")
+        yield from self._check_name((*key, "node_type"), node_type, self._node_types, "node type")
+        node_type = node_type if isinstance(node_type, str) else ""
+        node_features = _mapping(self._node_types.get(node_type), "features")
+        for name in ("label", "category"):
+            feature = task.get(name)
+            if node_type in self._node_types and isinstance(feature, str):
+                yield from self._check_name(
+                    (*key, name), feature, node_features, "feature", f" of `{node_type}`"
+                )
+                if node_features.get(feature, "categorical") != "categorical":
+                    yield self._problem(
+                        (*key, name),
+                        f"expected a categorical feature, received `{feature}` ({node_features[feature]})",
+                        f"write `{feature}: categorical` under graph.nodes.{node_type}.features",
+                    )
+        yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
+        relations = {
+            relation for source, relation, target in self._edge_types if source == target == node_type
+        }
+        for name in ("relations", "exclude_relations"):
+            for index, relation in enumerate(_items(task.get(name))):
+                suffix = f" from `{node_type}` to `{node_type}`"
+                yield from self._check_name((*key, name, index), relation, relations, "relation", suffix)
+
+    def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
+        yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")
+        for index, edge in enumerate(_items(model.get("relations"))):
+            yield from self._check_edge_type((*key, "relations", index), edge)
+        for index, metapath in enumerate(_items(model.get("metapaths"))):
+            yield from self._check_metapath((*key, "metapaths", index), metapath)
+        task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
+        node_type = task.get("node_type") if isinstance(task, dict) else None
+        if _text(node_type) and node_type in self._node_types:
+            features = _mapping(self._node_types[node_type], "features")
+            for index, feature in enumerate(_items(model.get("features"))):
+                yield from self._check_name(
+                    (*key, "features", index), feature, features, "feature", f" of `{node_type}`"
+                )
+
+    def _check_metapath(self, key: KeyPath, metapath: Any) -> Iterator[Problem]:
+        steps = []
+        for index, step in enumerate(_items(metapath)):
+            wrong = list(self._check_edge_type((*key, index), step))
+            yield from wrong
+            if wrong or _edge(step) is None:
+                return
+            steps.append(_edge(step))
+        known = [step for step in steps if step is not None]
+        for index, (step, following) in enumerate(zip(known, [*known[1:], *known[:1]], strict=True)):
+            if step[2] != following[0]:
+                again = " when the metapath starts again" if index == len(known) - 1 else ""
+                yield self._problem(
+                    (*key, index),
+                    f"the metapath does not connect: [{', '.join(step)}] arrives at `{step[2]}`, but the "
+                    f"next step [{', '.join(following)}] leaves from `{following[0]}`{again}",
+                    "each step must leave from the node type where the one before arrives, "
+                    "and the first from where the last arrives",
+                )
+                return
+
+    def _check_edge_type(self, key: KeyPath, value: Any, starts_at: Any = None) -> Iterator[Problem]:
+        edge = _edge(value)
+        if edge is None:
+            return
+        if edge not in self._edge_types:
+            texts = {" ".join(known): known for known in self._edge_types}
+            close = did_you_mean(" ".join(edge), texts)
+            hint = close or f"edge types: {', '.join(sorted(texts))}"
+            yield self._problem(key, f"there is no edge type [{', '.join(edge)}]", hint)
+        elif _text(starts_at) and edge[0] != starts_at:
+            yield self._problem(
+                key,
+                f"expected an edge type that leaves from `{starts_at}`, received [{', '.join(edge)}]",
+                None,
+            )
+
+    def _check_name(
+        self, key: KeyPath, name: Any, known: Iterable[str], what: str, suffix: str = ""
+    ) -> Iterator[Problem]:
+        names = sorted(str(item) for item in known)
+        if _text(name) and name not in names:
+            there = f"there are: {', '.join(names)}" if names else "there are none"
+            yield self._problem(
+                key, f"there is no {what} `{name}`{suffix}", did_you_mean(name, names) or there
+            )
+
+    def _problem(self, key: KeyPath, message: str, hint: str | None) -> Problem:
+        override = self._source.overridden.get(key)
+        return Problem(key=key, message=message, hint=hint, line=self._source.line(key), override=override)
+
+
+def _edge_types(data: Any) -> Iterator[tuple[KeyPath, Edge]]:
+    graph = data.get("graph")
+    for index, entry in enumerate(_items(graph.get("edges") if isinstance(graph, dict) else None)):
+        edge = _edge(entry.get("type")) if isinstance(entry, dict) else None
+        if edge is None:
+            continue
+        yield ("graph", "edges", index, "type"), edge
+        reverse = entry.get("reverse")
+        if _text(reverse):
+            yield ("graph", "edges", index, "reverse"), (edge[2], reverse, edge[0])
+
+
+def _mapping(value: Any, *keys: str) -> dict[str, Any]:
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _edge(value: Any) -> Edge | None:
+    if isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value):
+        return (value[0], value[1], value[2])
+    return None
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
