@@ -1,0 +1,53 @@
+"""The contract between training, compression, deployment and serving: one version of one model in one folder.
+
+A model version is written once by `ArtifactWriter`, moved into place atomically, and opened by
+`Artifact.open`, which verifies every byte. Needs numpy, pyarrow and pydantic; never torch, never the
+native core. The layout is described in ``docs/formats/artifact.md``.
+"""
+
+from __future__ import annotations
+
+from graphbox.artifact.ids import Ids
+from graphbox.artifact.links import Link, Links
+from graphbox.artifact.manifest import (
+    FORMAT,
+    FORMAT_VERSION,
+    Lineage,
+    Manifest,
+    OnnxSpec,
+    TableSpec,
+    TargetSpec,
+    TensorSpec,
+    check_name,
+)
+from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationSpec, RowsSpec
+from graphbox.artifact.reader import Artifact
+from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
+from graphbox.artifact.writer import ArtifactWriter
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "Artifact",
+    "ArtifactWriter",
+    "Float32Rows",
+    "Ids",
+    "Int8Rows",
+    "LayerSpec",
+    "Lineage",
+    "Link",
+    "Links",
+    "LookupForm",
+    "Manifest",
+    "OnnxSpec",
+    "PaddedBlockForm",
+    "RelationSpec",
+    "RowTable",
+    "RowsSpec",
+    "TableSpec",
+    "TargetSpec",
+    "TensorSpec",
+    "check_name",
+    "refuse_external_data",
+]

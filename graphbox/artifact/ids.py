@@ -1,0 +1,186 @@
+"""The original ids of one node type: strings or 64-bit integers, in the order of the node indices."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphbox.errors import FormatError, InvalidRequestError, NotFoundError
+
+Id = str | int
+
+_INTEGER = re.compile(r"-?\d{1,19}")
+_BUCKETS = 48
+_MOST_IDS_FOR_SUGGESTIONS = 4_000_000
+_CANDIDATES = 64
+
+
+class Ids:
+    """Maps original ids to node indices and back.
+
+    Args:
+        values: strings or int64, unique, without nulls; position = node index.
+        node_type: named in messages.
+        where: the file, named in messages.
+
+    Raises:
+        FormatError: on another type, a null or a duplicate.
+    """
+
+    def __init__(self, values: pa.Array | pa.ChunkedArray, node_type: str, where: str | None = None) -> None:
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        self.node_type = node_type
+        if pa.types.is_int64(values.type):
+            self.kind: Literal["string", "int64"] = "int64"
+        elif pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            self.kind = "string"
+            values = values.cast(pa.large_string())
+        else:
+            raise FormatError(f"expected ids of type string or int64, received {values.type}", where=where)
+        if values.null_count:
+            raise FormatError(f"expected an id in every row, received {values.null_count} nulls", where=where)
+        self._values = values
+        unique = pc.count_distinct(values).as_py()
+        if unique != len(values):
+            raise FormatError(f"expected unique ids, received {len(values) - unique} duplicates", where=where)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> Id:
+        return self._list[index]
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self._list)
+
+    def take(self, indices: npt.ArrayLike) -> list[Id]:
+        """Return the ids at ``indices``."""
+        values = self._list
+        return [values[index] for index in np.asarray(indices, np.int64).tolist()]
+
+    def to_arrow(self) -> pa.Array:
+        """Return all ids as an Arrow array of type large_string or int64."""
+        return self._values
+
+    def find(self, value: Id) -> int | None:
+        """Return the index of one id, or None."""
+        return self._index_of.get(value)
+
+    def from_text(self, text: str) -> Id:
+        """Return the id that ``text`` writes: itself, or its integer where ids are integers.
+
+        Raises:
+            InvalidRequestError: when ids are integers and the text is none.
+        """
+        if self.kind == "string":
+            return text
+        if not _INTEGER.fullmatch(text):
+            raise InvalidRequestError(
+                f"expected an integer id of a {self.node_type}, received {text[:120]!r}"
+            )
+        return int(text)
+
+    def index(
+        self, ids: Sequence[Id] | npt.NDArray[np.int64], missing: Literal["raise", -1] = "raise"
+    ) -> npt.NDArray[np.int64]:
+        """Return the node index of each id.
+
+        Args:
+            ids: original ids.
+            missing: ``"raise"``, or -1 to give -1 for ids that are not there.
+
+        Returns:
+            int64 [len(ids)].
+
+        Raises:
+            NotFoundError: naming the ids that are not there.
+            InvalidRequestError: when an id is of the wrong type.
+        """
+        values: Sequence[Id] = ids.tolist() if isinstance(ids, np.ndarray) else ids
+        lookup = self._index_of
+        try:
+            found = np.fromiter((lookup.get(value, -1) for value in values), np.int64, len(values))
+        except TypeError as error:
+            raise InvalidRequestError(f"expected ids of type {self.kind}, received {error}") from error
+        absent = np.flatnonzero(found < 0)
+        if self.kind == "int64" or absent.size:
+            self._check_types(values)
+        if absent.size and missing == "raise":
+            raise self._unknown([values[position] for position in absent.tolist()], len(values))
+        return found
+
+    def suggest(self, value: Id) -> str | None:
+        """Return ``did you mean `x`?`` for the closest id, or None when nothing is close."""
+        if (
+            self.kind == "int64"
+            or not isinstance(value, str)
+            or len(self) > _MOST_IDS_FOR_SUGGESTIONS
+            or not len(self)
+        ):
+            return None
+        distance = np.abs(self._letters - _letter_counts(pa.array([value], pa.large_string()))).sum(axis=1)
+        closest = np.argpartition(distance, min(_CANDIDATES, len(self)) - 1)[:_CANDIDATES]
+        candidates = [str(candidate) for candidate in self.take(np.sort(closest))]
+        matches = difflib.get_close_matches(value, candidates, n=1, cutoff=0.6)
+        return f"did you mean `{matches[0]}`?" if matches else None
+
+    def with_prefix(self, prefix: str, limit: int) -> npt.NDArray[np.int64]:
+        """Return the indices of at most ``limit`` ids that start with ``prefix``, shortest first."""
+        text = self._values if self.kind == "string" else self._values.cast(pa.large_string())
+        indices = np.flatnonzero(pc.starts_with(text, prefix).to_numpy(zero_copy_only=False))
+        matches = text.take(pa.array(indices)).to_pylist()
+        order = sorted(range(len(matches)), key=lambda position: (len(matches[position]), matches[position]))
+        return indices[order[:limit]].astype(np.int64)
+
+    def _check_types(self, ids: Sequence[Id]) -> None:
+        expected = str if self.kind == "string" else int
+        for position, value in enumerate(ids):
+            if not isinstance(value, expected) or isinstance(value, bool):
+                raise InvalidRequestError(
+                    f"expected ids of type {self.kind}, received {type(value).__name__} {value!r:.120}",
+                    where=f"id {position}",
+                )
+
+    def _unknown(self, absent: list[Id], asked: int) -> NotFoundError:
+        named = ", ".join(f"`{value}`"[:130] for value in absent[:5]) + (", ..." if len(absent) > 5 else "")
+        count = "" if asked == 1 else f" ({len(absent)} of {asked} ids are unknown)"
+        return NotFoundError(
+            f"expected the id of a {self.node_type}, received {named}{count}",
+            hint=self.suggest(absent[0]) or f"there are {len(self)} ids of the node type `{self.node_type}`",
+        )
+
+    @cached_property
+    def _list(self) -> list[Id]:
+        values: list[Id] = self._values.to_pylist()
+        return values
+
+    @cached_property
+    def _index_of(self) -> dict[Id, int]:
+        return dict(zip(self._list, range(len(self)), strict=True))
+
+    @cached_property
+    def _letters(self) -> npt.NDArray[np.int16]:
+        return _letter_counts(self._values)
+
+
+def _letter_counts(text: pa.Array) -> npt.NDArray[np.int16]:
+    """Count the bytes of each string by value modulo ``_BUCKETS``: int16 [n, _BUCKETS].
+
+    Half the L1 distance of two counts is a lower bound of the edit distance, cheap enough to scan
+    every id for the few that are worth a real comparison.
+    """
+    _, offsets_buffer, data_buffer = text.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int64)[text.offset : text.offset + len(text) + 1]
+    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
+    row = np.repeat(np.arange(len(text)), np.diff(offsets))
+    counts = np.bincount(row * _BUCKETS + data % _BUCKETS, minlength=len(text) * _BUCKETS)
+    return counts.reshape(len(text), _BUCKETS).astype(np.int16)

@@ -1,0 +1,148 @@
+"""Known links of the training graph, kept beside a model so that its answers can be marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphbox.errors import FormatError
+
+COLUMNS = ("source_type", "relation", "target_type", "source", "target", "held_out")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A known link between a query and a neighbour.
+
+    Attributes:
+        relation: name of the relation.
+        held_out: whether it was kept from training.
+        direction: ``out`` from the query to the neighbour, ``in`` the other way.
+    """
+
+    relation: str
+    held_out: bool
+    direction: Literal["out", "in"]
+
+
+class _Relation:
+    """The links of one edge type as sorted 64-bit keys: source in the high half, target in the low one."""
+
+    def __init__(
+        self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64], held_out: npt.NDArray[np.bool_]
+    ) -> None:
+        keys = _keys(source, target)
+        order = np.argsort(keys, kind="stable")
+        self.keys = keys[order]
+        self.held_out = held_out[order]
+
+    def find(self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the position of each pair, -1 where there is no such link."""
+        wanted = _keys(source, target)
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[position] == wanted, position, -1)
+
+
+class Links:
+    """The links of all edge types.
+
+    Args:
+        table: the columns ``source_type, relation, target_type`` (strings), ``source, target``
+            (int64 node indices) and ``held_out`` (bool).
+        where: the file, named in messages.
+    """
+
+    def __init__(self, table: pa.Table, where: str | None = None) -> None:
+        if tuple(table.column_names) != COLUMNS:
+            raise FormatError(
+                f"expected the columns {list(COLUMNS)}, received {table.column_names}", where=where
+            )
+        self._count: int = table.num_rows
+        self._relations: dict[tuple[str, str, str], _Relation] = {}
+        if not table.num_rows:
+            return
+        source, target = (table.column(name).to_numpy().astype(np.int64) for name in ("source", "target"))
+        if min(source.min(), target.min()) < 0 or max(source.max(), target.max()) >= 1 << 31:
+            raise FormatError("expected node indices in [0, 2**31)", where=where)
+        held_out = table.column("held_out").to_numpy().astype(bool)
+        types, group = _groups(table)
+        for number, edge_type in enumerate(types):
+            chosen = group == number
+            self._relations[edge_type] = _Relation(source[chosen], target[chosen], held_out[chosen])
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def edge_types(self) -> tuple[tuple[str, str, str], ...]:
+        """The edge types that have links."""
+        return tuple(self._relations)
+
+    def between(
+        self, query_type: str, query: int, neighbor_type: str, neighbors: npt.NDArray[np.int64]
+    ) -> list[list[Link]]:
+        """Return the links, in both directions, of one query node to each of ``neighbors`` (int64 [k])."""
+        found: list[list[Link]] = [[] for _ in range(len(neighbors))]
+        queries = np.full(len(neighbors), query, np.int64)
+        for (source_type, relation, target_type), links in self._relations.items():
+            if (source_type, target_type) == (query_type, neighbor_type):
+                _collect(found, relation, "out", links, links.find(queries, neighbors))
+            if (source_type, target_type) == (neighbor_type, query_type):
+                _collect(found, relation, "in", links, links.find(neighbors, queries))
+        return found
+
+
+def links_table(
+    source: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    held_out: npt.NDArray[np.bool_],
+    edge_type: tuple[str, str, str],
+) -> pa.Table:
+    """Return the links of one edge type as the table that `Links` reads; concatenate those of several."""
+    repeated = [
+        pa.array([name]).dictionary_encode().take(pa.array(np.zeros(len(source), np.int64)))
+        for name in edge_type
+    ]
+    columns = [
+        *repeated,
+        pa.array(source, pa.int64()),
+        pa.array(target, pa.int64()),
+        pa.array(held_out, pa.bool_()),
+    ]
+    return pa.table(dict(zip(COLUMNS, columns, strict=True)))
+
+
+def _collect(
+    found: list[list[Link]],
+    relation: str,
+    direction: Literal["out", "in"],
+    links: _Relation,
+    position: npt.NDArray[np.int64],
+) -> None:
+    for neighbor in np.flatnonzero(position >= 0).tolist():
+        found[neighbor].append(Link(relation, bool(links.held_out[position[neighbor]]), direction))
+
+
+def _keys(source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    return (source.astype(np.uint64) << np.uint64(32)) | target.astype(np.uint64)
+
+
+def _groups(table: pa.Table) -> tuple[list[tuple[str, str, str]], npt.NDArray[np.int64]]:
+    """Return the edge types and the number of each row's edge type."""
+    group = np.zeros(table.num_rows, np.int64)
+    names: list[list[str]] = []
+    for column in COLUMNS[:3]:
+        encoded = table.column(column).cast(pa.string()).combine_chunks().dictionary_encode()
+        names.append(encoded.dictionary.to_pylist())
+        group = group * len(names[-1]) + encoded.indices.to_numpy()
+    used, dense = np.unique(group, return_inverse=True)
+    types: list[tuple[str, str, str]] = []
+    for code in used.tolist():
+        rest, target_type = divmod(code, len(names[2]))
+        source_type, relation = divmod(rest, len(names[1]))
+        types.append((names[0][source_type], names[1][relation], names[2][target_type]))
+    return types, dense

@@ -1,0 +1,122 @@
+"""How a list of original ids becomes the model's feeds: the content of ``preprocess.json``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
+from graphbox.errors import FormatError
+
+__all__ = [
+    "LayerSpec",
+    "LookupForm",
+    "PaddedBlockForm",
+    "Preprocess",
+    "RelationSpec",
+    "RowsSpec",
+    "read_preprocess",
+]
+
+
+class LookupForm(Record):
+    """An embedding is a row of a table.
+
+    Attributes:
+        node_type: of queries that name none.
+        tables: the table to read, by node type of the query.
+    """
+
+    form: Literal["lookup"] = "lookup"
+    node_type: str
+    tables: dict[str, Name]
+
+    @property
+    def query_types(self) -> tuple[str, ...]:
+        """The node types whose ids can be asked for."""
+        return tuple(self.tables)
+
+
+class RowsSpec(Record):
+    """One ONNX input of rows, ``FP32 [1 + unique nodes, sum of the tables' dims]``.
+
+    Its row 0 is zero (what absent neighbours point to); row ``1 + i`` is the concatenation of the
+    tables' rows of unique node ``i``.
+    """
+
+    input: str
+    tables: tuple[Name, ...] = Field(min_length=1)
+
+
+class RelationSpec(Record):
+    """One relation of one layer: a neighbour table over the target's nodes and the two inputs it feeds.
+
+    Attributes:
+        edge_type: ``(source, relation, target)``; nodes of ``target`` aggregate nodes of ``source``.
+        neighbors: an ``int32 [nodes of target, F]`` array of source node indices, ``-1`` = absent.
+        weights: a ``float32 [nodes of target, F]`` array; None = the mean over those present.
+        neighbors_input: ONNX input ``INT64 [n, F]``: positions in the source's frontier, 0 = absent.
+        weights_input: ONNX input ``FP32 [n, F]``, 0 where absent.
+    """
+
+    edge_type: tuple[str, str, str]
+    neighbors: RelativePath
+    weights: RelativePath | None = None
+    neighbors_input: str
+    weights_input: str
+
+
+class LayerSpec(Record):
+    """One message passing layer.
+
+    Attributes:
+        relations: in the order of the model.
+        self_inputs: by target node type, the ONNX input ``INT64 [n]`` with the position of each node
+            of this layer in the frontier below; a type that needs no self row is left out.
+    """
+
+    relations: tuple[RelationSpec, ...]
+    self_inputs: dict[str, str] = Field(default_factory=dict)
+
+
+class PaddedBlockForm(Record):
+    """Message passing as padded neighbour tables: Gather and MatMul, no scatter.
+
+    The frontier above the last layer is the query, in its order. Going down, the frontier of a node
+    type below a layer is an absent node (position 0) followed by the unique nodes that the layer
+    reads: the neighbours, and for ``self_inputs`` the frontier itself. Rows are read for the frontier
+    below the first layer.
+
+    Attributes:
+        node_type: of the queries.
+        rows: by node type.
+        layers: first applied first.
+    """
+
+    form: Literal["padded_block"] = "padded_block"
+    node_type: str
+    rows: dict[str, RowsSpec]
+    layers: tuple[LayerSpec, ...] = Field(min_length=1)
+
+    @property
+    def query_types(self) -> tuple[str, ...]:
+        """The node types whose ids can be asked for."""
+        return (self.node_type,)
+
+
+Preprocess = LookupForm | PaddedBlockForm
+_ADAPTER: TypeAdapter[Preprocess] = TypeAdapter(Annotated[Preprocess, Field(discriminator="form")])
+
+
+def read_preprocess(text: bytes, path: Path) -> Preprocess:
+    """Parse ``preprocess.json``; ``path`` is named in messages.
+
+    Raises:
+        FormatError: when it is not one.
+    """
+    try:
+        return _ADAPTER.validate_json(text)
+    except ValidationError as error:
+        raise FormatError(first_problem(error), where=str(path)) from error

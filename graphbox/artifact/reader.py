@@ -1,0 +1,286 @@
+"""Opens a model version and verifies it; tables and arrays are memory-mapped when first asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphbox.artifact.ids import Ids
+from graphbox.artifact.links import Links, links_table
+from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
+from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.preprocess import (
+    LookupForm,
+    PaddedBlockForm,
+    Preprocess,
+    RelationSpec,
+    read_preprocess,
+)
+from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, Float32Rows, Int8Rows, RowTable
+from graphbox.errors import FormatError, NotFoundError, did_you_mean
+
+_MAX_MANIFEST_BYTES = 64 << 20
+_HASH_BLOCK_BYTES = 1 << 20
+
+
+class Artifact:
+    """One version of one model, read-only. Use `Artifact.open`.
+
+    Attributes:
+        path: the folder.
+        manifest: what the model is.
+        preprocess: how original ids become feeds.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._tables: dict[str, RowTable] = {}
+        self._ids: dict[str, Ids] = {}
+        self.preprocess: Preprocess = read_preprocess(
+            self._file(manifest.preprocess).read_bytes(), path / manifest.preprocess
+        )
+        _check_references(self)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], verify: bool = True) -> Artifact:
+        """Open the model version in the folder ``path``.
+
+        Args:
+            path: the folder that holds ``manifest.json``.
+            verify: compare the sha256 of every file; without it only their presence and sizes.
+
+        Raises:
+            NotFoundError: when there is no such folder, or no model in it.
+            FormatError: when a file is missing, truncated, damaged, a link, or of another version.
+        """
+        folder = Path(path)
+        try:
+            manifest_bytes = _regular_file(folder, MANIFEST_FILE, _MAX_MANIFEST_BYTES).read_bytes()
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"expected a model version (a folder with {MANIFEST_FILE}), found none", where=str(folder)
+            ) from error
+        manifest = read_manifest(manifest_bytes, folder / MANIFEST_FILE)
+        for name, record in manifest.files.items():
+            try:
+                file = _regular_file(folder, name)
+            except FileNotFoundError as error:
+                raise FormatError(
+                    "expected a file of the model here, found none", where=str(folder / name)
+                ) from error
+            if file.stat().st_size != record.bytes:
+                raise FormatError(
+                    f"expected {record.bytes} bytes, received {file.stat().st_size}", where=str(file)
+                )
+            if verify and (digest := sha256_of(file)) != record.sha256:
+                raise FormatError(f"expected the sha256 {record.sha256}, received {digest}", where=str(file))
+        return cls(folder, manifest)
+
+    @property
+    def node_types(self) -> tuple[str, ...]:
+        """The node types that have ids here."""
+        return tuple(dict.fromkeys(table.node_type for table in self.manifest.tables.values()))
+
+    def table(self, name: str) -> RowTable:
+        """Return one table of rows.
+
+        Raises:
+            NotFoundError: when there is no such table.
+            FormatError: when its files are not what the manifest says.
+        """
+        if name not in self._tables:
+            if name not in self.manifest.tables:
+                raise NotFoundError(
+                    f"expected one of the tables {sorted(self.manifest.tables)}, received `{name}`",
+                    where=str(self.path),
+                    hint=did_you_mean(name, self.manifest.tables),
+                )
+            self._tables[name] = self._open_table(name, self.manifest.tables[name])
+        return self._tables[name]
+
+    def ids(self, node_type: str) -> Ids:
+        """Return the original ids of one node type.
+
+        Raises:
+            NotFoundError: when the model knows no such node type.
+        """
+        for spec in self.manifest.tables.values():
+            if spec.node_type == node_type:
+                return self._read_ids(spec)
+        raise NotFoundError(
+            f"expected one of the node types {list(self.node_types)}, received `{node_type}`",
+            where=str(self.path),
+            hint=did_you_mean(node_type, self.node_types),
+        )
+
+    def neighbors(self, relation: RelationSpec) -> npt.NDArray[np.int32]:
+        """Return the neighbour table of one relation: int32 [nodes, F], -1 = absent."""
+        target = relation.edge_type[2]
+        return self._array(relation.neighbors, "<i4", (len(self.ids(target)), None))
+
+    def weights(self, relation: RelationSpec) -> npt.NDArray[np.float32] | None:
+        """Return the weights of one relation: float32 [nodes, F], or None for the mean."""
+        if relation.weights is None:
+            return None
+        return self._array(relation.weights, "<f4", self.neighbors(relation).shape)
+
+    def onnx_bytes(self) -> bytes:
+        """Return the content of the ONNX file.
+
+        Raises:
+            NotFoundError: when the model has none.
+            FormatError: when it refers to other files.
+        """
+        if self.manifest.onnx is None:
+            raise NotFoundError(
+                "expected a model with an ONNX part, this one is tables only", where=str(self.path)
+            )
+        file = self._file(self.manifest.onnx.path)
+        model = file.read_bytes()
+        refuse_external_data(model, str(file))
+        return model
+
+    @cached_property
+    def links(self) -> Links:
+        """The known links of the training graph; empty when none were kept."""
+        if self.manifest.links is None:
+            empty = np.empty(0, np.int64)
+            return Links(links_table(empty, empty, empty.astype(bool), ("", "", "")))
+        file = self._file(self.manifest.links)
+        return Links(_read_parquet(file), str(file))
+
+    def _file(self, name: str) -> Path:
+        if name not in self.manifest.files:
+            raise FormatError(f"the file {name} is used but not listed", where=str(self.path / MANIFEST_FILE))
+        return _regular_file(self.path, name)
+
+    def _open_table(self, name: str, spec: TableSpec) -> RowTable:
+        folder = f"tables/{name}"
+        ids = self._read_ids(spec)
+        if len(ids) != spec.rows:
+            raise FormatError(
+                f"expected {spec.rows} ids, received {len(ids)}", where=str(self.path / spec.ids)
+            )
+        if spec.codec == "float32":
+            return Float32Rows(self._array(f"{folder}/{ROWS_FILE}", "<f4", (spec.rows, spec.dim)), ids)
+        codes = self._array(f"{folder}/{CODES_FILE}", "|u1", (spec.rows, spec.dim))
+        return Int8Rows(codes, self._array(f"{folder}/{SCALE_BIAS_FILE}", "<f2", (spec.rows, 2)), ids)
+
+    def _read_ids(self, spec: TableSpec) -> Ids:
+        if spec.ids not in self._ids:
+            file = self._file(spec.ids)
+            table = _read_parquet(file)
+            if table.column_names != ["id"]:
+                raise FormatError(
+                    f"expected the one column `id`, received {table.column_names}", where=str(file)
+                )
+            self._ids[spec.ids] = Ids(table.column("id"), spec.node_type, str(file))
+        return self._ids[spec.ids]
+
+    def _array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+        file = self._file(name)
+        try:
+            array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise FormatError(
+                f"expected an array of type {dtype}, could not read one ({error})", where=str(file)
+            ) from error
+        fits = len(array.shape) == len(shape) and all(
+            want in {None, got} for want, got in zip(shape, array.shape, strict=True)
+        )
+        if array.dtype.str != dtype or not fits or not array.flags.c_contiguous:
+            expected = ["any" if size is None else size for size in shape]
+            raise FormatError(
+                f"expected a row-major array of type {dtype} and shape {expected}, "
+                f"received {array.dtype.str} {list(array.shape)}",
+                where=str(file),
+            )
+        return array
+
+
+def sha256_of(file: Path) -> str:
+    """Return the sha256 of a file's content, read in blocks."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(_HASH_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _regular_file(folder: Path, name: str, max_bytes: int | None = None) -> Path:
+    """Return the path of a file inside ``folder`` after checking that no link leads to it."""
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        try:
+            status = path.lstat()
+        except NotADirectoryError as error:
+            raise FileNotFoundError(str(path)) from error
+        if stat.S_ISLNK(status.st_mode):
+            raise FormatError("expected a plain file or folder, found a symbolic link", where=str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError("expected a plain file, found something else", where=str(path))
+    if max_bytes is not None and status.st_size > max_bytes:
+        raise FormatError(f"expected at most {max_bytes} bytes, received {status.st_size}", where=str(path))
+    return path
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    try:
+        return pq.read_table(file, partitioning=None)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FormatError(
+            f"expected a Parquet file, could not read one ({error})", where=str(file)
+        ) from error
+
+
+def _check_references(artifact: Artifact) -> None:
+    """Check that what the manifest and ``preprocess.json`` name is there and fits together."""
+    manifest, preprocess = artifact.manifest, artifact.preprocess
+    where = str(artifact.path / manifest.preprocess)
+    form = PaddedBlockForm if manifest.kind == "encoder" else LookupForm
+    if not isinstance(preprocess, form) or (manifest.onnx is None) != (manifest.kind == "embedding"):
+        raise FormatError(
+            f"expected the parts of a model of kind {manifest.kind}, received others", where=where
+        )
+    if isinstance(preprocess, PaddedBlockForm):
+        names = [name for rows in preprocess.rows.values() for name in rows.tables]
+        _check_inputs(manifest, preprocess, where)
+    else:
+        names = list(preprocess.tables.values())
+    for name in [*names, *(target.table for target in manifest.targets.values())]:
+        if name not in manifest.tables:
+            raise FormatError(
+                f"expected one of the tables {sorted(manifest.tables)}, received `{name}`", where=where
+            )
+    for query_type in preprocess.query_types:
+        target = manifest.targets.get(query_type)
+        if target is not None and (length := manifest.tables[target.table].dim) != manifest.dim:
+            raise FormatError(
+                f"expected target rows of length {manifest.dim}, received {length}",
+                where=where,
+            )
+
+
+def _check_inputs(manifest: Manifest, preprocess: PaddedBlockForm, where: str) -> None:
+    fed = {rows.input for rows in preprocess.rows.values()}
+    for layer in preprocess.layers:
+        fed.update(layer.self_inputs.values())
+        for relation in layer.relations:
+            fed.update((relation.neighbors_input, relation.weights_input))
+    declared = {tensor.name for tensor in manifest.onnx.inputs} if manifest.onnx else set()
+    if fed != declared:
+        raise FormatError(
+            f"expected feeds for the ONNX inputs {sorted(declared)}, received feeds for {sorted(fed)}",
+            where=where,
+        )

@@ -1,0 +1,342 @@
+"""Writes a model version: beside its place, to the disk, and then into place in one step."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from graphbox.artifact.ids import Id, Ids
+from graphbox.artifact.manifest import (
+    MANIFEST_FILE,
+    Codec,
+    Datatype,
+    FileRecord,
+    Kind,
+    Lineage,
+    Manifest,
+    OnnxSpec,
+    TableSpec,
+    TargetSpec,
+    TensorSpec,
+    check_name,
+    first_problem,
+    is_plain_name,
+)
+from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.preprocess import Preprocess
+from graphbox.artifact.reader import Artifact, sha256_of
+from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
+from graphbox.errors import ConflictError, DataError, UsageError
+
+ONNX_FILE = "model.onnx"
+PREPROCESS_FILE = "preprocess.json"
+LINKS_FILE = "links.parquet"
+EXAMPLE_REQUEST_FILE = "example_request.json"
+
+
+class ArtifactWriter:
+    """Builds a model version in a hidden folder beside ``path``; `commit` moves it into place.
+
+    Use it as a context manager: what was not committed is removed at its end, and what a killed
+    process left behind is removed by the next writer for the same ``path``.
+
+    Args:
+        path: the folder to make; it must not exist.
+
+    Raises:
+        ConflictError: when ``path`` exists already.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        check_name(self.path.name, "folder name of a model version")
+        self._tables: dict[str, TableSpec] = {}
+        self._ids: dict[str, tuple[str, Ids]] = {}
+        self._onnx: OnnxSpec | None = None
+        self._preprocess: Preprocess | None = None
+        self._links: str | None = None
+        self._partial = Path()
+        self._lock = -1
+
+    def __enter__(self) -> Self:
+        self._refuse_existing()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(self.path)
+        self._partial, self._lock = _make_partial(self.path)
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._partial.exists():
+            shutil.rmtree(self._partial)
+        os.close(self._lock)
+
+    def add_ids(self, node_type: str, ids: Iterable[Id] | pa.Array) -> Ids:
+        """Write the original ids of a node type; every table of that type shares them.
+
+        Raises:
+            FormatError: on duplicates, nulls, or ids that are neither all strings nor all int64.
+        """
+        if node_type in self._ids:
+            raise UsageError(f"expected the ids of `{node_type}` once, received them again")
+        values = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _id_array(ids, node_type)
+        checked = Ids(values, node_type)
+        path = f"ids/{node_type if is_plain_name(node_type) else len(self._ids)}.parquet"
+        pq.write_table(pa.table({"id": checked.to_arrow()}), self._place(path), compression="zstd")
+        self._ids[node_type] = (path, checked)
+        return checked
+
+    def add_table(self, name: str, node_type: str, rows: npt.NDArray[np.float32]) -> None:
+        """Write a table of float32 rows [n, dim] for a node type whose ids were added.
+
+        Raises:
+            DataError: when the rows are not float32 [number of ids, dim], or not all finite.
+        """
+        if rows.dtype != np.float32 or not all(np.isfinite(part).all() for part in _parts(rows)):
+            raise DataError(
+                f"expected finite rows of type float32, received {rows.dtype}", where=f"table `{name}`"
+            )
+        self._add_table_spec(name, node_type, "float32", rows.shape)
+        self.add_array(f"tables/{name}/{ROWS_FILE}", rows)
+
+    def add_int8_table(
+        self, name: str, node_type: str, codes: npt.NDArray[np.uint8], scale_bias: npt.NDArray[np.float16]
+    ) -> None:
+        """Write a table of int8 rows: codes uint8 [n, dim], (scale, bias) float16 [n, 2].
+
+        Raises:
+            DataError: when the arrays are of other types or shapes.
+        """
+        if codes.dtype != np.uint8 or scale_bias.dtype != np.float16 or scale_bias.shape != (len(codes), 2):
+            raise DataError(
+                f"expected codes uint8 [n, dim] and scale_bias float16 [n, 2], received {codes.dtype} "
+                f"{list(codes.shape)} and {scale_bias.dtype} {list(scale_bias.shape)}",
+                where=f"table `{name}`",
+            )
+        self._add_table_spec(name, node_type, "int8_rowwise", codes.shape)
+        self.add_array(f"tables/{name}/{CODES_FILE}", codes)
+        self.add_array(f"tables/{name}/{SCALE_BIAS_FILE}", scale_bias)
+
+    def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
+        """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        np.save(self._place(path), np.ascontiguousarray(little), allow_pickle=False)
+
+    def set_onnx(
+        self,
+        model: bytes,
+        *,
+        opset: int,
+        precision: str,
+        inputs: Iterable[TensorSpec],
+        outputs: Iterable[TensorSpec],
+    ) -> None:
+        """Write the dense part.
+
+        Raises:
+            FormatError: when it refers to data in other files.
+        """
+        refuse_external_data(model, ONNX_FILE)
+        self._place(ONNX_FILE).write_bytes(model)
+        self._onnx = OnnxSpec(
+            path=ONNX_FILE, opset=opset, precision=precision, inputs=tuple(inputs), outputs=tuple(outputs)
+        )
+
+    def set_preprocess(self, preprocess: Preprocess) -> None:
+        """Write how ids become feeds."""
+        self._place(PREPROCESS_FILE).write_text(preprocess.model_dump_json(indent=2) + "\n")
+        self._preprocess = preprocess
+
+    def set_links(self, links: pa.Table) -> None:
+        """Write known links; see `graphbox.artifact.links.links_table`."""
+        pq.write_table(links, self._place(LINKS_FILE), compression="zstd")
+        self._links = LINKS_FILE
+
+    def commit(
+        self,
+        *,
+        name: str,
+        version: int,
+        kind: Kind,
+        task: str,
+        dim: int,
+        targets: Mapping[str, TargetSpec],
+        metrics: Mapping[str, Mapping[str, float]] | None = None,
+        lineage: Lineage | None = None,
+    ) -> Artifact:
+        """Write the manifest, flush everything to the disk and move the folder into place.
+
+        Returns:
+            The model version, opened and verified from its final place.
+
+        Raises:
+            UsageError: when a part is missing.
+            ConflictError: when another writer was faster.
+            FormatError: when the parts do not fit together.
+        """
+        if self._preprocess is None or not self._ids:
+            raise UsageError("expected ids and a preprocess before commit, received none")
+        ids = self._ids[self._preprocess.node_type][1]
+        datatype: Datatype = "BYTES" if ids.kind == "string" else "INT64"
+        example = {"name": "id", "datatype": datatype, "shape": [min(2, len(ids))], "data": list(ids)[:2]}
+        self._place(EXAMPLE_REQUEST_FILE).write_text(json.dumps({"inputs": [example]}, indent=2) + "\n")
+        check_name(name, "model name")
+        manifest = _checked_manifest(
+            name=name,
+            version=version,
+            created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            kind=kind,
+            task=task,
+            inputs=(TensorSpec(name="id", datatype=datatype, shape=(-1,)),),
+            outputs=(TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim)),),
+            dim=dim,
+            onnx=self._onnx,
+            tables=self._tables,
+            targets=dict(targets),
+            metrics={task_name: dict(values) for task_name, values in (metrics or {}).items()},
+            lineage=lineage or Lineage(),
+            preprocess=PREPROCESS_FILE,
+            links=self._links,
+            example_request=EXAMPLE_REQUEST_FILE,
+            files=self._flush_files(),
+        )
+        (self._partial / MANIFEST_FILE).write_text(manifest.to_json())
+        _flush(self._partial / MANIFEST_FILE)
+        Artifact.open(self._partial, verify=False)
+        self._move_into_place()
+        return Artifact.open(self.path)
+
+    def _add_table_spec(self, name: str, node_type: str, codec: Codec, shape: tuple[int, ...]) -> None:
+        check_name(name, "table name")
+        if name in self._tables:
+            raise UsageError(f"expected a new table, received `{name}` again")
+        if node_type not in self._ids:
+            raise UsageError(f"expected the ids of `{node_type}` before its table `{name}`")
+        path, ids = self._ids[node_type]
+        if len(shape) != 2 or shape[0] != len(ids):
+            raise DataError(
+                f"expected rows [{len(ids)}, dim], received {list(shape)}", where=f"table `{name}`"
+            )
+        self._tables[name] = TableSpec(
+            node_type=node_type, codec=codec, rows=shape[0], dim=shape[1], ids=path
+        )
+
+    def _place(self, path: str) -> Path:
+        for part in path.split("/"):
+            check_name(part, "file name")
+        place = self._partial / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.exists():
+            raise UsageError(f"expected each part once, received {path} again")
+        return place
+
+    def _flush_files(self) -> dict[str, FileRecord]:
+        files = sorted(path for path in self._partial.rglob("*") if path.is_file())
+        for file in files:
+            _flush(file)
+        for folder in sorted(path for path in self._partial.rglob("*") if path.is_dir()):
+            _flush(folder)
+        return {
+            file.relative_to(self._partial).as_posix(): FileRecord(
+                bytes=file.stat().st_size, sha256=sha256_of(file)
+            )
+            for file in files
+        }
+
+    def _refuse_existing(self) -> None:
+        if self.path.is_symlink() or self.path.exists():
+            raise ConflictError(
+                "expected a new folder, it exists already",
+                where=str(self.path),
+                hint="model versions are never overwritten; write the next version",
+            )
+
+    def _move_into_place(self) -> None:
+        _flush(self._partial)
+        self._refuse_existing()
+        try:
+            self._partial.rename(self.path)
+        except OSError as error:
+            self._refuse_existing()
+            raise ConflictError(
+                f"could not move the model into place ({error})", where=str(self.path)
+            ) from error
+        _flush(self.path.parent)
+
+
+def _checked_manifest(**values: Any) -> Manifest:
+    try:
+        return Manifest(**values)
+    except ValidationError as error:
+        raise UsageError(first_problem(error), where=MANIFEST_FILE) from error
+
+
+def _id_array(ids: Iterable[Id], node_type: str) -> pa.Array:
+    values = list(ids)
+    try:
+        return pa.array(values, pa.string() if values and isinstance(values[0], str) else pa.int64())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise DataError(
+            f"expected all ids to be strings or all to be int64 ({error})", where=node_type
+        ) from error
+
+
+def _parts(rows: npt.NDArray[np.float32]) -> Iterable[npt.NDArray[np.float32]]:
+    """Yield blocks of rows, so that a check of a memory-mapped table needs little memory."""
+    return (rows[start : start + 65_536] for start in range(0, len(rows), 65_536))
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_partial(path: Path) -> tuple[Path, int]:
+    """Make the hidden folder and lock it for as long as this process lives."""
+    while True:
+        partial = path.parent / f".{path.name}.partial-{secrets.token_hex(8)}"
+        partial.mkdir()
+        descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Another writer may have taken the folder for abandoned before the lock was held.
+        if partial.exists():
+            return partial, descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove hidden folders for ``path`` whose writer no longer lives."""
+    for partial in path.parent.glob(f".{path.name}.partial-*"):
+        try:
+            descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            shutil.rmtree(partial, ignore_errors=True)
+        finally:
+            os.close(descriptor)
