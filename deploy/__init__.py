@@ -1,6 +1,37 @@
-"""The hardware-adapter layer: find what this machine can run models on, compile a model for it, run it."""
+"""The hardware-adapter layer: find what this machine can run models on, compile a model for it, run it.
+
+`open_model` makes a model version answer; `targets` tells what is there; `bench` measures; another
+package adds hardware by an `Adapter` in the entry-point group ``graphbox.adapters``. Loads neither torch
+nor the native core.
+"""
 
 from __future__ import annotations
 
 if __name__ != "graphbox.deploy":
-    raise ImportError("import this package as `graphbox.deploy`, not as `deploy`: two copies of it would not share state")
+    raise ImportError(
+        "import this package as `graphbox.deploy`, not as `deploy`: two copies of it would not share state"
+    )
+
+from graphbox.deploy.encoder import DeployedModel, open_model
+from graphbox.deploy.program import CheckedProgram, compile_model
+from graphbox.deploy.protocol import Adapter, Device, Effective, Options, Program, Support, TensorSpec
+from graphbox.deploy.select import Target, adapter_names, choose, load_adapter, targets
+
+__all__ = [
+    "Adapter",
+    "CheckedProgram",
+    "DeployedModel",
+    "Device",
+    "Effective",
+    "Options",
+    "Program",
+    "Support",
+    "Target",
+    "TensorSpec",
+    "adapter_names",
+    "choose",
+    "compile_model",
+    "load_adapter",
+    "open_model",
+    "targets",
+]

@@ -20,7 +20,7 @@ from graphbox.artifact.manifest import (
     TensorSpec,
     check_name,
 )
-from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.onnx_inspection import OnnxSummary, inspect_onnx
 from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationSpec, RowsSpec
 from graphbox.artifact.reader import Artifact
 from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
@@ -41,6 +41,7 @@ __all__ = [
     "LookupForm",
     "Manifest",
     "OnnxSpec",
+    "OnnxSummary",
     "PaddedBlockForm",
     "RelationSpec",
     "RowTable",
@@ -49,5 +50,5 @@ __all__ = [
     "TargetSpec",
     "TensorSpec",
     "check_name",
-    "refuse_external_data",
+    "inspect_onnx",
 ]

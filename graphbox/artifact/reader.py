@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from graphbox.artifact.ids import Ids
 from graphbox.artifact.links import Links, links_table
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
-from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import (
     LookupForm,
     PaddedBlockForm,
@@ -147,7 +147,7 @@ class Artifact:
             )
         file = self._file(self.manifest.onnx.path)
         model = file.read_bytes()
-        refuse_external_data(model, str(file))
+        inspect_onnx(model, str(file))
         return model
 
     @cached_property

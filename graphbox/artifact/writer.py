@@ -36,7 +36,7 @@ from graphbox.artifact.manifest import (
     first_problem,
     is_plain_name,
 )
-from graphbox.artifact.onnx_inspection import refuse_external_data
+from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import Preprocess
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
@@ -154,7 +154,7 @@ class ArtifactWriter:
         Raises:
             FormatError: when it refers to data in other files.
         """
-        refuse_external_data(model, ONNX_FILE)
+        inspect_onnx(model, ONNX_FILE)
         self._place(ONNX_FILE).write_bytes(model)
         self._onnx = OnnxSpec(
             path=ONNX_FILE, opset=opset, precision=precision, inputs=tuple(inputs), outputs=tuple(outputs)

@@ -64,9 +64,8 @@ class SampleModel:
         if layer == 0:
             return self.rows[node_type][node]
         parts = [self._hidden(layer - 1, node_type, node)]
-        for edge_type in LAYERS[layer - 1]:
-            if edge_type[2] == node_type:
-                parts.append(self._aggregate(layer - 1, edge_type, node))
+        relations = [edge_type for edge_type in LAYERS[layer - 1] if edge_type[2] == node_type]
+        parts += [self._aggregate(layer - 1, edge_type, node) for edge_type in relations]
         weight, bias = self.linear[layer - 1][node_type]
         value = np.concatenate(parts) @ weight + bias
         return np.maximum(value, 0) if layer < len(LAYERS) else value

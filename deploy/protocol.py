@@ -1,0 +1,159 @@
+"""What an adapter has to be: five functions that bring a kind of hardware to graphbox.
+
+An adapter is an object found through the entry-point group ``graphbox.adapters``, so another package can
+add hardware without a change here. ``probe`` tells what is there, ``supports`` whether a model can run,
+``compile`` makes a program of it; ``Program.run`` and ``Program.close`` do the rest. An adapter needs no
+checks of its own: models and feeds are checked before it sees them (`graphbox.deploy.program`), and
+``graphbox targets test NAME`` tells what it does right and wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.artifact import TensorSpec
+
+__all__ = [
+    "API_VERSION",
+    "DTYPE_OF",
+    "Adapter",
+    "Device",
+    "Effective",
+    "Feeds",
+    "Options",
+    "Program",
+    "Support",
+    "TensorSpec",
+]
+
+API_VERSION = 1
+Feeds = Mapping[str, npt.NDArray[Any]]
+
+DTYPE_OF: Mapping[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "INT8": np.dtype(np.int8),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "UINT8": np.dtype(np.uint8),
+    "FP16": np.dtype(np.float16),
+    "FP32": np.dtype(np.float32),
+    "FP64": np.dtype(np.float64),
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device an adapter looked for.
+
+    Attributes:
+        name: unique within the adapter, e.g. ``cpu`` or ``gpu:0``.
+        kind: what it is.
+        description: for people, e.g. the processor's name.
+        available: whether a model was really run on it just now.
+        reason: why it is not available.
+        details: versions and capabilities, for bug reports.
+    """
+
+    name: str
+    kind: Literal["cpu", "gpu", "npu", "other"]
+    description: str
+    available: bool
+    reason: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a device can run a model; ``reason`` says why not, naming the nodes."""
+
+    supported: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of a compiled model.
+
+    Attributes:
+        threads: that one call may use.
+        allow_lower_precision: accept a program that computes in fewer bits than the model says.
+    """
+
+    threads: int = 1
+    allow_lower_precision: bool = False
+
+
+class Effective(TypedDict):
+    """What a program really does, whatever was asked for.
+
+    Attributes:
+        provider: what the runtime calls the part of it that runs the model.
+        device: name of the device.
+        precision: of the matrix products: ``float32``, ``int8_dynamic``, ``bfloat16`` ...
+        threads: that one call uses.
+        fallback_nodes: names of nodes that run elsewhere than on the device.
+        runtime: name and version.
+    """
+
+    provider: str
+    device: str
+    precision: str
+    threads: int
+    fallback_nodes: list[str]
+    runtime: str
+
+
+@runtime_checkable
+class Program(Protocol):
+    """A model compiled for a device. ``run`` may be called from several threads at once."""
+
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    effective: Effective
+
+    def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Return the outputs by name, written into the arrays of ``out`` where it names them."""
+        ...
+
+    def close(self) -> None:
+        """Free the model's memory; a second call does nothing."""
+        ...
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """A way to run models on a kind of hardware.
+
+    Attributes:
+        name: the entry point's name.
+        api: `API_VERSION` this adapter was written for.
+    """
+
+    name: str
+    api: int
+
+    def probe(self) -> list[Device]:
+        """Return the devices looked for, each tried; never raises."""
+        ...
+
+    def supports(self, model: bytes, device: Device) -> Support:
+        """Return whether the device can run every node of an ONNX model."""
+        ...
+
+    def compile(self, model: bytes, device: Device, options: Options) -> Program:
+        """Return the model ready to run.
+
+        Args:
+            model: an ONNX file's content, self-contained (checked).
+            device: one that `probe` returned as available.
+            options: what is asked for.
+
+        Raises:
+            UnsupportedError: when the device cannot run it.
+        """
+        ...
