@@ -1,0 +1,33 @@
+"""Applying the migrations to an open connection."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+__all__ = ["known_revisions", "upgrade"]
+
+
+def known_revisions() -> set[str]:
+    """Return the revisions this graphbox can upgrade from, and its own."""
+    scripts = ScriptDirectory.from_config(_config())
+    return {script.revision for script in scripts.walk_revisions()}
+
+
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Bring the database behind ``connection`` to ``revision``, in the caller's transaction."""
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def _config() -> Config:
+    config = Config()
+    folder = str(Path(__file__).parent)
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

@@ -1,0 +1,31 @@
+"""Workspaces: folders of graphs, runs and models, with a database of what exists and its history."""
+
+from __future__ import annotations
+
+from graphbox.workspace.locks import writer_lock
+from graphbox.workspace.records import (
+    BenchRecord,
+    EdgeTypeCount,
+    EventRecord,
+    GraphRecord,
+    ModelRecord,
+    RunRecord,
+    StageRecord,
+)
+from graphbox.workspace.run_writer import RunWriter
+from graphbox.workspace.workspace import Workspace, folder_size, valid_name
+
+__all__ = [
+    "BenchRecord",
+    "EdgeTypeCount",
+    "EventRecord",
+    "GraphRecord",
+    "ModelRecord",
+    "RunRecord",
+    "RunWriter",
+    "StageRecord",
+    "Workspace",
+    "folder_size",
+    "valid_name",
+    "writer_lock",
+]

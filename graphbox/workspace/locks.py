@@ -1,0 +1,141 @@
+"""Writer locks between processes: they end with their holder's process, and name it to those who wait."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from graphbox.errors import ConflictError, UsageError
+
+__all__ = ["Holder", "WriterLock", "is_held", "process_start", "writer_lock"]
+
+Holder = dict[str, str | int]
+
+
+class WriterLock:
+    """A lock file that one process at a time can hold; the kernel frees it when the process ends.
+
+    Args:
+        path: the lock file; who holds it is written beside it.
+        what: what is locked, for messages: "run debian-1".
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._what = what
+        self._lock = FileLock(path, thread_local=False)
+
+    def acquire(self, timeout_s: float) -> None:
+        """Take the lock, waiting at most ``timeout_s`` seconds.
+
+        Raises:
+            ConflictError: another process holds it.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire(timeout=timeout_s, poll_interval=0.02)
+        except Timeout:
+            raise ConflictError(
+                f"the {self._what} is in use by {_describe(_read_holder(self._path))}; "
+                f"waited {timeout_s:g} s for it",
+                where=str(self._path),
+                hint="wait until it has finished, or end it, then try again",
+            ) from None
+        except OSError as error:
+            raise UsageError(
+                f"the {self._what} cannot be locked: {error.strerror}",
+                where=str(self._path),
+                hint="check the folder's permissions, or name another workspace with -C",
+            ) from None
+        _write_holder(self._path)
+
+    def release(self) -> None:
+        """Free the lock."""
+        if self._lock.is_locked:
+            _holder_path(self._path).unlink(missing_ok=True)
+            self._lock.release()
+
+
+@contextmanager
+def writer_lock(path: Path, what: str, timeout_s: float = 10.0) -> Iterator[None]:
+    """Hold the lock at ``path`` while the block runs; see `WriterLock`."""
+    lock = WriterLock(path, what)
+    lock.acquire(timeout_s)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(path: Path) -> bool:
+    """Return whether a living process holds the lock at ``path``; does not take it.
+
+    A child that outlives its killed parent can keep the kernel's lock: the holder's process id and
+    start time decide then.
+    """
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        holder = _read_holder(path)
+        if not holder or holder.get("host") != socket.gethostname():
+            return True
+        return process_start(int(holder["pid"])) == holder.get("process_start")
+    return False
+
+
+def process_start(pid: int) -> str | None:
+    """Return when process ``pid`` started, in clock ticks since boot; None when there is no such process.
+
+    With the process id it names a process uniquely: ids are used again, start times are not.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The second field, the command in brackets, may hold blanks; the start time is field 22.
+    return stat.rpartition(")")[2].split()[19]
+
+
+def _holder_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
+
+
+def _write_holder(path: Path) -> None:
+    holder: Holder = {
+        "pid": os.getpid(),
+        "process_start": process_start(os.getpid()) or "",
+        "host": socket.gethostname(),
+        # Only the verb: other arguments may hold a token.
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])[:100],
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    beside = _holder_path(path).with_suffix(f".{os.getpid()}.tmp")
+    beside.write_text(json.dumps(holder))
+    beside.replace(_holder_path(path))
+
+
+def _read_holder(path: Path) -> Holder:
+    try:
+        holder = json.loads(_holder_path(path).read_text())
+    except (OSError, ValueError):
+        return {}
+    return holder if isinstance(holder, dict) and isinstance(holder.get("pid"), int) else {}
+
+
+def _describe(holder: Holder) -> str:
+    if not holder:
+        return "another process"
+    detail = f"`{holder.get('command')}`, since {holder.get('since')}"
+    return f"process {holder['pid']} on {holder.get('host')} ({detail})"

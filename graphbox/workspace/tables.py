@@ -1,0 +1,150 @@
+"""The database's tables. A change here needs a migration in ``graphbox/migrations/versions``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+__all__ = ["benches", "counters", "events", "graphs", "metadata", "models", "removals", "runs", "stages"]
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """A moment, stored in UTC without zone and read back with it, on every database."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Return ``value`` in UTC without zone."""
+        return value.astimezone(UTC).replace(tzinfo=None) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Return ``value`` marked as UTC."""
+        return value.replace(tzinfo=UTC) if value is not None else None
+
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+    }
+)
+
+graphs = Table(
+    "graphs",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("node_types", JSON, nullable=False),
+    Column("edge_types", JSON, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("run_id", String(160)),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String(160), primary_key=True),
+    Column("name", String(128), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("stage", String(64)),
+    Column("created_at", Timestamp, nullable=False),
+    Column("updated_at", Timestamp, nullable=False),
+    Column("heartbeat", Timestamp),
+    Column("error", JSON),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("config", Text, nullable=False),
+    Column("config_digest", String(64), nullable=False, index=True),
+    Column("report", JSON, nullable=False),
+)
+
+stages = Table(
+    "stages",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("seconds", Float),
+    Column("peak_bytes", BigInteger),
+    Column("outputs", JSON, nullable=False),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("kind", String(16), nullable=False),
+    Column("task", String(128)),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("precision", String(32), nullable=False),
+    Column("parent", Integer),
+    Column("run_id", String(160)),
+    Column("metrics", JSON, nullable=False),
+    Column("created_at", Timestamp, nullable=False),
+    Column("active", Boolean, nullable=False),
+)
+
+benches = Table(
+    "benches",
+    metadata,
+    Column("model", String(128), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("target", String(64), primary_key=True),
+    Column("batch", Integer, primary_key=True),
+    Column("threads", Integer, primary_key=True),
+    Column("p50_ms", Float, nullable=False),
+    Column("p99_ms", Float, nullable=False),
+    Column("rows_per_s", Float, nullable=False),
+    Column("measured_at", Timestamp, nullable=False),
+    ForeignKeyConstraint(["model", "version"], ["models.name", "models.version"], ondelete="CASCADE"),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("time", Timestamp, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("name", String(160), nullable=False),
+    Column("event", String(32), nullable=False),
+    Column("detail", JSON, nullable=False),
+    Index("ix_events_kind_name", "kind", "name"),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", String(160), primary_key=True),
+    Column("value", Integer, nullable=False),
+)
+"""Last number given to a run or a model version of a name: numbers are never given twice."""
+
+removals = Table(
+    "removals",
+    metadata,
+    Column("path", String(512), primary_key=True),
+    Column("trash", String(512), nullable=False),
+)
+"""Folders whose rows are gone and whose files are being deleted."""
