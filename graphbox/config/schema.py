@@ -8,10 +8,12 @@ Edge types are written as a list of three names, ``[source type, relation, targe
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from graphbox.errors import ConfigError
 
@@ -40,8 +42,23 @@ NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 """What graphs, tasks, models and runs may be called: they become names of folders."""
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-EdgeTypeList = tuple[Name, Name, Name]
-FeatureKind = Literal["number", "categorical", "boolean"]
+
+_TYPE_NAME = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
+
+
+def _check_type_name(name: str) -> str:
+    # The same rule as `graphbox.graph.schema.check_type_name`, which this layer may not import.
+    if _TYPE_NAME.fullmatch(name) and "__" not in name and len(name.encode()) <= 64:
+        return name
+    raise PydanticCustomError(
+        "type_name",
+        "expected letters, digits, `-` and single `_` (at most 64 bytes, a letter or digit at both ends)",
+    )
+
+
+TypeName = Annotated[str, AfterValidator(_check_type_name)]
+EdgeTypeList = tuple[TypeName, TypeName, TypeName]
+FeatureKind = Literal["number", "integer", "categorical", "boolean", "vector"]
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -71,6 +88,8 @@ class NodesConfig(Section):
     """Parquet, CSV or TSV file (the last two also gzipped), relative to `graph.root`."""
     id: str = "id"
     """Column that holds the original id (string or 64-bit integer), unique within the node type."""
+    id_type: Literal["string", "int64"] | None = None
+    """What the ids are; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
     features: dict[str, FeatureKind] = {}
     """Columns to import as node features, and how each is read."""
 
@@ -88,10 +107,14 @@ class EdgesConfig(Section):
     """Column that holds the id of the edge's target."""
     weight: str | None = None
     """Column that holds the edge's weight, a positive number; without it all edges weigh 1."""
+    timestamp: str | None = None
+    """Column that holds when the edge came to be: integers of any unit, or timestamps."""
     features: dict[str, FeatureKind] = {}
     """Columns to import as edge features, and how each is read."""
-    reverse: Name | None = None
+    reverse: TypeName | None = None
     """Also add every edge backwards, as the edge type `[target type, reverse, source type]`."""
+    keep_duplicates: bool = False
+    """Keep every edge of a repeated pair of source and target, instead of the first."""
 
 
 class GraphConfig(Section):
@@ -101,7 +124,7 @@ class GraphConfig(Section):
     """Name of the graph in the workspace."""
     root: str = "."
     """Folder of the files below, relative to the run file; `package://graphbox.demo` is the bundled data."""
-    nodes: Annotated[dict[Name, NodesConfig], Field(min_length=1)]
+    nodes: Annotated[dict[TypeName, NodesConfig], Field(min_length=1)]
     """Node types by name."""
     edges: Annotated[tuple[EdgesConfig, ...], Field(min_length=1)]
     """Edge types."""
@@ -153,7 +176,7 @@ class ClassifyTaskConfig(SplitConfig):
 
     kind: Literal["classify"]
     """Kind of task."""
-    node_type: Name
+    node_type: TypeName
     """Node type to classify."""
     label: str
     """Categorical node feature to predict; models of this task do not read it."""
@@ -166,11 +189,11 @@ class RecommendTaskConfig(SplitConfig):
 
     kind: Literal["recommend"]
     """Kind of task."""
-    node_type: Name
+    node_type: TypeName
     """Node type of queries and candidates."""
-    relations: Annotated[tuple[Name, ...], Field(min_length=1)]
+    relations: Annotated[tuple[TypeName, ...], Field(min_length=1)]
     """Relations from `node_type` to `node_type` whose edges are held out."""
-    exclude_relations: tuple[Name, ...] = ()
+    exclude_relations: tuple[TypeName, ...] = ()
     """A pair of groups joined by one of these relations is not tested: the answer would leak."""
     alternative: str | None = None
     """Edge feature that numbers groups of alternatives; only single alternatives are tested."""

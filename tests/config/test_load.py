@@ -209,8 +209,9 @@ def test_all_mistakes_at_once_in_file_order(folder: Path) -> None:
             "year: number",
             "year: real",
             6,
-            "expected 'number', 'categorical' or 'boolean', received the text 'real'",
+            "expected 'number', 'integer', 'categorical', 'boolean' or 'vector', received the text 'real'",
         ),
+        ("author: {path", "au__thor: {path", 7, "expected letters, digits, `-` and single `_`"),
         ("label: field", "label: feild", 15, "there is no feature `feild` of `paper`"),
         ("label: field", "label: year", 15, "expected a categorical feature, received `year` (number)"),
         (
