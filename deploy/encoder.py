@@ -99,15 +99,24 @@ class DeployedModel:
         form = self.artifact.preprocess
         if isinstance(form, LookupForm):
             return self.artifact.table(form.tables[query_type]).rows(indices)
-        count = len(self.artifact.ids(query_type))
+        result: npt.NDArray[np.float32] = self.run(self.feeds(indices))[self.outputs[0].name]
+        return result
+
+    def feeds(self, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """Return what the bare ONNX part is fed for node indices (int64 [n]).
+
+        Raises:
+            InvalidRequestError: when an index is out of range.
+            UnsupportedError: when the model has no ONNX part.
+        """
+        if self._feeds is None:
+            raise self._no_onnx()
+        count = len(self.id_index())
         if len(indices) and (indices.min() < 0 or indices.max() >= count):
             raise InvalidRequestError(
-                f"expected indices of a {query_type} in [0, {count}), "
-                f"received {indices.min()} to {indices.max()}"
+                f"expected node indices in [0, {count}), received {indices.min()} to {indices.max()}"
             )
-        assert self._feeds is not None  # noqa: S101 - an encoder has feeds; the reader checked the kind
-        result: npt.NDArray[np.float32] = self.run(self._feeds.build(indices))[self.outputs[0].name]
-        return result
+        return self._feeds.build(indices)
 
     def neighbors(
         self, ids: Sequence[Id], k: int, exclude_self: bool = True, node_type: str | None = None
@@ -149,9 +158,7 @@ class DeployedModel:
             UnsupportedError: when the model has none.
         """
         if self._program is None:
-            raise UnsupportedError(
-                "expected a model with an ONNX part, this one is tables only", where=str(self.artifact.path)
-            )
+            raise self._no_onnx()
         return self._program.run(feeds, out)
 
     def close(self) -> None:
@@ -170,6 +177,11 @@ class DeployedModel:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _no_onnx(self) -> UnsupportedError:
+        return UnsupportedError(
+            "expected a model with an ONNX part, this one is tables only", where=str(self.artifact.path)
+        )
 
     def _query_type(self, node_type: str | None) -> str:
         known = self.artifact.preprocess.query_types
@@ -243,6 +255,6 @@ def open_model(
         return DeployedModel(artifact, None, "tables")
     model = artifact.onnx_bytes()
     adapter, device = choose(target, model)
-    return DeployedModel(
-        artifact, compile_model(adapter, model, device, Options(threads=threads)), adapter.name
-    )
+    program = compile_model(adapter, model, device, Options(threads=threads))
+    _check_tensors(artifact, program)
+    return DeployedModel(artifact, program, adapter.name)

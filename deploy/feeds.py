@@ -90,8 +90,8 @@ class PaddedBlockFeeds:
         if relation.weights is not None:
             weights = self._weights[relation.weights][targets] * present
         else:
-            count = np.maximum(present.sum(axis=1, keepdims=True), 1)
-            weights = np.divide(present, count, dtype=np.float32)
+            count = np.maximum(present.sum(axis=1, keepdims=True), 1).astype(np.float32)
+            weights = present / (count if relation.normalization == "mean" else np.sqrt(count))
         feeds[relation.weights_input] = weights
         return neighbors
 

@@ -45,7 +45,8 @@ class OnnxRuntimeCpuProgram:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.threads
         settings.inter_op_num_threads = 1
-        settings.log_severity_level = 3
+        # Errors are raised; the copy on stderr is switched off.
+        settings.log_severity_level = 4
         # Idle workers that spin steal the time of the process that serves.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
@@ -72,7 +73,7 @@ class OnnxRuntimeCpuProgram:
             if out is None:
                 return dict(zip(names, self._session.run(names, feeds), strict=True))
             return self._run_into(names, feeds, out)
-        except (Fail, InvalidArgument, RuntimeException) as error:
+        except (Fail, InvalidArgument, RuntimeError, RuntimeException) as error:
             raise InvalidRequestError(f"ONNX Runtime refused the feeds: {error}") from error
 
     def _run_into(self, names: list[str], feeds: Feeds, out: Feeds) -> dict[str, npt.NDArray[Any]]:

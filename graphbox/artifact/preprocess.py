@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
 from graphbox.errors import FormatError
@@ -56,16 +56,25 @@ class RelationSpec(Record):
     Attributes:
         edge_type: ``(source, relation, target)``; nodes of ``target`` aggregate nodes of ``source``.
         neighbors: an ``int32 [nodes of target, F]`` array of source node indices, ``-1`` = absent.
-        weights: a ``float32 [nodes of target, F]`` array; None = the mean over those present.
+        normalization: the weight of each of the ``n`` neighbours present: ``mean`` 1 / n,
+            ``square_root`` 1 / sqrt(n), ``table`` the value in ``weights``.
+        weights: a ``float32 [nodes of target, F]`` array, for the normalization ``table``.
         neighbors_input: ONNX input ``INT64 [n, F]``: positions in the source's frontier, 0 = absent.
         weights_input: ONNX input ``FP32 [n, F]``, 0 where absent.
     """
 
     edge_type: tuple[str, str, str]
     neighbors: RelativePath
+    normalization: Literal["mean", "square_root", "table"] = "mean"
     weights: RelativePath | None = None
     neighbors_input: str
     weights_input: str
+
+    @model_validator(mode="after")
+    def _weights_belong_to_table(self) -> Self:
+        if (self.weights is None) == (self.normalization == "table"):
+            raise ValueError("`weights` are given with the normalization `table`, and only then")
+        return self
 
 
 class LayerSpec(Record):

@@ -129,7 +129,7 @@ class Artifact:
         return self._array(relation.neighbors, "<i4", (len(self.ids(target)), None))
 
     def weights(self, relation: RelationSpec) -> npt.NDArray[np.float32] | None:
-        """Return the weights of one relation: float32 [nodes, F], or None for the mean."""
+        """Return the stored weights of one relation, float32 [nodes, F], or None when it has none."""
         if relation.weights is None:
             return None
         return self._array(relation.weights, "<f4", self.neighbors(relation).shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,11 @@ EdgeType = tuple[str, str, str]
 DEPENDS: EdgeType = ("package", "depends", "package")
 TAGS: EdgeType = ("tag", "tags", "package")
 TAGGED: EdgeType = ("package", "tagged", "tag")
+NORMALIZATION: dict[EdgeType, Literal["mean", "square_root", "table"]] = {
+    DEPENDS: "mean",
+    TAGS: "table",
+    TAGGED: "square_root",
+}
 FAN_OUT = {DEPENDS: 4, TAGS: 3, TAGGED: 5}
 LAYERS: list[list[EdgeType]] = [[DEPENDS, TAGS, TAGGED], [DEPENDS, TAGS]]
 DIM = {"package": 6, "tag": 5}
@@ -76,7 +81,8 @@ class SampleModel:
         total = np.zeros(DIM[source] if layer == 0 else HIDDEN, np.float32)
         for slot in slots:
             fixed = self.fixed_weights.get(edge_type)
-            weight = fixed[node, slot] if fixed is not None else 1 / len(slots)
+            power = 0.5 if NORMALIZATION[edge_type] == "square_root" else 1.0
+            weight = fixed[node, slot] if fixed is not None else len(slots) ** -power
             total += weight * self._hidden(layer, source, int(self.neighbors[edge_type][node, slot]))
         return total
 
@@ -123,6 +129,7 @@ def preprocess_of(model: SampleModel) -> PaddedBlockForm:
             RelationSpec(
                 edge_type=edge_type,
                 neighbors=f"neighbors/{edge_type[1]}.npy",
+                normalization=NORMALIZATION[edge_type],
                 weights=f"weights/{edge_type[1]}.npy" if edge_type in model.fixed_weights else None,
                 neighbors_input=f"neighbors_{layer}_{edge_type[1]}",
                 weights_input=f"weights_{layer}_{edge_type[1]}",

@@ -1,0 +1,313 @@
+"""Tells whether an adapter keeps the contract: small models with known answers, and requests to refuse.
+
+``graphbox targets test NAME`` runs it on any registered adapter. The models need the package ``onnx``
+(extra ``train``); the answers are computed with NumPy.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.deploy.conformance_models import (
+    OPERATORS,
+    OperatorCase,
+    external_model,
+    gather_model,
+    sum_model,
+)
+from graphbox.deploy.program import CheckedProgram, compile_model
+from graphbox.deploy.protocol import Adapter, Device, Options
+from graphbox.deploy.select import choose
+from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, UnsupportedError, UsageError
+
+__all__ = ["CaseResult", "ConformanceReport", "check_adapter"]
+
+_BATCHES = (0, 1, 2, 31, 256)
+_THREADS = 8
+_CYCLES = 200
+_MAX_GROWTH_BYTES = 32 << 20
+_TOLERANCE = {"float32": 1e-5}
+_LOWER_PRECISION_TOLERANCE = 5e-3
+
+Check = Callable[[Adapter, Device], None]
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case; ``detail`` says what went wrong."""
+
+    case: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class ConformanceReport:
+    """All cases of one adapter on one device."""
+
+    adapter: str
+    device: str
+    runtime: str
+    seconds: float
+    cases: tuple[CaseResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every case passed."""
+        return all(case.passed for case in self.cases)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return {**asdict(self), "passed": self.passed}
+
+
+def check_adapter(target: str) -> ConformanceReport:
+    """Run every case on a target.
+
+    Args:
+        target: an adapter's name, or ``adapter/device``.
+
+    Raises:
+        NotFoundError: when there is no such target.
+        BackendMissingError: when it is not available, or the package onnx is missing.
+    """
+    start = time.perf_counter()
+    adapter, device = choose(target)
+    with compile_model(adapter, sum_model(), device, Options()) as program:
+        runtime = program.effective["runtime"]
+    cases = tuple(_result(name, check, adapter, device) for name, check in _cases())
+    return ConformanceReport(adapter.name, device.name, runtime, time.perf_counter() - start, cases)
+
+
+class _FailedCaseError(Exception):
+    """A case found something other than the contract says."""
+
+
+def _result(name: str, check: Check, adapter: Adapter, device: Device) -> CaseResult:
+    try:
+        check(adapter, device)
+    except _FailedCaseError as failure:
+        return CaseResult(name, passed=False, detail=str(failure))
+    except Exception as error:  # noqa: BLE001 - whatever an adapter raises is a finding about it
+        return CaseResult(name, passed=False, detail=f"{type(error).__name__}: {error}")
+    return CaseResult(name, passed=True, detail="")
+
+
+def _cases() -> Iterator[tuple[str, Check]]:
+    for operator in OPERATORS:
+        yield f"operator {operator.name}", _operator_check(operator)
+    yield from (
+        ("probe is truthful", _probe),
+        ("effective is complete", _effective),
+        ("threads as asked", _threads),
+        ("supports says no to unknown operators", _unknown_operator),
+        ("refuses a truncated model", _truncated_model),
+        ("refuses data in other files", _external_data),
+        ("refuses a missing feed", _refused(lambda _: {})),
+        ("refuses an unknown feed", _refused(lambda x: {"x": x, "y": x})),
+        ("refuses a wrong dtype", _refused(lambda x: {"x": x.astype(np.float64)})),
+        ("refuses a wrong rank", _refused(lambda x: {"x": np.ravel(x)})),
+        ("refuses a wrong size", _refused(lambda x: {"x": x[:, :-1]})),
+        ("refuses a negative position", _refused_position(-1)),
+        ("refuses a position beyond the rows", _refused_position(5)),
+        ("passes NaN and infinity on", _not_finite),
+        ("accepts strided feeds", _strided),
+        ("writes into out", _out),
+        ("same feeds, same bits", _repeatable),
+        (f"{_THREADS} threads on one program", _concurrent),
+        ("close twice, then refuse to run", _close),
+        (f"{_CYCLES} programs leave no memory behind", _cycles),
+    )
+
+
+def _operator_check(case: OperatorCase) -> Check:
+    def check(adapter: Adapter, device: Device) -> None:
+        random = np.random.default_rng(0)
+        with compile_model(adapter, case.model(), device, Options()) as program:
+            tolerance = _TOLERANCE.get(program.effective["precision"], _LOWER_PRECISION_TOLERANCE)
+            for batch in _BATCHES:
+                feeds = case.feeds(random, batch)
+                _compare(program.run(feeds)["result"], case.answer(feeds), tolerance, f"batch {batch}")
+
+    return check
+
+
+def _compare(received: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: float, what: str) -> None:
+    if received.shape != expected.shape or received.dtype != expected.dtype:
+        raise _FailedCaseError(
+            f"{what}: expected {expected.dtype} {expected.shape}, received {received.dtype} {received.shape}"
+        )
+    if not np.allclose(received, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
+        error = np.abs(received.astype(np.float64) - expected.astype(np.float64)).max()
+        raise _FailedCaseError(f"{what}: expected an error of at most {tolerance:g}, received {error:g}")
+
+
+def _open_sum(adapter: Adapter, device: Device, threads: int = 1) -> CheckedProgram:
+    return compile_model(adapter, sum_model(), device, Options(threads=threads))
+
+
+def _values(rows: int = 4) -> npt.NDArray[np.float32]:
+    return np.random.default_rng(1).standard_normal((rows, 3), np.float32)
+
+
+def _probe(adapter: Adapter, device: Device) -> None:
+    devices = adapter.probe()
+    if device.name not in [found.name for found in devices if found.available]:
+        raise _FailedCaseError(f"{device.name} was available and is not in {devices}")
+    silent = [found.name for found in devices if not found.available and not found.reason]
+    if silent:
+        raise _FailedCaseError(f"no reason is given why these are not available: {silent}")
+
+
+def _effective(adapter: Adapter, device: Device) -> None:
+    expected = {
+        "provider": str,
+        "device": str,
+        "precision": str,
+        "threads": int,
+        "fallback_nodes": list,
+        "runtime": str,
+    }
+    with _open_sum(adapter, device) as program:
+        effective = dict(program.effective)
+    if {name: type(value) for name, value in effective.items()} != expected:
+        raise _FailedCaseError(f"expected the keys {sorted(expected)}, received {effective}")
+    if effective["device"] != device.name:
+        raise _FailedCaseError(f"asked for {device.name}, runs on {effective['device']}")
+
+
+def _threads(adapter: Adapter, device: Device) -> None:
+    for threads in (1, 2):
+        with _open_sum(adapter, device, threads) as program:
+            if program.effective["threads"] > threads:
+                raise _FailedCaseError(f"asked for {threads} threads, uses {program.effective['threads']}")
+
+
+def _unknown_operator(adapter: Adapter, device: Device) -> None:
+    model = sum_model(operator="NoSuchOperator")
+    support = adapter.supports(model, device)
+    if support.supported or not support.reason or "NoSuchOperator" not in support.reason:
+        raise _FailedCaseError(f"expected a refusal that names NoSuchOperator, received {support}")
+    _expect(UnsupportedError, lambda: compile_model(adapter, model, device, Options()))
+
+
+def _truncated_model(adapter: Adapter, device: Device) -> None:
+    model = sum_model()
+    for length in range(0, len(model), 7):
+        compile_part = functools.partial(compile_model, adapter, model[:length], device, Options())
+        _expect((FormatError, UnsupportedError), compile_part)
+
+
+def _external_data(adapter: Adapter, device: Device) -> None:
+    _expect(FormatError, lambda: compile_model(adapter, external_model(), device, Options()))
+
+
+def _refused(feeds: Callable[[npt.NDArray[np.float32]], dict[str, npt.NDArray[Any]]]) -> Check:
+    def check(adapter: Adapter, device: Device) -> None:
+        with _open_sum(adapter, device) as program:
+            _expect(InvalidRequestError, lambda: program.run(feeds(_values())))
+
+    return check
+
+
+def _refused_position(position: int) -> Check:
+    def check(adapter: Adapter, device: Device) -> None:
+        with compile_model(adapter, gather_model(), device, Options()) as program:
+            positions = np.array([0, position], np.int64)
+            feeds: dict[str, npt.NDArray[Any]] = {"rows": np.ones((5, 2), np.float32), "positions": positions}
+            _expect(InvalidRequestError, lambda: program.run(feeds))
+
+    return check
+
+
+def _expect(
+    expected: type[GraphboxError] | tuple[type[GraphboxError], ...], call: Callable[[], object]
+) -> None:
+    try:
+        result = call()
+    except expected:
+        return
+    raise _FailedCaseError(f"expected a refusal, received {result}")
+
+
+def _not_finite(adapter: Adapter, device: Device) -> None:
+    values = _values()
+    values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
+    with _open_sum(adapter, device) as program:
+        _compare(program.run({"x": values})["result"], values + values, 1e-5, "x + x")
+
+
+def _strided(adapter: Adapter, device: Device) -> None:
+    values = _values(8)[::2]
+    columns = np.asfortranarray(_values(8))
+    with _open_sum(adapter, device) as program:
+        _compare(program.run({"x": values})["result"], values + values, 1e-5, "every second row")
+        _compare(program.run({"x": columns})["result"], columns + columns, 1e-5, "column-major")
+
+
+def _out(adapter: Adapter, device: Device) -> None:
+    values = _values()
+    out = np.zeros_like(values)
+    with _open_sum(adapter, device) as program:
+        result = program.run({"x": values}, {"result": out})["result"]
+        _compare(out, values + values, 1e-5, "out")
+        if not np.shares_memory(result, out):
+            raise _FailedCaseError("expected the array given as out to be returned, received another")
+        _expect(InvalidRequestError, lambda: program.run({"x": values}, {"result": out[:2]}))
+
+
+def _repeatable(adapter: Adapter, device: Device) -> None:
+    case = next(operator for operator in OPERATORS if operator.name == "Gemm")
+    feeds = case.feeds(np.random.default_rng(0), 256)
+    with compile_model(adapter, case.model(), device, Options()) as program:
+        first, second = (program.run(feeds)["result"].tobytes() for _ in range(2))
+    if first != second:
+        raise _FailedCaseError("two calls with the same feeds gave different bits")
+
+
+def _concurrent(adapter: Adapter, device: Device) -> None:
+    def answer(number: int) -> bool:
+        values = np.full((1 + number % 5, 3), number, np.float32)
+        return bool((program.run({"x": values})["result"] == 2 * number).all())
+
+    with _open_sum(adapter, device) as program, concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        wrong = [number for number, right in enumerate(pool.map(answer, range(400))) if not right]
+    if wrong:
+        raise _FailedCaseError(f"{len(wrong)} of 400 calls got another call's rows")
+
+
+def _close(adapter: Adapter, device: Device) -> None:
+    program = _open_sum(adapter, device)
+    program.close()
+    program.close()
+    _expect(UsageError, lambda: program.run({"x": _values()}))
+
+
+def _cycles(adapter: Adapter, device: Device) -> None:
+    def cycle(count: int) -> None:
+        for _ in itertools.repeat(None, count):
+            with _open_sum(adapter, device) as program:
+                program.run({"x": _values()})
+
+    cycle(_CYCLES // 10)
+    before = _resident_bytes()
+    cycle(_CYCLES)
+    growth = _resident_bytes() - before
+    if growth > _MAX_GROWTH_BYTES:
+        raise _FailedCaseError(f"expected at most {_MAX_GROWTH_BYTES} bytes more, received {growth}")
+
+
+def _resident_bytes() -> int:
+    """Return the memory this process holds in RAM (Linux)."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * 4096

@@ -1,0 +1,269 @@
+"""The models of the conformance kit: one for each operator our exports use, with its answer in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import missing_extra
+
+__all__ = ["OPERATORS", "OperatorCase", "external_model", "gather_model", "sum_model"]
+
+Array = npt.NDArray[Any]
+_OPSET = 20
+_IR_VERSION = 10
+
+
+@dataclass(frozen=True)
+class OperatorCase:
+    """A model of one operator.
+
+    Attributes:
+        name: the operator, with a variant where there are several.
+        inputs: by name, the dtype and the shape after the batch dimension.
+        answer: the result for feeds, in NumPy.
+        constants: further inputs of the node, held by the model.
+        attributes: of the node.
+        positions: names of int64 inputs that point into the batch of the first input.
+        operator: when it is not the name.
+    """
+
+    name: str
+    inputs: Mapping[str, tuple[type[Any], tuple[int, ...]]]
+    answer: Callable[[Mapping[str, Array]], Array]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    positions: tuple[str, ...] = ()
+    operator: str | None = None
+
+    def model(self) -> bytes:
+        """Return the ONNX file's content."""
+        names = [*self.inputs, *self.constants]
+        node = (self.operator or self.name, names, ["result"], dict(self.attributes))
+        probe = self.answer(self.feeds(np.random.default_rng(0), 2))
+        return _model([node], self.inputs, self.constants, probe)
+
+    def feeds(self, random: np.random.Generator, batch: int) -> dict[str, Array]:
+        """Return random feeds with ``batch`` rows."""
+        feeds: dict[str, Array] = {}
+        for name, (dtype, tail) in self.inputs.items():
+            if name in self.positions:
+                feeds[name] = random.integers(0, max(batch, 1), (batch, *tail)).astype(dtype)
+            else:
+                feeds[name] = (random.standard_normal((batch, *tail)) * 3).astype(dtype)
+        return feeds
+
+
+def sum_model(operator: str = "Add") -> bytes:
+    """Return the model ``result = x + x`` for x float32 [n, 3], with another operator if asked."""
+    return _model(
+        [(operator, ["x", "x"], ["result"], {})], {"x": (np.float32, (3,))}, {}, np.empty((1, 3), np.float32)
+    )
+
+
+def gather_model() -> bytes:
+    """Return ``result = rows[positions]`` for rows float32 [n, 2]; the positions go through a Cast."""
+    nodes = [("Cast", ["positions"], ["p"], {"to": 7}), ("Gather", ["rows", "p"], ["result"], {})]
+    inputs = {"rows": (np.float32, (2,)), "positions": (np.int64, ())}
+    return _model(nodes, inputs, {}, np.empty((1, 2), np.float32))
+
+
+def external_model() -> bytes:
+    """Return a model whose one constant says that its data lies in another file."""
+    onnx = _onnx()
+    model = onnx.load_model_from_string(_BIAS.model())
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../secrets.bin")
+    content: bytes = model.SerializeToString()
+    return content
+
+
+def _model(
+    nodes: list[tuple[str, list[str], list[str], dict[str, Any]]],
+    inputs: Mapping[str, tuple[type[Any], tuple[int, ...]]],
+    constants: Mapping[str, Array],
+    result: Array,
+) -> bytes:
+    onnx = _onnx()
+    helper, numpy_helper = onnx.helper, onnx.numpy_helper
+
+    def info(name: str, dtype: Any, tail: tuple[int, ...]) -> Any:
+        return helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [f"n_{name}", *tail]
+        )
+
+    graph = helper.make_graph(
+        [
+            helper.make_node(operator, names, outputs, **attributes)
+            for operator, names, outputs, attributes in nodes
+        ],
+        "conformance",
+        [info(name, dtype, tail) for name, (dtype, tail) in inputs.items()],
+        [info("result", result.dtype, result.shape[1:])],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    opset = helper.make_opsetid("", _OPSET)
+    content: bytes = helper.make_model(
+        graph, opset_imports=[opset], ir_version=_IR_VERSION
+    ).SerializeToString()
+    return content
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+    except ImportError as error:
+        raise missing_extra("onnx", "train") from error
+    return onnx
+
+
+def _float(*tail: int) -> tuple[type[Any], tuple[int, ...]]:
+    return (np.float32, tail)
+
+
+def _fixed(*shape: int) -> Array:
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+def _unary(name: str, answer: Callable[[Array], Array]) -> OperatorCase:
+    return OperatorCase(name, {"x": _float(5)}, lambda feeds: answer(feeds["x"]).astype(np.float32))
+
+
+def _binary(name: str, answer: Callable[[Array, Array], Array]) -> OperatorCase:
+    return OperatorCase(name, {"x": _float(5), "y": _float(5)}, lambda feeds: answer(feeds["x"], feeds["y"]))
+
+
+def _square_root(x: Array) -> Array:
+    with np.errstate(invalid="ignore"):  # NaN of a negative number is the right answer
+        root: Array = np.sqrt(x)
+    return root
+
+
+def _softmax(x: Array) -> Array:
+    shifted: Array = np.exp(x - x.max(axis=1, keepdims=True))
+    total: Array = shifted.sum(axis=1, keepdims=True)
+    return np.divide(shifted, total)
+
+
+def _quantized(x: Array) -> Array:
+    """DequantizeLinear of uint8 codes with scale 0.5 and zero point 128."""
+    return ((x.astype(np.float32) - 128) * np.float32(0.5)).astype(np.float32)
+
+
+_WEIGHT, _VECTOR = _fixed(5, 4), _fixed(4)
+_BIAS = OperatorCase(
+    "Add constant", {"x": _float(4)}, lambda f: f["x"] + _VECTOR, {"b": _VECTOR}, operator="Add"
+)
+_CODES = np.arange(20, dtype=np.uint8).reshape(5, 4)
+
+OPERATORS: tuple[OperatorCase, ...] = (
+    _binary("Add", np.add),
+    _binary("Sub", np.subtract),
+    _binary("Mul", np.multiply),
+    _binary("Div", np.divide),
+    _BIAS,
+    _unary("Abs", np.abs),
+    _unary("Neg", np.negative),
+    _unary("Exp", np.exp),
+    _unary("Relu", lambda x: np.maximum(x, 0)),
+    _unary("Sigmoid", lambda x: 1 / (1 + np.exp(-x))),
+    _unary("Tanh", np.tanh),
+    _unary("Identity", np.asarray),
+    _unary("Sqrt", _square_root),
+    OperatorCase("Softmax", {"x": _float(5)}, lambda f: _softmax(f["x"]), attributes={"axis": 1}),
+    OperatorCase(
+        "Clip",
+        {"x": _float(5)},
+        lambda f: np.clip(f["x"], np.float32(-1), np.float32(1)),
+        {"lowest": np.array(-1, np.float32), "highest": np.array(1, np.float32)},
+    ),
+    OperatorCase(
+        "Concat",
+        {"x": _float(5), "y": _float(2)},
+        lambda f: np.concatenate([f["x"], f["y"]], axis=1),
+        attributes={"axis": 1},
+    ),
+    OperatorCase(
+        "Gather",
+        {"x": _float(5), "at": (np.int64, (3,))},
+        lambda f: f["x"][f["at"]],
+        positions=("at",),
+    ),
+    OperatorCase(
+        "Gather int32",
+        {"x": _float(5), "at": (np.int32, ())},
+        lambda f: f["x"][f["at"]],
+        positions=("at",),
+        operator="Gather",
+    ),
+    OperatorCase(
+        "Gemm", {"x": _float(5)}, lambda f: f["x"] @ _WEIGHT + _VECTOR, {"w": _WEIGHT, "b": _VECTOR}
+    ),
+    OperatorCase(
+        "Gemm transposed",
+        {"x": _float(5)},
+        lambda f: f["x"] @ _WEIGHT + _VECTOR,
+        {"w": np.ascontiguousarray(_WEIGHT.T), "b": _VECTOR},
+        {"transB": 1},
+        operator="Gemm",
+    ),
+    OperatorCase("MatMul", {"x": _float(5)}, lambda f: f["x"] @ _WEIGHT, {"w": _WEIGHT}),
+    OperatorCase(
+        "MatMul batched",
+        {"w": _float(1, 6), "x": _float(6, 4)},
+        lambda f: f["w"] @ f["x"],
+        operator="MatMul",
+    ),
+    OperatorCase("Unsqueeze", {"x": _float(5)}, lambda f: f["x"][:, None], {"axes": np.array([1], np.int64)}),
+    OperatorCase("Squeeze", {"x": _float(1, 5)}, lambda f: f["x"][:, 0], {"axes": np.array([1], np.int64)}),
+    OperatorCase(
+        "Reshape",
+        {"x": _float(2, 3)},
+        lambda f: f["x"].reshape(len(f["x"]), 6),
+        {"shape": np.array([-1, 6], np.int64)},
+        {"allowzero": 0},
+    ),
+    OperatorCase(
+        "Transpose", {"x": _float(2, 3)}, lambda f: f["x"].transpose(0, 2, 1), attributes={"perm": [0, 2, 1]}
+    ),
+    OperatorCase(
+        "ReduceSum",
+        {"x": _float(6, 4)},
+        lambda f: f["x"].sum(axis=1),
+        {"axes": np.array([1], np.int64)},
+        {"keepdims": 0},
+    ),
+    OperatorCase(
+        "ReduceMean",
+        {"x": _float(6, 4)},
+        lambda f: f["x"].mean(axis=1),
+        {"axes": np.array([1], np.int64)},
+        {"keepdims": 0},
+    ),
+    OperatorCase(
+        "ReduceL2",
+        {"x": _float(6)},
+        lambda f: np.sqrt((f["x"] ** 2).sum(axis=1, keepdims=True)),
+        {"axes": np.array([1], np.int64)},
+        {"keepdims": 1},
+    ),
+    OperatorCase("Cast", {"x": (np.int64, (3,))}, lambda f: f["x"].astype(np.float32), attributes={"to": 1}),
+    OperatorCase(
+        "DequantizeLinear",
+        {"x": (np.uint8, (4,))},
+        lambda f: _quantized(f["x"]),
+        {"scale": np.array(0.5, np.float32), "zero": np.array(128, np.uint8)},
+    ),
+    OperatorCase(
+        "MatMulInteger",
+        {"x": (np.uint8, (5,))},
+        lambda f: f["x"].astype(np.int32) @ _CODES.astype(np.int32),
+        {"w": _CODES},
+    ),
+)
