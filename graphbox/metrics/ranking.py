@@ -1,0 +1,218 @@
+"""Full-ranking metrics: every candidate is ranked for every query, in blocks of queries.
+
+Nothing is sampled: metrics over sampled candidates are not consistent with the full ranking (Krichene and
+Rendle, "On sampled metrics for item recommendation", KDD 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.errors import UsageError
+
+__all__ = [
+    "POPULARITY_BUCKETS",
+    "PopularityBucket",
+    "RankingQueries",
+    "ScoreBlock",
+    "evaluate_ranking",
+    "top_k",
+]
+
+ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.float32]]
+"""Maps query nodes [b] to their scores of all candidates, float32 [b, candidates]; higher is better."""
+
+
+@dataclass(frozen=True)
+class PopularityBucket:
+    """Targets whose training in-degree lies between two bounds, both included.
+
+    Attributes:
+        name: the suffix of the bucket's metrics.
+        least: smallest in-degree.
+        most: largest in-degree, or None without a bound.
+    """
+
+    name: str
+    least: int
+    most: int | None
+
+    def holds(self, in_degree: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of ``in_degree`` lie in the bucket."""
+        within = in_degree >= self.least
+        return within if self.most is None else within & (in_degree <= self.most)
+
+
+POPULARITY_BUCKETS = (
+    PopularityBucket("in_degree_over_50", 51, None),
+    PopularityBucket("in_degree_5_to_50", 5, 50),
+    PopularityBucket("in_degree_1_to_4", 1, 4),
+    PopularityBucket("in_degree_0", 0, 0),
+)
+
+
+@dataclass(frozen=True)
+class RankingQueries:
+    """Queries with the targets to find and the candidates to leave out, both in CSR form.
+
+    Attributes:
+        queries: int64 [q], distinct query nodes.
+        positive_indptr: int64 [q + 1].
+        positives: int64, the targets of query i at ``positive_indptr[i]:positive_indptr[i + 1]``, distinct,
+            at least one for each query.
+        masked_indptr: int64 [q + 1].
+        masked: int64, nodes that are no candidates of query i: itself, known answers and so on; none of
+            them a positive of the same query.
+    """
+
+    queries: NDArray[np.int64]
+    positive_indptr: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    masked_indptr: NDArray[np.int64]
+    masked: NDArray[np.int64]
+
+    def blocks(self, size: int) -> Iterator[tuple[slice, slice, slice]]:
+        """Yield slices of ``queries``, ``positives`` and ``masked``, ``size`` queries at a time."""
+        for start in range(0, len(self.queries), size):
+            stop = min(start + size, len(self.queries))
+            yield (
+                slice(start, stop),
+                slice(int(self.positive_indptr[start]), int(self.positive_indptr[stop])),
+                slice(int(self.masked_indptr[start]), int(self.masked_indptr[stop])),
+            )
+
+
+def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Return the columns of the ``k`` highest scores of each row, best first; ties go to the lower column.
+
+    Args:
+        scores: float32 [n, m], -inf for what must not be returned.
+        k: 1 to m.
+
+    Returns:
+        int64 [n, k]; a row with fewer than ``k`` scores above -inf ends with columns of -inf.
+    """
+    rows, columns = scores.shape
+    if not 1 <= k <= columns:
+        raise UsageError(f"expected k between 1 and {columns}, received {k}")
+    if rows == 0:
+        return np.empty((0, k), dtype=np.int64)
+    best = np.argpartition(-scores, k - 1, axis=1)[:, :k].astype(np.int64)
+    values = np.take_along_axis(scores, best, axis=1)
+    threshold = values.min(axis=1)
+    # The partition picks any of the candidates that tie for the last places: pick the lowest instead.
+    tied_in = (values == threshold[:, None]).sum(axis=1)
+    tied_all = (scores == threshold[:, None]).sum(axis=1)
+    for row in np.flatnonzero(tied_all > tied_in):
+        above = best[row][values[row] > threshold[row]]
+        tied = np.flatnonzero(scores[row] == threshold[row])[: k - len(above)]
+        best[row] = np.concatenate([above, tied])
+    best.sort(axis=1)
+    values = np.take_along_axis(scores, best, axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
+    return np.take_along_axis(best, order, axis=1)
+
+
+def evaluate_ranking(
+    score: ScoreBlock,
+    queries: RankingQueries,
+    in_degree: NDArray[np.int64],
+    *,
+    k: int = 20,
+    buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
+    block_rows: int = 512,
+) -> dict[str, float | int]:
+    """Rank all candidates for every query and average over queries.
+
+    ``recall@k`` is the share of a query's positives among its first k; ``ndcg@k`` has binary gains, discount
+    1 / log2(rank + 1) and the ideal of min(k, positives) hits (Järvelin and Kekäläinen, 2002); ``mrr`` is 1 /
+    rank of the best positive in the whole ranking, where a tie takes the middle of its ranks. Of a popularity
+    bucket, ``recall@k_<bucket>`` is the share of the bucket's held-out edges that are found, and
+    ``positives_<bucket>`` their number.
+
+    Args:
+        score: gives the scores of a block of queries.
+        queries: what to find and what to leave out.
+        in_degree: int64 [candidates], training in-degree by which targets fall into buckets.
+        k: length of the ranked list.
+        buckets: popularity buckets, disjoint.
+        block_rows: queries scored at once; the block takes ``block_rows * candidates * 4`` bytes.
+
+    Returns:
+        ``recall@k``, ``ndcg@k``, ``mrr``, ``queries``, ``positives`` and the buckets' figures.
+
+    Raises:
+        UsageError: no queries, or scores of another shape, or a score that is NaN.
+    """
+    count = len(queries.queries)
+    if count == 0:
+        raise UsageError(
+            "expected at least one query to rank for, received none", hint="enlarge the part that is held out"
+        )
+    number = np.diff(queries.positive_indptr)
+    hits = np.zeros(len(queries.positives), dtype=bool)
+    gain = np.zeros(count)
+    reciprocal_rank = np.zeros(count)
+    discount = 1.0 / np.log2(np.arange(k) + 2.0)
+    for rows, positive, masked in queries.blocks(block_rows):
+        scores = _scores(score, queries.queries[rows], len(in_degree))
+        local = np.arange(rows.stop - rows.start)
+        masked_row = np.repeat(local, np.diff(queries.masked_indptr[rows.start : rows.stop + 1]))
+        positive_row = np.repeat(local, number[rows])
+        scores[masked_row, queries.masked[masked]] = -np.inf
+        ranked = top_k(scores, min(k, scores.shape[1]))
+        place = _places(ranked, positive_row, queries.positives[positive])
+        hits[positive] = place >= 0
+        np.add.at(gain[rows], positive_row[place >= 0], discount[place[place >= 0]])
+        reciprocal_rank[rows] = 1.0 / _best_rank(scores, positive_row, queries.positives[positive])
+    found = np.add.reduceat(hits, queries.positive_indptr[:-1], dtype=np.int64)
+    ideal = np.cumsum(discount)[np.minimum(number, k) - 1]
+    report: dict[str, float | int] = {
+        f"recall@{k}": float(np.mean(found / number)),
+        f"ndcg@{k}": float(np.mean(gain / ideal)),
+        "mrr": float(reciprocal_rank.mean()),
+        "queries": count,
+        "positives": len(hits),
+    }
+    for bucket in buckets:
+        inside = bucket.holds(in_degree[queries.positives])
+        if inside.any():
+            report[f"recall@{k}_{bucket.name}"] = float(hits[inside].mean())
+        report[f"positives_{bucket.name}"] = int(inside.sum())
+    return report
+
+
+def _scores(score: ScoreBlock, queries: NDArray[np.int64], candidates: int) -> NDArray[np.float32]:
+    scores = np.array(score(queries), dtype=np.float32)
+    if scores.shape != (len(queries), candidates):
+        raise UsageError(
+            f"expected scores of shape {(len(queries), candidates)} (queries, candidates), "
+            f"received {scores.shape}"
+        )
+    if np.isnan(scores).any():
+        row = int(np.flatnonzero(np.isnan(scores).any(axis=1))[0])
+        raise UsageError("expected numbers, received a score that is NaN", where=f"query {queries[row]}")
+    return scores
+
+
+def _places(
+    ranked: NDArray[np.int64], row: NDArray[np.int64], target: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return where in its row's ranked list each target stands, -1 where it does not."""
+    matches = ranked[row] == target[:, None]
+    return np.where(matches.any(axis=1), matches.argmax(axis=1), -1)
+
+
+def _best_rank(
+    scores: NDArray[np.float32], row: NDArray[np.int64], target: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the rank from 1 of the best target of each row, the middle one where it ties."""
+    best = np.full(len(scores), -np.inf, dtype=np.float32)
+    np.maximum.at(best, row, scores[row, target])
+    above = (scores > best[:, None]).sum(axis=1)
+    ties = (scores == best[:, None]).sum(axis=1)
+    return np.asarray(above + (ties + 1) / 2.0, dtype=np.float64)
