@@ -1,0 +1,98 @@
+"""Building compressed adjacency from lists of edges, and turning it around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.graph.schema import CSC, CSR, IndexArray, Int64Array
+
+__all__ = ["build_csc", "csr_of", "index_dtype", "indptr_of", "reverse_of", "sort_edges", "without_edges"]
+
+
+def index_dtype(num_nodes: int) -> type[np.int32 | np.int64]:
+    """Return the dtype of indices into ``num_nodes`` nodes."""
+    return np.int32 if num_nodes <= 2**31 else np.int64
+
+
+def sort_edges(source: Int64Array, target: Int64Array, num_sources: int, num_targets: int) -> Int64Array:
+    """Return the order that sorts edges by target, then source, then position: int64 [num_edges]."""
+    if num_sources * max(num_targets, 1) < 2**63:
+        return np.argsort(target * num_sources + source, kind="stable")
+    return np.lexsort((source, target)).astype(np.int64, copy=False)
+
+
+def indptr_of(sorted_nodes: npt.NDArray[np.integer[Any]], num_nodes: int) -> Int64Array:
+    """Return where each node's run starts in ``sorted_nodes``: int64 [num_nodes + 1]."""
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.bincount(sorted_nodes, minlength=num_nodes), out=indptr[1:])
+    return indptr
+
+
+def build_csc(
+    source: Int64Array,
+    target: Int64Array,
+    num_sources: int,
+    num_targets: int,
+    *,
+    drop_duplicates: bool = False,
+) -> tuple[CSC, Int64Array]:
+    """Return the CSC of a list of edges, and the position in the list of each of its edges.
+
+    Args:
+        source: int64 [num_edges], each in [0, num_sources).
+        target: int64 [num_edges], each in [0, num_targets).
+        num_sources: number of source nodes.
+        num_targets: number of target nodes.
+        drop_duplicates: keep the first edge of each (source, target) only.
+
+    Returns:
+        The CSC (without weight and timestamp) and int64 [edges of the CSC].
+    """
+    order = sort_edges(source, target, num_sources, num_targets)
+    if drop_duplicates:
+        source_sorted, target_sorted = source[order], target[order]
+        first = np.ones(len(order), bool)
+        first[1:] = (source_sorted[1:] != source_sorted[:-1]) | (target_sorted[1:] != target_sorted[:-1])
+        order = order[first]
+    indices: IndexArray = source[order].astype(index_dtype(num_sources))
+    return CSC(indptr_of(target[order], num_targets), indices, num_sources), order
+
+
+def csr_of(csc: CSC) -> CSR:
+    """Return the out-neighbours of every source."""
+    # Within one source the stable sort keeps the CSC's order, which is by target.
+    edge_ids = np.argsort(csc.indices, kind="stable").astype(np.int64, copy=False)
+    numbers: IndexArray = np.arange(csc.num_targets).astype(index_dtype(csc.num_targets))
+    targets = np.repeat(numbers, csc.in_degree())
+    return CSR(
+        indptr=indptr_of(csc.indices, csc.num_sources),
+        indices=targets[edge_ids],
+        edge_ids=edge_ids,
+        num_targets=csc.num_targets,
+        weight=None if csc.weight is None else csc.weight[edge_ids],
+        timestamp=None if csc.timestamp is None else csc.timestamp[edge_ids],
+    )
+
+
+def reverse_of(csc: CSC, csr: CSR) -> tuple[CSC, CSR]:
+    """Return the CSC and CSR of the edges turned around, which share the arrays of ``csr`` and ``csc``."""
+    edge_ids = np.empty_like(csr.edge_ids)
+    edge_ids[csr.edge_ids] = np.arange(csr.num_edges)
+    reverse_csc = CSC(csr.indptr, csr.indices, csr.num_targets, csr.weight, csr.timestamp)
+    reverse_csr = CSR(csc.indptr, csc.indices, edge_ids, csc.num_sources, csc.weight, csc.timestamp)
+    return reverse_csc, reverse_csr
+
+
+def without_edges(csc: CSC, keep: npt.NDArray[np.bool_]) -> CSC:
+    """Return the CSC of the edges where ``keep`` (bool [num_edges]) is true, in the same order."""
+    kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)])
+    return CSC(
+        indptr=kept_before[csc.indptr],
+        indices=csc.indices[keep],
+        num_sources=csc.num_sources,
+        weight=None if csc.weight is None else csc.weight[keep],
+        timestamp=None if csc.timestamp is None else csc.timestamp[keep],
+    )

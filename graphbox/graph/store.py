@@ -1,0 +1,432 @@
+"""Graphs: opened from disk (memory-mapped) or built in memory, with typed nodes, edges, ids and features."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean
+from graphbox.graph.columns import Column
+from graphbox.graph.format import FolderWriter, open_snapshot, verify
+from graphbox.graph.ids import IdsLike
+from graphbox.graph.layout import read_tables, write_edges, write_nodes
+from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
+from graphbox.graph.tables import (
+    EdgeTable,
+    NodeTable,
+    ReverseEdgeTable,
+    check_range,
+    edge_table,
+    index_array,
+    numbered_nodes,
+)
+
+__all__ = ["Graph"]
+
+DEFAULT_NODE_TYPE = "node"
+DEFAULT_EDGE_TYPE: EdgeType = ("node", "to", "node")
+
+
+class Graph:
+    """A heterogeneous graph that does not change: node types, and edge types as triples.
+
+    Open one with :meth:`open`; build one in memory with :meth:`from_coo` or :meth:`from_pyg`. Arrays of an
+    opened graph are read-only views of memory-mapped files.
+
+    Args:
+        name: name of the graph.
+        nodes: node tables by type.
+        edges: edge tables by type; those of reverse edge types are derived and not among them.
+        path: the folder it was opened from.
+        size_bytes: bytes on disk, when it was opened from one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Mapping[str, NodeTable],
+        edges: Mapping[EdgeType, EdgeTable],
+        *,
+        path: Path | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.size_bytes = size_bytes
+        self._nodes = dict(nodes)
+        self._edges: dict[EdgeType, EdgeTable] = {}
+        for edge_type, table in edges.items():
+            self._add_edge_type(edge_type, table)
+
+    def _add_edge_type(self, edge_type: EdgeType, table: EdgeTable) -> None:
+        for added, its_table in ((edge_type, table), (table.reverse, None)):
+            if added is None:
+                continue
+            if added in self._edges:
+                raise UsageError(
+                    "expected each edge type once, received it twice", where=edge_type_text(added)
+                )
+            self._edges[added] = its_table if its_table is not None else ReverseEdgeTable(table, edge_type)
+
+    # Making graphs
+
+    @classmethod
+    def open(cls, path: str | Path, *, verify_digests: bool = False) -> Graph:
+        """Open a graph folder.
+
+        Only the manifest is read; arrays are memory-mapped. The open graph stays as it is when another
+        import replaces the folder's content.
+
+        Args:
+            path: the folder.
+            verify_digests: read every file and compare it with its digest.
+
+        Raises:
+            NotFoundError: there is no graph.
+            FormatError: a file is damaged, missing, or of another version.
+        """
+        folder = Path(path)
+        if verify_digests:
+            verify(folder)
+        snapshot = open_snapshot(folder)
+        try:
+            nodes, edges = read_tables(snapshot)
+            name = str(snapshot.manifest["name"])
+            return cls(name, nodes, edges, path=folder, size_bytes=snapshot.size_bytes)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise FormatError(
+                f"expected a manifest of this version, received one with other content ({error!r})",
+                where=str(folder),
+                hint="import the graph again",
+            ) from error
+
+    @classmethod
+    def from_coo(
+        cls,
+        source: npt.ArrayLike,
+        target: npt.ArrayLike,
+        *,
+        num_nodes: int | None = None,
+        weight: npt.ArrayLike | None = None,
+        name: str = "graph",
+    ) -> Graph:
+        """Build a graph of one node type ``node`` and one edge type ``(node, to, node)`` in memory.
+
+        Edges are kept as they are, repeated ones too; ids are the node indices.
+
+        Args:
+            source: integers [num_edges], in [0, num_nodes).
+            target: integers [num_edges], in [0, num_nodes).
+            num_nodes: number of nodes; by default one more than the largest index.
+            weight: positive numbers [num_edges].
+            name: name of the graph.
+
+        Raises:
+            UsageError: lengths differ, an index is out of range, or a weight is not a positive number.
+        """
+        sources, targets = index_array(source, "source"), index_array(target, "target")
+        count = max(sources.max(initial=-1), targets.max(initial=-1)) + 1 if num_nodes is None else num_nodes
+        table = edge_table(sources, targets, int(count), int(count), weight=weight)
+        return cls(name, {DEFAULT_NODE_TYPE: numbered_nodes(int(count))}, {DEFAULT_EDGE_TYPE: table})
+
+    @classmethod
+    def from_pyg(cls, data: Any, *, name: str = "graph") -> Graph:
+        """Build a graph in memory from PyTorch Geometric's ``Data`` or ``HeteroData``.
+
+        Taken are ``edge_index``, ``edge_weight``, and ``x`` (as the feature ``x`` of kind vector); ids are
+        the node indices. Everything is copied.
+
+        Raises:
+            UsageError: the object has no edges, or an index is out of range.
+        """
+        from graphbox.graph.pyg import graph_from_pyg
+
+        return graph_from_pyg(data, name)
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph into a folder, in place of a graph that is there.
+
+        Raises:
+            TimeLimitError: another process is writing it.
+            ConflictError: the path holds something else.
+            DoesNotFitError: the disk has not enough room.
+        """
+        with FolderWriter(Path(path)) as writer:
+            nodes = {name: write_nodes(writer, name, table) for name, table in self._nodes.items()}
+            edges = [
+                write_edges(writer, edge_type, table)
+                for edge_type, table in self._edges.items()
+                if not isinstance(table, ReverseEdgeTable)
+            ]
+            writer.commit({"name": self.name, "node_types": nodes, "edge_types": edges})
+
+    # Types and counts
+
+    @property
+    def node_types(self) -> list[str]:
+        """The node types."""
+        return list(self._nodes)
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """The edge types, each followed by its reverse where it has one."""
+        return list(self._edges)
+
+    def edge_type(self, edge_type: EdgeType | str | None = None) -> EdgeType:
+        """Return the edge type a caller means.
+
+        Args:
+            edge_type: the triple, ``source__relation__target``, a relation that only one edge type has, or
+                None for the only edge type.
+
+        Raises:
+            NotFoundError: there is none.
+            UsageError: there are several.
+        """
+        if edge_type is None:
+            found = list(self._edges)
+        elif isinstance(edge_type, str):
+            found = [known for known in self._edges if edge_type in (known[1], edge_type_text(known))]
+        else:
+            found = [known for known in self._edges if known == tuple(edge_type)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(
+                f"expected which of the {len(found)} edge types is meant, received {edge_type!r}",
+                hint=f"name one of {', '.join(map(edge_type_text, found))}",
+            )
+        known = [edge_type_text(each) for each in self._edges]
+        received = edge_type if isinstance(edge_type, str) else edge_type_text(edge_type or ("", "", ""))
+        raise NotFoundError(
+            f"there is no edge type `{received}` in the graph `{self.name}`",
+            hint=did_you_mean(received, [*known, *(each[1] for each in self._edges)])
+            or f"there are {', '.join(known) or 'none'}",
+        )
+
+    def num_nodes(self, node_type: str | None = None) -> int:
+        """Return the number of nodes of a type (None: the only type)."""
+        return self._node_table(node_type).num_nodes
+
+    def num_edges(self, edge_type: EdgeType | str | None = None) -> int:
+        """Return the number of edges of a type (None: the only type)."""
+        table = self._edge_table(edge_type)
+        return (table.forward if isinstance(table, ReverseEdgeTable) else table).csc.num_edges
+
+    def reverse_type(self, edge_type: EdgeType | str) -> EdgeType | None:
+        """Return the edge type that holds the same edges backwards, or None."""
+        return self._edge_table(edge_type).reverse
+
+    def is_reverse(self, edge_type: EdgeType | str) -> bool:
+        """Return whether the edge type is derived from another one by turning its edges around."""
+        return isinstance(self._edge_table(edge_type), ReverseEdgeTable)
+
+    def imported(self, edge_type: EdgeType | str) -> dict[str, int]:
+        """Return what the import read, kept and skipped for an edge type (empty when built in memory)."""
+        return dict(self._edge_table(edge_type).imported)
+
+    # Edges
+
+    def csc(self, edge_type: EdgeType | str | None = None) -> CSC:
+        """Return the in-neighbours of the target nodes (None: of the only edge type)."""
+        return self._edge_table(edge_type).csc
+
+    def csr(self, edge_type: EdgeType | str | None = None) -> CSR:
+        """Return the out-neighbours of the source nodes; derived from the CSC and kept."""
+        return self._edge_table(edge_type).csr
+
+    def edge_features(self, edge_type: EdgeType | str | None = None) -> dict[str, FeatureSpec]:
+        """Return the features of an edge type by name."""
+        return {name: column.spec for name, column in self._edge_table(edge_type).features.items()}
+
+    def edge_feature(self, edge_type: EdgeType | str | None, name: str) -> npt.NDArray[Any]:
+        """Return one feature of the edges, in the order of edge ids (CSC positions).
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        resolved = self.edge_type(edge_type)
+        return _feature(self._edges[resolved].features, name, edge_type_text(resolved)).values
+
+    # Nodes
+
+    def ids(self, node_type: str, index: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Return original ids.
+
+        Args:
+            node_type: the node type.
+            index: node indices; None for all.
+
+        Returns:
+            An object array of str, or int64.
+
+        Raises:
+            UsageError: an index is out of range.
+        """
+        table = self._node_table(node_type)
+        if index is None:
+            return table.ids.take(np.arange(table.num_nodes))
+        indices = index_array(index, "index")
+        check_range(indices, table.num_nodes, f"nodes of type `{node_type}`")
+        return table.ids.take(indices)
+
+    def index(self, node_type: str, ids: IdsLike, missing: Literal["raise", -1] = "raise") -> Int64Array:
+        """Return the node index of each original id.
+
+        Args:
+            node_type: the node type.
+            ids: a list or array of strings or integers, as the type's ids are.
+            missing: ``"raise"``, or -1 to give -1 for an id that is not there.
+
+        Returns:
+            int64 [len(ids)].
+
+        Raises:
+            NotFoundError: ids are not there; the message has the first of them.
+            UsageError: the ids are of another kind.
+        """
+        return self._node_table(node_type).ids.index(ids, node_type=node_type, missing=missing)
+
+    def arrow_ids(self, node_type: str) -> pa.Array:
+        """Return all original ids as an Arrow array of type large_string or int64."""
+        return self._node_table(node_type).ids.values
+
+    def features(self, node_type: str) -> dict[str, FeatureSpec]:
+        """Return the features of a node type by name."""
+        return {name: column.spec for name, column in self._node_table(node_type).features.items()}
+
+    def feature(self, node_type: str, name: str) -> npt.NDArray[Any]:
+        """Return one feature of all nodes of a type; its :class:`FeatureSpec` says what the array holds.
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        return _feature(self._node_table(node_type).features, name, node_type).values
+
+    def id_type(self, node_type: str) -> IdType:
+        """Return what the original ids of a node type are: ``string`` or ``int64``."""
+        return self._node_table(node_type).ids.kind
+
+    def node_columns(self, node_type: str) -> dict[str, Column]:
+        """Return the features of a node type with their arrays, by name."""
+        return dict(self._node_table(node_type).features)
+
+    def edge_columns(self, edge_type: EdgeType | str) -> dict[str, Column]:
+        """Return the features of an edge type with their arrays, by name."""
+        return dict(self._edge_table(edge_type).features)
+
+    # Views
+
+    def without_edges(self, removed: Mapping[EdgeType, npt.ArrayLike]) -> Graph:
+        """Return the graph without some edges; it shares everything else with this one.
+
+        Reverse edge types follow: an edge taken out of an edge type is gone from its reverse as well. Edge
+        ids of a changed edge type are positions in the new, shorter CSC.
+
+        Args:
+            removed: edge ids (CSC positions) to leave out, by edge type.
+
+        Raises:
+            UsageError: an edge id is out of range, or the edge type is a reverse one.
+        """
+        changed = dict(self._forward())
+        for given, edge_ids in removed.items():
+            edge_type = self.edge_type(given)
+            if self.is_reverse(edge_type):
+                raise UsageError(
+                    "expected an edge type with edges of its own, received a reverse one",
+                    where=edge_type_text(edge_type),
+                    hint=f"take them out of {edge_type_text(self._edges[edge_type].reverse or edge_type)}",
+                )
+            positions = index_array(edge_ids, "edge ids")
+            check_range(positions, self.num_edges(edge_type), f"edges of type {edge_type_text(edge_type)}")
+            changed[edge_type] = changed[edge_type].without(positions)
+        return Graph(self.name, self._nodes, changed, path=self.path)
+
+    def with_reverse_edges(self, edge_types: Iterable[EdgeType] | None = None) -> Graph:
+        """Return the graph with edge types added that hold the edges of others backwards.
+
+        The reverse of ``(a, relation, b)`` is ``(b, "rev_" + relation, a)``, as PyTorch Geometric's
+        ``ToUndirected(merge=False)`` calls it. Edge types that have a reverse already keep it.
+
+        Args:
+            edge_types: which; None for all.
+
+        Raises:
+            UsageError: an edge type of the new name is there already.
+        """
+        chosen = {self.edge_type(each) for each in edge_types} if edge_types is not None else set(self._edges)
+        tables = {}
+        for edge_type, table in self._forward().items():
+            if edge_type in chosen and table.reverse is None:
+                source, relation, target = edge_type
+                table = EdgeTable(  # noqa: PLW2901 (the same edges, now with a reverse)
+                    table.csc,
+                    table.features,
+                    imported=table.imported,
+                    reverse=(target, f"rev_{relation}", source),
+                )
+            tables[edge_type] = table
+        return Graph(self.name, self._nodes, tables, path=self.path, size_bytes=self.size_bytes)
+
+    # Looking at it
+
+    def describe(self) -> dict[str, Any]:
+        """Return counts, degrees and data problems, see :func:`graphbox.graph.describe.describe`."""
+        from graphbox.graph.describe import describe
+
+        return describe(self)
+
+    def verify(self) -> None:
+        """Read every file of an opened graph and compare it with its digest.
+
+        Raises:
+            FormatError: naming the files that are damaged.
+            UsageError: the graph was built in memory.
+        """
+        if self.path is None:
+            raise UsageError(
+                "expected a graph opened from a folder, received one built in memory", where=self.name
+            )
+        verify(self.path)
+
+    def __repr__(self) -> str:
+        lines = [f"Graph({self.name!r}"]
+        lines += [f"  {node_type}: {table.num_nodes:,} nodes" for node_type, table in self._nodes.items()]
+        lines += [f"  {edge_type_text(each)}: {self.num_edges(each):,} edges" for each in self._edges]
+        return "\n".join(lines) + "\n)"
+
+    # Inside
+
+    def _forward(self) -> dict[EdgeType, EdgeTable]:
+        return {each: table for each, table in self._edges.items() if not isinstance(table, ReverseEdgeTable)}
+
+    def _edge_table(self, edge_type: EdgeType | str | None) -> EdgeTable:
+        return self._edges[self.edge_type(edge_type)]
+
+    def _node_table(self, node_type: str | None) -> NodeTable:
+        if node_type is None and len(self._nodes) == 1:
+            return next(iter(self._nodes.values()))
+        if node_type in self._nodes:
+            return self._nodes[node_type]
+        known = ", ".join(self._nodes)
+        if node_type is None:
+            raise UsageError(f"expected which of the node types {known} is meant, received none")
+        raise NotFoundError(
+            f"there is no node type `{node_type}` in the graph `{self.name}`",
+            hint=did_you_mean(node_type, self._nodes) or f"there are {known}",
+        )
+
+
+def _feature(columns: Mapping[str, Column], name: str, where: str) -> Column:
+    if name in columns:
+        return columns[name]
+    raise NotFoundError(
+        f"there is no feature `{name}` of `{where}`",
+        hint=did_you_mean(name, columns) or f"there are {', '.join(columns) or 'none'}",
+    )
