@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, LayerSpec, PaddedBlockForm, RelationSpec, RowTable
+from graphbox.artifact import Artifact, LayerSpec, PaddedBlockForm, RelationGroup, RowTable
 
 __all__ = ["PaddedBlockFeeds"]
 
 Nodes = npt.NDArray[np.int64]
 _ABSENT = -1
+_NO_NODES: Nodes = np.empty(0, np.int64)
 # Marking every node costs one pass over the node type, sorting costs m log m of the nodes read.
 _SORTED_BELOW_SHARE = 16
 
@@ -27,18 +28,18 @@ class PaddedBlockFeeds:
 
     def __init__(self, artifact: Artifact, form: PaddedBlockForm) -> None:
         self._form = form
-        self._count = {edge_end: len(artifact.ids(edge_end)) for edge_end in _node_types(form)}
+        self._count = {node_type: len(artifact.ids(node_type)) for node_type in _node_types(form)}
         self._tables: dict[str, list[RowTable]] = {
             node_type: [artifact.table(name) for name in rows.tables] for node_type, rows in form.rows.items()
         }
         self._neighbors: dict[str, npt.NDArray[np.int32]] = {}
         self._weights: dict[str, npt.NDArray[np.float32]] = {}
         for layer in form.layers:
-            for relation in layer.relations:
-                self._neighbors[relation.neighbors] = artifact.neighbors(relation)
-                weights = artifact.weights(relation)
-                if relation.weights is not None and weights is not None:
-                    self._weights[relation.weights] = weights
+            for group in layer.groups:
+                self._neighbors[group.neighbors] = artifact.neighbors(group)
+                weights = artifact.weights(group)
+                if group.weights is not None and weights is not None:
+                    self._weights[group.weights] = weights
 
     def build(self, queries: Nodes) -> dict[str, npt.NDArray[Any]]:
         """Return the feeds for query nodes.
@@ -62,13 +63,11 @@ class PaddedBlockFeeds:
     ) -> dict[str, Nodes]:
         """Write the feeds of one layer; return the frontier below it, whose first node is the absent one."""
         reads: dict[str, list[tuple[str, npt.NDArray[np.integer]]]] = {}
-        for relation in layer.relations:
-            neighbors = self._neighbor_block(
-                relation, frontier.get(relation.edge_type[2], np.empty(0, np.int64)), feeds
-            )
-            reads.setdefault(relation.edge_type[0], []).append((relation.neighbors_input, neighbors))
+        for group in layer.groups:
+            neighbors = self._neighbor_block(group, frontier.get(group.target, _NO_NODES), feeds)
+            reads.setdefault(group.source, []).append((group.neighbors_input, neighbors))
         for node_type, name in layer.self_inputs.items():
-            own = frontier.get(node_type, np.empty(0, np.int64))
+            own = frontier.get(node_type, _NO_NODES)
             reads.setdefault(node_type, []).append((name, own))
         below: dict[str, Nodes] = {}
         for node_type, blocks in reads.items():
@@ -81,18 +80,18 @@ class PaddedBlockFeeds:
         return below
 
     def _neighbor_block(
-        self, relation: RelationSpec, targets: Nodes, feeds: dict[str, npt.NDArray[Any]]
+        self, group: RelationGroup, targets: Nodes, feeds: dict[str, npt.NDArray[Any]]
     ) -> npt.NDArray[np.int32]:
-        """Return the neighbours of ``targets``, int32 [n, F]; write their weights into the feeds."""
-        neighbors = self._neighbors[relation.neighbors][targets]
-        neighbors[targets == _ABSENT] = _ABSENT
+        """Return the neighbours of ``targets``, int32 [n, R, F]; write their weights into the feeds."""
+        neighbors = self._neighbors[group.neighbors][targets]
+        if len(targets) and targets[0] == _ABSENT:
+            neighbors[0] = _ABSENT
         present = neighbors >= 0
-        if relation.weights is not None:
-            weights = self._weights[relation.weights][targets] * present
-        else:
-            count = np.maximum(present.sum(axis=1, keepdims=True), 1).astype(np.float32)
-            weights = present / (count if relation.normalization == "mean" else np.sqrt(count))
-        feeds[relation.weights_input] = weights
+        if group.weights is not None:
+            feeds[group.weights_input] = self._weights[group.weights][targets] * present
+            return neighbors
+        count = np.maximum(present.sum(axis=2, keepdims=True), 1).astype(np.float32)
+        feeds[group.weights_input] = present / (count if group.normalization == "mean" else np.sqrt(count))
         return neighbors
 
     def _rows(self, node_type: str, nodes: Nodes) -> npt.NDArray[np.float32]:
@@ -128,5 +127,6 @@ def _unique_with_absent(nodes: npt.NDArray[np.integer], count: int) -> tuple[Nod
 
 
 def _node_types(form: PaddedBlockForm) -> set[str]:
-    ends = {end for layer in form.layers for relation in layer.relations for end in relation.edge_type[::2]}
+    groups = [group for layer in form.layers for group in layer.groups]
+    ends = {group.source for group in groups} | {group.target for group in groups}
     return ends | set(form.rows) | {form.node_type}

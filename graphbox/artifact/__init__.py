@@ -21,7 +21,7 @@ from graphbox.artifact.manifest import (
     check_name,
 )
 from graphbox.artifact.onnx_inspection import OnnxSummary, inspect_onnx
-from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationSpec, RowsSpec
+from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationGroup, RowsSpec
 from graphbox.artifact.reader import Artifact
 from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
 from graphbox.artifact.writer import ArtifactWriter
@@ -43,7 +43,7 @@ __all__ = [
     "OnnxSpec",
     "OnnxSummary",
     "PaddedBlockForm",
-    "RelationSpec",
+    "RelationGroup",
     "RowTable",
     "RowsSpec",
     "TableSpec",

@@ -15,7 +15,7 @@ __all__ = [
     "LookupForm",
     "PaddedBlockForm",
     "Preprocess",
-    "RelationSpec",
+    "RelationGroup",
     "RowsSpec",
     "read_preprocess",
 ]
@@ -50,28 +50,41 @@ class RowsSpec(Record):
     tables: tuple[Name, ...] = Field(min_length=1)
 
 
-class RelationSpec(Record):
-    """One relation of one layer: a neighbour table over the target's nodes and the two inputs it feeds.
+class RelationGroup(Record):
+    """The relations of one layer that join the same two node types: one neighbour table, two inputs.
 
     Attributes:
-        edge_type: ``(source, relation, target)``; nodes of ``target`` aggregate nodes of ``source``.
-        neighbors: an ``int32 [nodes of target, F]`` array of source node indices, ``-1`` = absent.
-        normalization: the weight of each of the ``n`` neighbours present: ``mean`` 1 / n,
+        edge_types: ``R`` triples ``(source, relation, target)`` with the same source and the same
+            target; nodes of the target aggregate nodes of the source.
+        neighbors: an ``int32 [nodes of target, R, F]`` array of source node indices, ``-1`` = absent.
+        normalization: the weight of each of the ``n`` neighbours present in a relation: ``mean`` 1 / n,
             ``square_root`` 1 / sqrt(n), ``table`` the value in ``weights``.
-        weights: a ``float32 [nodes of target, F]`` array, for the normalization ``table``.
-        neighbors_input: ONNX input ``INT64 [n, F]``: positions in the source's frontier, 0 = absent.
-        weights_input: ONNX input ``FP32 [n, F]``, 0 where absent.
+        weights: a ``float32 [nodes of target, R, F]`` array, for the normalization ``table``.
+        neighbors_input: ONNX input ``INT64 [n, R, F]``: positions in the source's frontier, 0 = absent.
+        weights_input: ONNX input ``FP32 [n, R, F]``, 0 where absent.
     """
 
-    edge_type: tuple[str, str, str]
+    edge_types: tuple[tuple[str, str, str], ...] = Field(min_length=1)
     neighbors: RelativePath
     normalization: Literal["mean", "square_root", "table"] = "mean"
     weights: RelativePath | None = None
     neighbors_input: str
     weights_input: str
 
+    @property
+    def source(self) -> str:
+        """Node type of the neighbours."""
+        return self.edge_types[0][0]
+
+    @property
+    def target(self) -> str:
+        """Node type that aggregates them."""
+        return self.edge_types[0][2]
+
     @model_validator(mode="after")
-    def _weights_belong_to_table(self) -> Self:
+    def _is_consistent(self) -> Self:
+        if len({(source, target) for source, _, target in self.edge_types}) != 1:
+            raise ValueError("all edge types of a group have the same source and the same target")
         if (self.weights is None) == (self.normalization == "table"):
             raise ValueError("`weights` are given with the normalization `table`, and only then")
         return self
@@ -81,12 +94,12 @@ class LayerSpec(Record):
     """One message passing layer.
 
     Attributes:
-        relations: in the order of the model.
+        groups: in the order of the model.
         self_inputs: by target node type, the ONNX input ``INT64 [n]`` with the position of each node
             of this layer in the frontier below; a type that needs no self row is left out.
     """
 
-    relations: tuple[RelationSpec, ...]
+    groups: tuple[RelationGroup, ...]
     self_inputs: dict[str, str] = Field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ from graphbox.artifact.preprocess import (
     LookupForm,
     PaddedBlockForm,
     Preprocess,
-    RelationSpec,
+    RelationGroup,
     read_preprocess,
 )
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, Float32Rows, Int8Rows, RowTable
@@ -123,16 +123,15 @@ class Artifact:
             hint=did_you_mean(node_type, self.node_types),
         )
 
-    def neighbors(self, relation: RelationSpec) -> npt.NDArray[np.int32]:
-        """Return the neighbour table of one relation: int32 [nodes, F], -1 = absent."""
-        target = relation.edge_type[2]
-        return self._array(relation.neighbors, "<i4", (len(self.ids(target)), None))
+    def neighbors(self, group: RelationGroup) -> npt.NDArray[np.int32]:
+        """Return the neighbour table of a group of relations: int32 [nodes, R, F], -1 = absent."""
+        return self._array(group.neighbors, "<i4", (len(self.ids(group.target)), len(group.edge_types), None))
 
-    def weights(self, relation: RelationSpec) -> npt.NDArray[np.float32] | None:
-        """Return the stored weights of one relation, float32 [nodes, F], or None when it has none."""
-        if relation.weights is None:
+    def weights(self, group: RelationGroup) -> npt.NDArray[np.float32] | None:
+        """Return the stored weights of a group, float32 [nodes, R, F], or None when it has none."""
+        if group.weights is None:
             return None
-        return self._array(relation.weights, "<f4", self.neighbors(relation).shape)
+        return self._array(group.weights, "<f4", self.neighbors(group).shape)
 
     def onnx_bytes(self) -> bytes:
         """Return the content of the ONNX file.
@@ -276,8 +275,8 @@ def _check_inputs(manifest: Manifest, preprocess: PaddedBlockForm, where: str) -
     fed = {rows.input for rows in preprocess.rows.values()}
     for layer in preprocess.layers:
         fed.update(layer.self_inputs.values())
-        for relation in layer.relations:
-            fed.update((relation.neighbors_input, relation.weights_input))
+        for group in layer.groups:
+            fed.update((group.neighbors_input, group.weights_input))
     declared = {tensor.name for tensor in manifest.onnx.inputs} if manifest.onnx else set()
     if fed != declared:
         raise FormatError(

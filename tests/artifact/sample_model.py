@@ -7,6 +7,7 @@ tables, without blocks, padding or unique nodes, so that it shares nothing with 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from graphbox.artifact import (
     Lineage,
     LookupForm,
     PaddedBlockForm,
-    RelationSpec,
+    RelationGroup,
     RowsSpec,
     TargetSpec,
     TensorSpec,
@@ -33,15 +34,19 @@ Float = npt.NDArray[np.float32]
 EdgeType = tuple[str, str, str]
 
 DEPENDS: EdgeType = ("package", "depends", "package")
+SUGGESTS: EdgeType = ("package", "suggests", "package")
 TAGS: EdgeType = ("tag", "tags", "package")
 TAGGED: EdgeType = ("package", "tagged", "tag")
+FAN_OUT = {DEPENDS: 4, SUGGESTS: 4, TAGS: 3, TAGGED: 5}
+Group = tuple[EdgeType, ...]
+PACKAGES: Group = (DEPENDS, SUGGESTS)
+LAYERS: list[list[Group]] = [[PACKAGES, (TAGS,), (TAGGED,)], [PACKAGES, (TAGS,)]]
 NORMALIZATION: dict[EdgeType, Literal["mean", "square_root", "table"]] = {
     DEPENDS: "mean",
+    SUGGESTS: "mean",
     TAGS: "table",
     TAGGED: "square_root",
 }
-FAN_OUT = {DEPENDS: 4, TAGS: 3, TAGGED: 5}
-LAYERS: list[list[EdgeType]] = [[DEPENDS, TAGS, TAGGED], [DEPENDS, TAGS]]
 DIM = {"package": 6, "tag": 5}
 HIDDEN, OUT = 8, 4
 
@@ -69,7 +74,7 @@ class SampleModel:
         if layer == 0:
             return self.rows[node_type][node]
         parts = [self._hidden(layer - 1, node_type, node)]
-        relations = [edge_type for edge_type in LAYERS[layer - 1] if edge_type[2] == node_type]
+        relations = [edge_type for edge_type in chain(*LAYERS[layer - 1]) if edge_type[2] == node_type]
         parts += [self._aggregate(layer - 1, edge_type, node) for edge_type in relations]
         weight, bias = self.linear[layer - 1][node_type]
         value = np.concatenate(parts) @ weight + bias
@@ -110,7 +115,8 @@ def make_model(packages: int = 40, tags: int = 7, seed: int = 0, id_kind: str = 
         fixed_weights={TAGS: random.random(neighbors[TAGS].shape, np.float32)},
         target=random.standard_normal((packages, OUT), np.float32),
     )
-    for layer, relations in enumerate(LAYERS):
+    for layer, groups in enumerate(LAYERS):
+        relations = list(chain(*groups))
         width = DIM if layer == 0 else {"package": HIDDEN, "tag": HIDDEN}
         out = HIDDEN if layer == 0 else OUT
         model.linear.append({})
@@ -124,22 +130,20 @@ def make_model(packages: int = 40, tags: int = 7, seed: int = 0, id_kind: str = 
 def preprocess_of(model: SampleModel) -> PaddedBlockForm:
     """Return the description that the serving side reads."""
     layers = []
-    for layer, relations in enumerate(LAYERS):
+    for layer, groups in enumerate(LAYERS):
         specs = tuple(
-            RelationSpec(
-                edge_type=edge_type,
-                neighbors=f"neighbors/{edge_type[1]}.npy",
-                normalization=NORMALIZATION[edge_type],
-                weights=f"weights/{edge_type[1]}.npy" if edge_type in model.fixed_weights else None,
-                neighbors_input=f"neighbors_{layer}_{edge_type[1]}",
-                weights_input=f"weights_{layer}_{edge_type[1]}",
+            RelationGroup(
+                edge_types=group,
+                neighbors=f"neighbors/{_name(group)}.npy",
+                normalization=NORMALIZATION[group[0]],
+                weights=f"weights/{_name(group)}.npy" if NORMALIZATION[group[0]] == "table" else None,
+                neighbors_input=f"neighbors_{layer}_{_name(group)}",
+                weights_input=f"weights_{layer}_{_name(group)}",
             )
-            for edge_type in relations
+            for group in groups
         )
-        targets = sorted({edge_type[2] for edge_type in relations})
-        layers.append(
-            LayerSpec(relations=specs, self_inputs={name: f"self_{layer}_{name}" for name in targets})
-        )
+        targets = sorted({group[0][2] for group in groups})
+        layers.append(LayerSpec(groups=specs, self_inputs={name: f"self_{layer}_{name}" for name in targets}))
     rows = {name: RowsSpec(input=f"rows_{name}", tables=(name,)) for name in DIM}
     return PaddedBlockForm(node_type="package", rows=rows, layers=tuple(layers))
 
@@ -147,28 +151,31 @@ def preprocess_of(model: SampleModel) -> PaddedBlockForm:
 def onnx_of(model: SampleModel) -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
     """Return the dense part as ONNX, its inputs and its outputs."""
     nodes: list[Any] = []
-    constants: list[Any] = [numpy_helper.from_array(np.array([1], np.int64), "one")]
+    constants: list[Any] = [numpy_helper.from_array(np.array([2], np.int64), "two")]
     inputs = [TensorSpec(name=f"rows_{name}", datatype="FP32", shape=(-1, DIM[name])) for name in DIM]
     hidden = {name: f"rows_{name}" for name in DIM}
-    for layer, relations in enumerate(LAYERS):
+    width = DIM
+    for layer, groups in enumerate(LAYERS):
         below, hidden = hidden, {}
-        for node_type in sorted({edge_type[2] for edge_type in relations}):
+        for node_type in sorted({group[0][2] for group in groups}):
             tag = f"{layer}_{node_type}"
             inputs.append(TensorSpec(name=f"self_{tag}", datatype="INT64", shape=(-1,)))
             nodes.append(helper.make_node("Gather", [below[node_type], f"self_{tag}"], [f"own_{tag}"]))
             parts = [f"own_{tag}"]
-            for source, relation, target in relations:
-                if target != node_type:
+            for group in groups:
+                if group[0][2] != node_type:
                     continue
-                key = f"{layer}_{relation}"
-                fan_out = FAN_OUT[(source, relation, target)]
-                inputs.append(TensorSpec(name=f"neighbors_{key}", datatype="INT64", shape=(-1, fan_out)))
-                inputs.append(TensorSpec(name=f"weights_{key}", datatype="FP32", shape=(-1, fan_out)))
+                source, key = group[0][0], f"{layer}_{_name(group)}"
+                shape = (-1, len(group), FAN_OUT[group[0]])
+                inputs.append(TensorSpec(name=f"neighbors_{key}", datatype="INT64", shape=shape))
+                inputs.append(TensorSpec(name=f"weights_{key}", datatype="FP32", shape=shape))
+                flat = np.array([-1, len(group) * width[source]], np.int64)
+                constants.append(numpy_helper.from_array(flat, f"flat_{key}"))
                 nodes += [
                     helper.make_node("Gather", [below[source], f"neighbors_{key}"], [f"gathered_{key}"]),
-                    helper.make_node("Unsqueeze", [f"weights_{key}", "one"], [f"wide_{key}"]),
+                    helper.make_node("Unsqueeze", [f"weights_{key}", "two"], [f"wide_{key}"]),
                     helper.make_node("MatMul", [f"wide_{key}", f"gathered_{key}"], [f"product_{key}"]),
-                    helper.make_node("Squeeze", [f"product_{key}", "one"], [f"mean_{key}"]),
+                    helper.make_node("Reshape", [f"product_{key}", f"flat_{key}"], [f"mean_{key}"]),
                 ]
                 parts.append(f"mean_{key}")
             last = layer == len(LAYERS) - 1
@@ -182,6 +189,7 @@ def onnx_of(model: SampleModel) -> tuple[bytes, list[TensorSpec], list[TensorSpe
             if not last:
                 nodes.append(helper.make_node("Relu", [result], [f"hidden_{tag}"]))
             hidden[node_type] = f"hidden_{tag}"
+        width = {"package": HIDDEN, "tag": HIDDEN}
     outputs = [TensorSpec(name="embedding", datatype="FP32", shape=(-1, OUT))]
     graph = helper.make_graph(
         nodes, "sample", [_info(t) for t in inputs], [_info(t) for t in outputs], constants
@@ -199,10 +207,11 @@ def write_encoder(path: Path, model: SampleModel, *, name: str = "sample", versi
             writer.add_ids(node_type, values)
             writer.add_table(node_type, node_type, model.rows[node_type])
         writer.add_table("target", "package", model.target)
-        for edge_type, table in model.neighbors.items():
-            writer.add_array(f"neighbors/{edge_type[1]}.npy", table)
+        for group in LAYERS[0]:
+            table = np.stack([model.neighbors[edge_type] for edge_type in group], axis=1)
+            writer.add_array(f"neighbors/{_name(group)}.npy", table)
         for edge_type, weights in model.fixed_weights.items():
-            writer.add_array(f"weights/{edge_type[1]}.npy", weights)
+            writer.add_array(f"weights/{_name((edge_type,))}.npy", weights[:, None])
         writer.set_onnx(content, opset=20, precision="float32", inputs=inputs, outputs=outputs)
         writer.set_preprocess(preprocess_of(model))
         writer.set_links(sample_links(model))
@@ -237,6 +246,10 @@ def sample_links(model: SampleModel) -> Any:
     source, slot = np.nonzero(model.neighbors[DEPENDS] >= 0)
     target = model.neighbors[DEPENDS][source, slot].astype(np.int64)
     return links_table(source.astype(np.int64), target, np.arange(len(source)) % 3 == 0, DEPENDS)
+
+
+def _name(group: Group) -> str:
+    return "_".join(relation for _, relation, _ in group)
 
 
 def _info(tensor: TensorSpec) -> Any:
