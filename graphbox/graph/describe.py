@@ -121,7 +121,7 @@ def render(description: dict[str, Any], console: Console) -> None:
         console: a ``rich.console.Console``.
     """
     from rich.markup import escape
-    from rich.table import Table  # noqa: F811 (the type above is for the checker only)
+    from rich.table import Table
 
     size = description["size_bytes"]
     console.print(

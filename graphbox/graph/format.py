@@ -43,6 +43,7 @@ __all__ = [
     "Snapshot",
     "graph_lock",
     "open_snapshot",
+    "remove_graph",
     "verify",
 ]
 
@@ -398,6 +399,20 @@ class FolderWriter:
         self._committed = True
         _sync_folder(self.path)
         _remove_bases(self.path, keep=self._base)
+
+
+def remove_graph(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    """Remove a graph folder. A process that has it open can go on reading.
+
+    Raises:
+        NotFoundError: there is no graph.
+        TimeLimitError: another process is writing it.
+    """
+    if not (path / MANIFEST).is_file():
+        raise NotFoundError("there is no graph to remove", where=str(path))
+    with graph_lock(path, timeout_s):
+        (path / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(path)
 
 
 def _check_destination(path: Path) -> None:

@@ -155,11 +155,11 @@ def import_graph(
     nodes: dict[str, NodeTable] = {}
     reports: list[EdgeTypeReport] = []
     with FolderWriter(destination, lock_timeout_s) as writer:
-        node_entries, edge_entries = {}, []
+        node_entries, edge_entries = [], []
         for node_type, node_source in source.nodes.items():
             report(f"nodes {node_type}")
             nodes[node_type] = _read_nodes(node_source)
-            node_entries[node_type] = write_nodes(writer, node_type, nodes[node_type])
+            node_entries.append(write_nodes(writer, node_type, nodes[node_type]))
         for edge_source in source.edges:
             report(f"edges {edge_type_text(edge_source.type)}")
             table, its_report = _read_edges(edge_source, nodes, strict=strict)

@@ -28,6 +28,7 @@ def write_nodes(writer: FolderWriter, node_type: str, table: NodeTable) -> dict[
     else:
         ids |= _add_strings(writer, f"{folder}/ids", table.ids.values)
     return {
+        "name": node_type,
         "num_nodes": table.num_nodes,
         "ids": ids,
         "features": _add_features(writer, folder, table.features),
@@ -84,7 +85,7 @@ def read_tables(snapshot: Snapshot) -> tuple[dict[str, NodeTable], dict[EdgeType
     """
     arrays, manifest = snapshot.arrays, snapshot.manifest
     nodes = {}
-    for node_type, entry in manifest["node_types"].items():
+    for entry in manifest["node_types"]:
         ids = entry["ids"]
         order = arrays[ids["order"]]
         opened: Ids
@@ -93,8 +94,8 @@ def read_tables(snapshot: Snapshot) -> tuple[dict[str, NodeTable], dict[EdgeType
         else:
             opened = StringIds.mapped(arrays[ids["offsets"]], arrays[ids["text"]], order)
         if not entry["num_nodes"] == len(opened) == len(order):
-            raise ValueError(f"number of nodes of {node_type}")
-        nodes[node_type] = NodeTable(opened, _features_of(entry, arrays))
+            raise ValueError(f"number of nodes of {entry['name']}")
+        nodes[entry["name"]] = NodeTable(opened, _features_of(entry, arrays))
     edges = {}
     for entry in manifest["edge_types"]:
         source, relation, target = entry["type"]

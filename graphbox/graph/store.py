@@ -17,6 +17,7 @@ from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import read_tables, write_edges, write_nodes
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
+    Edges,
     EdgeTable,
     NodeTable,
     ReverseEdgeTable,
@@ -59,19 +60,20 @@ class Graph:
         self.path = path
         self.size_bytes = size_bytes
         self._nodes = dict(nodes)
-        self._edges: dict[EdgeType, EdgeTable] = {}
+        self._edges: dict[EdgeType, Edges] = {}
         for edge_type, table in edges.items():
             self._add_edge_type(edge_type, table)
 
     def _add_edge_type(self, edge_type: EdgeType, table: EdgeTable) -> None:
-        for added, its_table in ((edge_type, table), (table.reverse, None)):
-            if added is None:
-                continue
-            if added in self._edges:
+        added: dict[EdgeType, Edges] = {edge_type: table}
+        if table.reverse is not None:
+            added[table.reverse] = ReverseEdgeTable(table, edge_type)
+        for each, edges in added.items():
+            if each in self._edges:
                 raise UsageError(
-                    "expected each edge type once, received it twice", where=edge_type_text(added)
+                    "expected each edge type once, received it twice", where=edge_type_text(each)
                 )
-            self._edges[added] = its_table if its_table is not None else ReverseEdgeTable(table, edge_type)
+            self._edges[each] = edges
 
     # Making graphs
 
@@ -157,12 +159,8 @@ class Graph:
             DoesNotFitError: the disk has not enough room.
         """
         with FolderWriter(Path(path)) as writer:
-            nodes = {name: write_nodes(writer, name, table) for name, table in self._nodes.items()}
-            edges = [
-                write_edges(writer, edge_type, table)
-                for edge_type, table in self._edges.items()
-                if not isinstance(table, ReverseEdgeTable)
-            ]
+            nodes = [write_nodes(writer, name, table) for name, table in self._nodes.items()]
+            edges = [write_edges(writer, edge_type, table) for edge_type, table in self._forward().items()]
             writer.commit({"name": self.name, "node_types": nodes, "edge_types": edges})
 
     # Types and counts
@@ -215,8 +213,7 @@ class Graph:
 
     def num_edges(self, edge_type: EdgeType | str | None = None) -> int:
         """Return the number of edges of a type (None: the only type)."""
-        table = self._edge_table(edge_type)
-        return (table.forward if isinstance(table, ReverseEdgeTable) else table).csc.num_edges
+        return self._edge_table(edge_type).num_edges
 
     def reverse_type(self, edge_type: EdgeType | str) -> EdgeType | None:
         """Return the edge type that holds the same edges backwards, or None."""
@@ -227,8 +224,12 @@ class Graph:
         return isinstance(self._edge_table(edge_type), ReverseEdgeTable)
 
     def imported(self, edge_type: EdgeType | str) -> dict[str, int]:
-        """Return what the import read, kept and skipped for an edge type (empty when built in memory)."""
-        return dict(self._edge_table(edge_type).imported)
+        """Return what the import read, kept and skipped, by kind.
+
+        Empty for a reverse edge type and for a graph built in memory.
+        """
+        table = self._edge_table(edge_type)
+        return dict(table.imported) if isinstance(table, EdgeTable) else {}
 
     # Edges
 
@@ -365,13 +366,9 @@ class Graph:
         for edge_type, table in self._forward().items():
             if edge_type in chosen and table.reverse is None:
                 source, relation, target = edge_type
-                table = EdgeTable(  # noqa: PLW2901 (the same edges, now with a reverse)
-                    table.csc,
-                    table.features,
-                    imported=table.imported,
-                    reverse=(target, f"rev_{relation}", source),
-                )
-            tables[edge_type] = table
+                tables[edge_type] = table.reversed_as((target, f"rev_{relation}", source))
+            else:
+                tables[edge_type] = table
         return Graph(self.name, self._nodes, tables, path=self.path, size_bytes=self.size_bytes)
 
     # Looking at it
@@ -404,9 +401,9 @@ class Graph:
     # Inside
 
     def _forward(self) -> dict[EdgeType, EdgeTable]:
-        return {each: table for each, table in self._edges.items() if not isinstance(table, ReverseEdgeTable)}
+        return {each: table for each, table in self._edges.items() if isinstance(table, EdgeTable)}
 
-    def _edge_table(self, edge_type: EdgeType | str | None) -> EdgeTable:
+    def _edge_table(self, edge_type: EdgeType | str | None) -> Edges:
         return self._edges[self.edge_type(edge_type)]
 
     def _node_table(self, node_type: str | None) -> NodeTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,8 +41,38 @@ class NodeTable:
         return len(self.ids)
 
 
-class EdgeTable:
-    """The edges of one type: adjacency and features.
+class Edges(ABC):
+    """The edges of one type as a graph holds them.
+
+    Attributes:
+        reverse: the edge type that holds these edges backwards, or None.
+    """
+
+    reverse: EdgeType | None
+
+    @property
+    @abstractmethod
+    def num_edges(self) -> int:
+        """Number of edges."""
+
+    @property
+    @abstractmethod
+    def csc(self) -> CSC:
+        """The in-neighbours of the targets."""
+
+    @property
+    @abstractmethod
+    def csr(self) -> CSR:
+        """The out-neighbours of the sources."""
+
+    @property
+    @abstractmethod
+    def features(self) -> Mapping[str, Column]:
+        """Further columns, in the order of edge ids."""
+
+
+class EdgeTable(Edges):
+    """Edges with arrays of their own.
 
     Args:
         csc: the adjacency.
@@ -58,53 +89,80 @@ class EdgeTable:
         imported: Mapping[str, int] | None = None,
         reverse: EdgeType | None = None,
     ) -> None:
-        self.csc = csc
-        self.features = dict(features or {})
+        self._csc = csc
+        self._features = dict(features or {})
         self.imported = dict(imported or {})
         self.reverse = reverse
 
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self._csc.num_edges
+
+    @property
+    def csc(self) -> CSC:
+        """The in-neighbours of the targets."""
+        return self._csc
+
     @cached_property
     def csr(self) -> CSR:
-        """The out-neighbours, derived once."""
-        return csr_of(self.csc)
+        """The out-neighbours of the sources, derived once."""
+        return csr_of(self._csc)
+
+    @property
+    def features(self) -> Mapping[str, Column]:
+        """Further columns, in the order of edge ids."""
+        return self._features
 
     def without(self, edge_ids: Int64Array) -> EdgeTable:
         """Return the table without some edges."""
-        keep = np.ones(self.csc.num_edges, bool)
+        keep = np.ones(self.num_edges, bool)
         keep[edge_ids] = False
-        features = {name: column.take(keep) for name, column in self.features.items()}
-        return EdgeTable(
-            adjacency.without_edges(self.csc, keep), features, imported=self.imported, reverse=self.reverse
-        )
+        features = {name: column.take(keep) for name, column in self._features.items()}
+        csc = adjacency.without_edges(self._csc, keep)
+        return EdgeTable(csc, features, imported=self.imported, reverse=self.reverse)
+
+    def reversed_as(self, reverse: EdgeType) -> EdgeTable:
+        """Return the same edges, which ``reverse`` holds backwards."""
+        return EdgeTable(self._csc, self._features, imported=self.imported, reverse=reverse)
 
 
-class ReverseEdgeTable(EdgeTable):
-    """The edges of another table turned around; arrays are derived from its own when first used."""
+class ReverseEdgeTable(Edges):
+    """The edges of another table turned around; arrays are derived from its own when first used.
+
+    Args:
+        forward: the other table.
+        forward_type: its edge type.
+    """
 
     def __init__(self, forward: EdgeTable, forward_type: EdgeType) -> None:
-        self.forward = forward
+        self._forward = forward
         self.reverse = forward_type
-        self.imported = {}
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self._forward.num_edges
 
     @cached_property
     def _both(self) -> tuple[CSC, CSR]:
-        return adjacency.reverse_of(self.forward.csc, self.forward.csr)
+        return adjacency.reverse_of(self._forward.csc, self._forward.csr)
 
-    @cached_property
-    def csc(self) -> CSC:  # type: ignore[override]
-        """The in-neighbours: the forward table's out-neighbours."""
+    @property
+    def csc(self) -> CSC:
+        """The in-neighbours of the targets: the forward table's out-neighbours."""
         return self._both[0]
 
-    @cached_property
+    @property
     def csr(self) -> CSR:
-        """The out-neighbours: the forward table's in-neighbours."""
+        """The out-neighbours of the sources: the forward table's in-neighbours."""
         return self._both[1]
 
     @cached_property
-    def features(self) -> dict[str, Column]:  # type: ignore[override]
+    def features(self) -> Mapping[str, Column]:
         """The forward table's features, in the order of this table's edge ids."""
-        edge_ids = self.forward.csr.edge_ids
-        return {name: column.take(edge_ids) for name, column in self.forward.features.items()}
+        edge_ids = self._forward.csr.edge_ids
+        return {name: column.take(edge_ids) for name, column in self._forward.features.items()}
 
 
 def numbered_nodes(num_nodes: int, features: Mapping[str, Column] | None = None) -> NodeTable:
