@@ -1,0 +1,155 @@
+"""Who may talk to the server: the Host header, the Origin of a browser's request, and the token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import parse_qsl, urlsplit
+
+from graphbox.server.problem import RefusedError
+from graphbox.server.settings import Settings, resolve
+
+__all__ = ["HostRule", "TokenRule", "refuse_foreign_origin"]
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class HostRule:
+    """Accepts requests whose ``Host`` names this server.
+
+    A page of another site can make its own name point at a loopback address (DNS rebinding) and
+    then read the answers, as the browser takes both for the same origin. The name it was loaded
+    from stays in the ``Host`` header, so names this server does not know are refused.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        address = ipaddress.ip_address(resolve(settings.host))
+        names = {settings.host.lower(), str(address), *(name.lower() for name in settings.allowed_hosts)}
+        if address.is_loopback or address.is_unspecified:
+            names |= _LOOPBACK_NAMES
+        if address.is_unspecified:
+            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        self._names = frozenset(names)
+        # Listening on every address, the machine's own ones are not known; rebinding needs a name.
+        self._any_address = address.is_unspecified
+        self._accepted: set[bytes] = set()
+
+    def check(self, host: bytes | None) -> None:
+        """Refuse a ``Host`` header that does not name this server.
+
+        Raises:
+            RefusedError: 400 when it is missing or malformed, 403 when it names another server.
+        """
+        if host in self._accepted:
+            return
+        match = _HOST.fullmatch(host.decode("latin-1")) if host else None
+        if host is None or match is None:
+            raise RefusedError(
+                HTTPStatus.BAD_REQUEST,
+                "invalid_host",
+                f"expected a Host header with a host name, received {host!r}",
+            )
+        name = match["name"].strip("[]").lower()
+        if name not in self._names and not (self._any_address and _is_address(name)):
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN,
+                "host_not_allowed",
+                f"this server does not answer for the host name {name!r}",
+                hint=f"start it with --allowed-host {name} if that name is meant to reach it",
+            )
+        if len(self._accepted) < 1024:
+            self._accepted.add(host)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_foreign_origin(method: str, headers: Mapping[bytes, bytes]) -> None:
+    """Refuse what a page of another site asks a browser to do here.
+
+    Raises:
+        RefusedError: 403 for a method with effects whose ``Origin`` or ``Sec-Fetch-Site`` is foreign.
+    """
+    if method in _SAFE_METHODS:
+        return
+    origin = headers.get(b"origin")
+    site = headers.get(b"sec-fetch-site", b"none")
+    foreign = site not in {b"none", b"same-origin"}
+    if origin is not None and site != b"same-origin":
+        foreign |= (
+            urlsplit(origin.decode("latin-1")).netloc.lower()
+            != headers.get(b"host", b"").decode("latin-1").lower()
+        )
+    if foreign:
+        raise RefusedError(
+            HTTPStatus.FORBIDDEN,
+            "foreign_origin",
+            f"{method} from a page of another origin ({(origin or site).decode('latin-1')!r}) is refused",
+        )
+
+
+class TokenRule:
+    """Accepts requests that present the token, as a bearer token or as the page's cookie.
+
+    The cookie holds a keyed hash of the token: it opens this server only, and does not give the
+    token away to whoever reads the browser's profile. Its name holds the port, since cookies are
+    shared by all servers of one host.
+    """
+
+    def __init__(self, token: str, port: int) -> None:
+        self._token = token.encode()
+        self.cookie_name = f"graphbox_{port}"
+        self._cookie = hmac.new(self._token, b"graphbox page", hashlib.sha256).hexdigest().encode()
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Refuse a request without the token.
+
+        Raises:
+            RefusedError: 401.
+        """
+        scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer" and hmac.compare_digest(credentials.strip(), self._token):
+            return
+        cookie = _cookie(headers.get(b"cookie", b""), self.cookie_name.encode())
+        if hmac.compare_digest(cookie, self._cookie):
+            return
+        received = "a wrong one" if scheme or cookie else "none"
+        raise RefusedError(
+            HTTPStatus.UNAUTHORIZED,
+            "token_required",
+            f"expected the token of this server, received {received}",
+            hint="send `Authorization: Bearer TOKEN`, or open the address the server printed at start",
+            headers={"www-authenticate": 'Bearer realm="graphbox"'},
+        )
+
+    def presented(self, query_string: bytes) -> bool:
+        """Tell whether ``?token=`` of the page's address is the token."""
+        if b"token=" not in query_string:
+            return False
+        values = [value for name, value in parse_qsl(query_string.decode("latin-1")) if name == "token"]
+        return len(values) == 1 and hmac.compare_digest(values[0].encode(), self._token)
+
+    def set_cookie(self) -> str:
+        """Return the ``Set-Cookie`` value that opens the page without the token in its address."""
+        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Lax"
+
+
+def _cookie(header: bytes, name: bytes) -> bytes:
+    """Return the value of one cookie, empty when it is not there."""
+    for pair in header.split(b";"):
+        key, _, value = pair.strip().partition(b"=")
+        if key == name:
+            return value
+    return b""

@@ -1,0 +1,464 @@
+"""The routes of the KServe protocol as a plain ASGI callable: inference is the hot path of the server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from graphbox.artifact import check_name
+from graphbox.errors import GraphboxError, InvalidRequestError, NotFoundError, UsageError
+from graphbox.server.asgi import Receive, Scope, Send
+from graphbox.server.kserve import schema
+from graphbox.server.kserve.codec import (
+    InferRequest,
+    InferResponse,
+    compress,
+    decode_request,
+    decompress,
+    encode_response,
+)
+from graphbox.server.kserve.endpoints import ONNX_SUFFIX, Endpoint
+from graphbox.server.kserve.executor import Executor
+from graphbox.server.kserve.tensors import Tensor
+from graphbox.server.problem import RefusedError, kserve_error
+from graphbox.server.repository import ServedModel, Slot
+from graphbox.server.services import Services
+from graphbox.server.telemetry import InferenceTimes, ModelStatistics
+
+__all__ = ["KServe"]
+
+# Bodies up to this size are parsed on the event loop.
+_SMALL_BODY_BYTES = 64 * 1024
+_JSON = b"application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: what it asks for, and how to read its body."""
+
+    method: str
+    headers: Mapping[bytes, bytes]
+    receive: Receive
+
+    def header(self, name: bytes) -> str:
+        """Return a header, empty when it is missing."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", _JSON),)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A model of the protocol: a slot of the repository, whole or its bare ONNX part."""
+
+    name: str
+    slot: Slot
+    bare: bool
+
+    @property
+    def statistics(self) -> ModelStatistics:
+        """Statistics of this model."""
+        return self.slot.onnx_statistics if self.bare else self.slot.statistics
+
+    def endpoint(self, model: ServedModel) -> Endpoint:
+        """Return what answers for it.
+
+        Raises:
+            NotFoundError: the model has no ONNX part.
+        """
+        return model.onnx_endpoint if self.bare else model.endpoint
+
+
+Handler = Callable[[Call, str, str | None], Awaitable[Answer]]
+
+
+class ClientLeftError(Exception):
+    """The client closed the connection before its request was complete."""
+
+
+class KServe:
+    """ASGI callable for every path under ``/v2``."""
+
+    def __init__(self, services: Services, executor: Executor) -> None:
+        self._services = services
+        self._repository = services.repository
+        self._executor = executor
+        self._max_rows = services.settings.max_rows
+        self._max_body_bytes = services.settings.max_body_bytes
+        self._of_server: dict[tuple[str, ...], tuple[str, Callable[[Call], Awaitable[Answer]]]] = {
+            (): ("GET", self._server_metadata),
+            ("health", "live"): ("GET", self._healthy),
+            ("health", "ready"): ("GET", self._healthy),
+            ("models", "stats"): ("GET", self._all_statistics),
+            ("repository", "index"): ("POST", self._index),
+        }
+        self._of_model: dict[str, tuple[str, Handler]] = {
+            "": ("GET", self._metadata),
+            "ready": ("GET", self._ready),
+            "config": ("GET", self._configuration),
+            "stats": ("GET", self._model_statistics),
+            "infer": ("POST", self._infer),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        call = Call(scope["method"], scope["graphbox.headers"], receive)
+        try:
+            answer = await self._route(call, scope)
+        except ClientLeftError:
+            return
+        except GraphboxError as error:
+            answer = Answer(kserve_error(_one_line(error)), error.http_status)
+        headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _route(self, call: Call, scope: Scope) -> Answer:
+        segments = _segments(scope)
+        scope["graphbox.route"] = "/v2/" + "/".join(segments)
+        of_server = self._of_server.get(segments)
+        if of_server is not None:
+            _expect_method(call, of_server[0])
+            return await of_server[1](call)
+        scope["graphbox.route"] = "unmatched"
+        match segments:
+            case ["models", name, "versions", version, *rest] if len(rest) <= 1:
+                return await self._route_model(call, scope, name, version, rest)
+            case ["models", name, *rest] if len(rest) <= 1:
+                return await self._route_model(call, scope, name, None, rest)
+            case ["repository", "models", name, ("load" | "unload") as verb]:
+                scope["graphbox.route"] = f"/v2/repository/models/{{model}}/{verb}"
+                _expect_method(call, "POST")
+                return await self._load(call, name, verb)
+            case ["systemsharedmemory" | "cudasharedmemory", *rest]:
+                scope["graphbox.route"] = f"/v2/{segments[0]}"
+                return _shared_memory(call, rest)
+            case ["logging" | "trace", *_]:
+                scope["graphbox.route"] = f"/v2/{segments[0]}"
+                raise RefusedError(
+                    HTTPStatus.NOT_IMPLEMENTED, "unsupported", f"the {segments[0]} extension is not offered"
+                )
+        raise _unknown_path()
+
+    async def _route_model(
+        self, call: Call, scope: Scope, name: str, version: str | None, rest: list[str]
+    ) -> Answer:
+        action = rest[0] if rest else ""
+        handler = self._of_model.get(action)
+        if handler is None or (rest and not action):
+            raise _unknown_path()
+        scope["graphbox.route"] = "/v2/models/{model}" + (f"/{action}" if action else "")
+        _expect_method(call, handler[0])
+        return await handler[1](call, name, version)
+
+    # Server
+
+    async def _server_metadata(self, _call: Call) -> Answer:
+        return _json(schema.server_metadata())
+
+    async def _healthy(self, _call: Call) -> Answer:
+        return Answer(b"", headers=())
+
+    async def _all_statistics(self, _call: Call) -> Answer:
+        return _json(schema.model_statistics(self.statistics()))
+
+    async def _index(self, call: Call) -> Answer:
+        wanted = await self._json_object(call)
+        ready_only = wanted.get("ready", False)
+        if not isinstance(ready_only, bool):
+            raise InvalidRequestError(f"expected true or false, received {ready_only!r}", where="ready")
+        known = await self._executor.run(self._repository.known)
+        return _json(
+            [
+                {
+                    "name": model.name + suffix,
+                    "version": str(model.version),
+                    "state": model.state,
+                    "reason": model.reason,
+                }
+                for model in known
+                for suffix in (("", ONNX_SUFFIX) if model.has_onnx else ("",))
+                if model.current and (model.state == "READY" or not ready_only)
+            ]
+        )
+
+    async def _load(self, call: Call, name: str, verb: str) -> Answer:
+        _check_model_name(name)
+        message = await self._json_object(call)
+        parameters = message.get("parameters") or {}
+        refused = (
+            [key for key in parameters if key != "unload_dependents"]
+            if isinstance(parameters, dict)
+            else ["?"]
+        )
+        if refused or message.keys() - {"parameters"}:
+            raise InvalidRequestError(
+                "expected no model files or settings: models come from the workspace, never from a request",
+                where="parameters",
+            )
+        if self._services.settings.token is None:
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN,
+                "token_required",
+                f"{verb} is refused on a server without a token",
+                hint="start it with --token, or send it SIGHUP to load the active version of every model",
+            )
+        act = self._repository.load if verb == "load" else self._repository.unload
+        await self._executor.run(lambda: act(name))
+        return Answer(b"", headers=())
+
+    def statistics(self) -> Iterator[tuple[str, str, ModelStatistics]]:
+        """Yield name, version and statistics of every model that was asked something."""
+        for slot in self._repository.slots():
+            yield slot.name, str(slot.version), slot.statistics
+            if slot.onnx_statistics.used:
+                yield slot.name + ONNX_SUFFIX, str(slot.version), slot.onnx_statistics
+
+    # One model
+
+    async def _metadata(self, _call: Call, name: str, version: str | None) -> Answer:
+        named, model = await self._enter(name, version)
+        try:
+            versions = (
+                [named.slot.version] if version is not None else self._repository.versions(named.slot.name)
+            )
+            return _json(schema.model_metadata(name, versions, named.endpoint(model)))
+        finally:
+            self._repository.leave(named.slot)
+
+    async def _ready(self, _call: Call, name: str, version: str | None) -> Answer:
+        named, model = await self._enter(name, version)
+        try:
+            named.endpoint(model)
+            return Answer(b"", headers=())
+        finally:
+            self._repository.leave(named.slot)
+
+    async def _configuration(self, _call: Call, name: str, version: str | None) -> Answer:
+        named, model = await self._enter(name, version)
+        try:
+            return _json(schema.model_configuration(name, named.endpoint(model), self._max_rows))
+        finally:
+            self._repository.leave(named.slot)
+
+    async def _model_statistics(self, _call: Call, name: str, version: str | None) -> Answer:
+        named = await self._named(name, version)
+        return _json(schema.model_statistics([(name, str(named.slot.version), named.statistics)]))
+
+    async def _infer(self, call: Call, name: str, version: str | None) -> Answer:
+        started = time.perf_counter_ns()
+        named, model = await self._enter(name, version)
+        try:
+            answer, rows, times = await self._answer(call, named, model, started)
+        except Exception:
+            named.statistics.failed(time.perf_counter_ns() - started)
+            raise
+        finally:
+            self._repository.leave(named.slot)
+        named.statistics.succeeded(rows, times)
+        self._services.telemetry.inference(name, str(named.slot.version), times.total_ns / 1e9)
+        return answer
+
+    async def _answer(
+        self, call: Call, named: Named, model: ServedModel, started: int
+    ) -> tuple[Answer, int, InferenceTimes]:
+        endpoint = named.endpoint(model)
+        body = await read_body(call.receive)
+        read = time.perf_counter_ns()
+        encoding = call.header(b"content-encoding").strip().lower()
+        if len(body) <= _SMALL_BODY_BYTES and not encoding:
+            request = self._decode(call, body, "", endpoint)
+        else:
+            request = await self._executor.run(lambda: self._decode(call, body, encoding, endpoint))
+        decoded = time.perf_counter_ns()
+        work = endpoint.work(request.inputs)
+
+        def execute() -> tuple[int, int, int, InferResponse]:
+            begun = time.perf_counter_ns()
+            tensors = endpoint.run(request.inputs, request.parameters)
+            ended = time.perf_counter_ns()
+            endpoint.cost.observe(work, ended - begun)
+            response = encode_response(named.name, str(named.slot.version), request, tensors)
+            return begun, ended, _rows(tensors), response
+
+        short = endpoint.cost.is_short(work)
+        begun, ended, rows, response = execute() if short else await self._executor.run(execute)
+        answer = _infer_answer(response, call.header(b"accept-encoding"))
+        finished = time.perf_counter_ns()
+        return (
+            answer,
+            rows,
+            InferenceTimes(
+                total_ns=finished - started,
+                queue_ns=begun - decoded,
+                input_ns=decoded - read,
+                infer_ns=ended - begun,
+                output_ns=finished - ended,
+            ),
+        )
+
+    def _decode(self, call: Call, body: bytes, encoding: str, endpoint: Endpoint) -> InferRequest:
+        length = call.headers.get(b"inference-header-content-length")
+        return decode_request(
+            decompress(body, encoding, self._max_body_bytes),
+            None if length is None else length.decode("latin-1"),
+            endpoint.inputs,
+            endpoint.outputs,
+            self._max_rows,
+        )
+
+    # Names
+
+    async def _enter(self, name: str, version: str | None) -> tuple[Named, ServedModel]:
+        """Return a model and count a user of it; opens it on a thread when it is not open."""
+        named = await self._named(name, version)
+        model = named.slot.try_enter()
+        if model is None:
+            model = await self._executor.run(named.slot.enter)
+        return named, model
+
+    async def _named(self, name: str, version: str | None) -> Named:
+        number = _version_number(name, version)
+        slot = self._repository.find(name, number)
+        if slot is not None:
+            return Named(name, slot, bare=False)
+        base = name.removesuffix(ONNX_SUFFIX)
+        if base != name and not self._repository.has(name):
+            slot = self._repository.find(base, number)
+            if slot is not None:
+                return Named(name, slot, bare=True)
+        _check_model_name(name)
+        return await self._executor.run(lambda: self._look_up(name, base, number))
+
+    def _look_up(self, name: str, base: str, number: int | None) -> Named:
+        try:
+            return Named(name, self._repository.slot(name, number), bare=False)
+        except NotFoundError:
+            if base == name or self._repository.has(name):
+                raise
+            return Named(name, self._repository.slot(base, number), bare=True)
+
+    async def _json_object(self, call: Call) -> dict[str, Any]:
+        encoding = call.header(b"content-encoding").strip().lower()
+        body = decompress(await read_body(call.receive), encoding, self._max_body_bytes)
+        if not body:
+            return {}
+        try:
+            message = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise InvalidRequestError(
+                f"expected a JSON object, received text that is not JSON: {error}"
+            ) from error
+        if not isinstance(message, dict):
+            raise InvalidRequestError("expected a JSON object, received another value")
+        return message
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Return the whole body.
+
+    Raises:
+        ClientLeftError: the connection was closed before its end.
+    """
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return bytes(message.get("body", b""))
+    pieces: list[bytes] = []
+    while True:
+        if message["type"] == "http.disconnect":
+            raise ClientLeftError
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()
+
+
+def _segments(scope: Scope) -> tuple[str, ...]:
+    """Return the parts of the path after ``/v2``, each decoded once, so that ``%2F`` separates nothing."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    return tuple(unquote(part) for part in raw.decode("latin-1").split("/")[2:])
+
+
+def _expect_method(call: Call, method: str) -> None:
+    if call.method != method:
+        raise RefusedError(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            f"expected the method {method}, received {call.method}",
+            headers={"allow": method},
+        )
+
+
+def _unknown_path() -> NotFoundError:
+    return NotFoundError("no such path in the KServe protocol v2")
+
+
+def _check_model_name(name: str) -> None:
+    try:
+        check_name(name, "model name")
+    except UsageError as error:
+        raise InvalidRequestError(error.message) from error
+
+
+def _version_number(name: str, version: str | None) -> int | None:
+    if version is None:
+        return None
+    if not (version.isascii() and version.isdigit() and len(version) < 10):
+        raise NotFoundError(f"the model `{name[:128]}` has no version {version[:64]!r}: versions are numbers")
+    return int(version)
+
+
+def _shared_memory(call: Call, rest: list[str]) -> Answer:
+    """Answer as a server in which no region is registered, nor can be."""
+    verb = rest[-1] if rest else ""
+    if verb == "status":
+        _expect_method(call, "GET")
+        return Answer(b"[]")
+    if verb == "unregister":
+        _expect_method(call, "POST")
+        return Answer(b"", headers=())
+    if verb == "register":
+        _expect_method(call, "POST")
+        raise InvalidRequestError(
+            "shared memory is not offered by this server", hint="send tensors in the body"
+        )
+    raise _unknown_path()
+
+
+def _json(value: Any) -> Answer:
+    return Answer(orjson.dumps(value))
+
+
+def _rows(tensors: Mapping[str, Tensor]) -> int:
+    """Return the first size of the first output, for statistics."""
+    shape = next(iter(tensors.values())).shape
+    return shape[0] if shape else 1
+
+
+def _infer_answer(response: InferResponse, accept_encoding: str) -> Answer:
+    body, encoding = compress(response.body, accept_encoding)
+    headers = [(b"content-type", _JSON if response.header_length is None else b"application/octet-stream")]
+    if response.header_length is not None:
+        headers.append((b"inference-header-content-length", str(response.header_length).encode()))
+    if encoding is not None:
+        headers.append((b"content-encoding", encoding.encode()))
+    return Answer(body, headers=tuple(headers))
+
+
+def _one_line(error: GraphboxError) -> str:
+    where = f"{error.where}: " if error.where else ""
+    hint = f"; {error.hint}" if error.hint else ""
+    return f"{where}{error.message}{hint}"

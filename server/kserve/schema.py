@@ -1,0 +1,66 @@
+"""The JSON of the KServe protocol besides inference: metadata, configuration, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import graphbox
+from graphbox.artifact import TensorSpec
+from graphbox.server.kserve.endpoints import Endpoint
+from graphbox.server.telemetry import ModelStatistics
+
+__all__ = ["model_configuration", "model_metadata", "model_statistics", "server_metadata"]
+
+_EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "parameters", "statistics"]
+
+
+def server_metadata() -> dict[str, Any]:
+    """Return name, version and extensions of the server."""
+    return {"name": "graphbox", "version": graphbox.__version__, "extensions": _EXTENSIONS}
+
+
+def model_metadata(name: str, versions: Sequence[int], endpoint: Endpoint) -> dict[str, Any]:
+    """Return the inputs and outputs of a model, and the versions that can be asked for."""
+    return {
+        "name": name,
+        "versions": [str(version) for version in versions],
+        "platform": endpoint.platform,
+        "inputs": [_tensor(spec) for spec in endpoint.inputs.values()],
+        "outputs": [_tensor(spec) for spec in endpoint.outputs.values()],
+    }
+
+
+def model_configuration(name: str, endpoint: Endpoint, max_rows: int) -> dict[str, Any]:
+    """Return the configuration of a model in Triton's words.
+
+    ``max_batch_size`` is 0: shapes are whole, the first size is the batch.
+    """
+    return {
+        "name": name,
+        "platform": endpoint.platform,
+        "backend": endpoint.platform,
+        "max_batch_size": 0,
+        "input": [_configured(spec) for spec in endpoint.inputs.values()],
+        "output": [_configured(spec) for spec in endpoint.outputs.values()],
+        "parameters": {"max_rows": {"string_value": str(max_rows)}},
+    }
+
+
+def model_statistics(entries: Iterable[tuple[str, str, ModelStatistics]]) -> dict[str, Any]:
+    """Return the statistics of model versions."""
+    return {
+        "model_stats": [
+            {"name": name, "version": version, **statistics.as_json()}
+            for name, version, statistics in entries
+        ]
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
+
+
+def _configured(spec: TensorSpec) -> dict[str, Any]:
+    kind = "STRING" if spec.datatype == "BYTES" else spec.datatype
+    return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": list(spec.shape)}

@@ -1,0 +1,242 @@
+"""Tensors of the KServe protocol: datatypes, and their two encodings in JSON and in bytes.
+
+Every check is strict: a value that does not fit its datatype is refused and never cast, since a
+model answers a silently changed input with a plausible wrong result.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import InvalidRequestError
+
+__all__ = [
+    "DATATYPES",
+    "Tensor",
+    "datatype_of",
+    "decode_binary",
+    "decode_json",
+    "encode_binary",
+    "encode_json",
+]
+
+Tensor = npt.NDArray[Any]
+
+DATATYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "UINT8": np.dtype(np.uint8),
+    "UINT16": np.dtype(np.uint16),
+    "UINT32": np.dtype(np.uint32),
+    "UINT64": np.dtype(np.uint64),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
+    "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64),
+    "FP16": np.dtype("<f2"),
+    "FP32": np.dtype("<f4"),
+    "FP64": np.dtype("<f8"),
+    "BYTES": np.dtype(np.object_),
+}
+"""NumPy dtype of each datatype. An element of BYTES is a ``bytes`` object."""
+
+_LENGTH_BYTES = 4
+
+
+def datatype_of(dtype: np.dtype[Any]) -> str:
+    """Return the KServe name of a NumPy dtype.
+
+    Raises:
+        InvalidRequestError: the protocol has no such datatype.
+    """
+    for name, known in DATATYPES.items():
+        if known == dtype:
+            return name
+    raise InvalidRequestError(f"expected a dtype the KServe protocol has, received {dtype}")
+
+
+def decode_json(data: Any, datatype: str, shape: Sequence[int], where: str) -> Tensor:
+    """Return the tensor of a JSON ``data`` field, flat in row-major order or nested as ``shape``.
+
+    Args:
+        data: parsed JSON.
+        datatype: KServe name.
+        shape: int[rank], sizes of the tensor.
+        where: the field, for messages.
+
+    Raises:
+        InvalidRequestError: wrong count, nesting, type or range of the elements.
+    """
+    elements = _flatten(data, shape, where)
+    count = math.prod(shape)
+    if len(elements) != count:
+        raise InvalidRequestError(
+            f"expected {count} elements for shape {list(shape)}, received {len(elements)}", where=where
+        )
+    return _from_elements(elements, datatype, where).reshape(shape)
+
+
+def _flatten(data: Any, shape: Sequence[int], where: str) -> list[Any]:
+    if not isinstance(data, list):
+        raise InvalidRequestError(f"expected a list of elements, received {_kind(data)}", where=where)
+    elements: list[Any] = data
+    if not elements or type(elements[0]) is not list:
+        return elements
+    for depth, size in enumerate(shape):
+        if depth and not all(type(item) is list and len(item) == size for item in elements):
+            raise InvalidRequestError(
+                f"expected lists nested as shape {list(shape)}, or one flat list;"
+                f" they differ at depth {depth + 1}",
+                where=where,
+            )
+        if depth == 0:
+            if len(elements) != size:
+                raise InvalidRequestError(
+                    f"expected {size} lists for shape {list(shape)}, received {len(elements)}", where=where
+                )
+            continue
+        elements = list(chain.from_iterable(elements))
+    return elements
+
+
+def _from_elements(elements: list[Any], datatype: str, where: str) -> Tensor:
+    dtype = DATATYPES[datatype]
+    kinds = set(map(type, elements))
+    if datatype == "BYTES":
+        _expect_kinds(kinds, {str}, "strings", datatype, where)
+        tensor = np.empty(len(elements), dtype=np.object_)
+        tensor[:] = [element.encode() for element in elements]
+        return tensor
+    if dtype.kind == "b":
+        _expect_kinds(kinds, {bool}, "true and false", datatype, where)
+        return np.array(elements, dtype=dtype)
+    if dtype.kind in "iu":
+        _expect_kinds(kinds, {int}, "integers", datatype, where)
+        limits = np.iinfo(dtype)
+        if elements and not (limits.min <= min(elements) and max(elements) <= limits.max):
+            raise InvalidRequestError(
+                f"expected {datatype} elements between {limits.min} and {limits.max},"
+                f" received {min(elements)} to {max(elements)}",
+                where=where,
+            )
+        return np.array(elements, dtype=dtype)
+    _expect_kinds(kinds, {int, float}, "numbers", datatype, where)
+    with np.errstate(over="ignore"):
+        tensor = np.array(elements, dtype=np.float64).astype(dtype)
+    if not np.isfinite(tensor).all():
+        raise InvalidRequestError(
+            f"expected finite {datatype} elements, received one out of range", where=where
+        )
+    return tensor
+
+
+def _expect_kinds(kinds: set[type], allowed: set[type], what: str, datatype: str, where: str) -> None:
+    wrong = kinds - allowed
+    if wrong:
+        names = sorted(_KIND_NAMES.get(kind, kind.__name__) for kind in wrong)
+        raise InvalidRequestError(
+            f"expected {what} for datatype {datatype}, received {' and '.join(names)}", where=where
+        )
+
+
+_KIND_NAMES: dict[type, str] = {
+    bool: "true or false",
+    dict: "an object",
+    float: "a number with a fraction or beyond 64 bits",
+    int: "an integer",
+    list: "a list",
+    str: "a string",
+    type(None): "null",
+}
+
+
+def _kind(value: Any) -> str:
+    return _KIND_NAMES.get(type(value), type(value).__name__)
+
+
+def decode_binary(raw: memoryview, datatype: str, shape: Sequence[int], where: str) -> Tensor:
+    """Return the tensor of a piece of the binary body; fixed-size datatypes are not copied.
+
+    Args:
+        raw: the bytes, little-endian, row-major; each element of BYTES follows its length (uint32).
+        datatype: KServe name.
+        shape: int[rank], sizes of the tensor.
+        where: the field, for messages.
+
+    Raises:
+        InvalidRequestError: the bytes do not hold that tensor.
+    """
+    count = math.prod(shape)
+    if datatype == "BYTES":
+        return _decode_strings(raw, count, where).reshape(shape)
+    dtype = DATATYPES[datatype]
+    if len(raw) != count * dtype.itemsize:
+        raise InvalidRequestError(
+            f"expected {count * dtype.itemsize} bytes for {datatype} of shape {list(shape)},"
+            f" received {len(raw)}",
+            where=where,
+        )
+    if datatype == "BOOL" and count and max(raw) > 1:
+        raise InvalidRequestError("expected bytes 0 and 1 for datatype BOOL, received another", where=where)
+    tensor = np.frombuffer(raw, dtype=dtype).reshape(shape)
+    # The JSON header before it has any length, so the numbers may lie at odd addresses.
+    return tensor if tensor.flags.aligned else tensor.copy()
+
+
+def _decode_strings(raw: memoryview, count: int, where: str) -> Tensor:
+    elements: list[bytes] = []
+    offset = 0
+    while offset < len(raw):
+        if offset + _LENGTH_BYTES > len(raw):
+            raise InvalidRequestError(
+                f"expected a {_LENGTH_BYTES}-byte length at byte {offset},"
+                f" received {len(raw) - offset} bytes",
+                where=where,
+            )
+        (length,) = struct.unpack_from("<I", raw, offset)
+        offset += _LENGTH_BYTES
+        if offset + length > len(raw):
+            raise InvalidRequestError(
+                f"element {len(elements)} is said to be {length} bytes long,"
+                f" but {len(raw) - offset} bytes are left",
+                where=where,
+            )
+        elements.append(bytes(raw[offset : offset + length]))
+        offset += length
+    if len(elements) != count:
+        raise InvalidRequestError(f"expected {count} BYTES elements, received {len(elements)}", where=where)
+    tensor = np.empty(count, dtype=np.object_)
+    tensor[:] = elements
+    return tensor
+
+
+def encode_json(tensor: Tensor) -> Any:
+    """Return what goes into a JSON ``data`` field: the elements, flat in row-major order.
+
+    NaN and infinities become null, as JSON has no word for them.
+    """
+    if tensor.dtype == np.object_:
+        try:
+            return [element.decode() for element in tensor.ravel()]
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(
+                "expected UTF-8 text in a BYTES output asked for as JSON, received other bytes",
+                hint="ask for it with the parameter binary_data",
+            ) from error
+    return np.ascontiguousarray(tensor).reshape(-1)
+
+
+def encode_binary(tensor: Tensor) -> bytes:
+    """Return the bytes of a tensor: little-endian, row-major, elements of BYTES after their length."""
+    if tensor.dtype != np.object_:
+        return tensor.tobytes()
+    pieces: list[bytes] = []
+    for element in tensor.ravel():
+        pieces += (struct.pack("<I", len(element)), element)
+    return b"".join(pieces)

@@ -1,0 +1,150 @@
+"""Errors as Problem JSON: the one place where an exception becomes an HTTP answer."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from graphbox.errors import GraphboxError
+
+__all__ = ["RefusedError", "add_error_handlers", "problem_response", "request_id_of"]
+
+logger = logging.getLogger("graphbox.server")
+
+_CODE_OF_STATUS = {404: "not_found", 405: "method_not_allowed"}
+
+
+class RefusedError(Exception):
+    """A request refused for a reason that exists only in HTTP, such as a missing token.
+
+    Args:
+        status: HTTP status of the answer.
+        code: stable machine-readable name.
+        message: what was expected and what was received.
+        hint: what to do next.
+        headers: further headers of the answer.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        code: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.headers = dict(headers or {})
+
+
+def problem_body(
+    code: str, message: str, request_id: str, *, where: str | None = None, hint: str | None = None
+) -> bytes:
+    """Return a Problem as JSON bytes."""
+    return orjson.dumps(
+        {"code": code, "message": message, "where": where, "hint": hint, "request_id": request_id},
+    )
+
+
+def problem_response(error: GraphboxError, request_id: str) -> Response:
+    """Return the answer for an error graphbox raised on purpose."""
+    return Response(
+        problem_body(error.code, error.message, request_id, where=error.where, hint=error.hint),
+        status_code=error.http_status,
+        media_type="application/json",
+    )
+
+
+def kserve_error(message: str) -> bytes:
+    """Return the error body of the KServe protocol."""
+    return orjson.dumps({"error": message})
+
+
+def refusal_response(error: RefusedError, request_id: str) -> Response:
+    """Return the answer for a refused request."""
+    return Response(
+        problem_body(error.code, error.message, request_id, hint=error.hint),
+        status_code=error.status,
+        media_type="application/json",
+        headers=error.headers,
+    )
+
+
+def request_id_of(scope: Any) -> str:
+    """Return the id the gateway gave the request of an ASGI ``scope``."""
+    return str(scope.get("graphbox.request_id", ""))
+
+
+def add_error_handlers(api: FastAPI) -> None:
+    """Make every error of ``api`` a Problem: ours, wrong parameters, unknown paths, and defects."""
+
+    @api.exception_handler(GraphboxError)
+    async def on_graphbox_error(request: Request, error: GraphboxError) -> Response:
+        request_id = request_id_of(request.scope)
+        if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            logger.error("request %s: %s", request_id, error)
+        return problem_response(error, request_id)
+
+    @api.exception_handler(RefusedError)
+    async def on_refused(request: Request, error: RefusedError) -> Response:
+        return refusal_response(error, request_id_of(request.scope))
+
+    @api.exception_handler(RequestValidationError)
+    async def on_wrong_parameters(request: Request, error: RequestValidationError) -> Response:
+        where, message = describe_parameters(error.errors())
+        body = problem_body("invalid_request", message, request_id_of(request.scope), where=where)
+        return Response(body, status_code=400, media_type="application/json")
+
+    @api.exception_handler(HTTPException)
+    async def on_http_exception(request: Request, error: HTTPException) -> Response:
+        status = HTTPStatus(error.status_code)
+        code = _CODE_OF_STATUS.get(status, re.sub(r"\W+", "_", status.phrase.lower()))
+        hint = "GET /api/v1/openapi.json lists every path" if status == HTTPStatus.NOT_FOUND else None
+        message = f"{status.phrase}: {request.method} {request.url.path}"
+        body = problem_body(code, message, request_id_of(request.scope), hint=hint)
+        return Response(body, status_code=status, media_type="application/json", headers=error.headers)
+
+    @api.exception_handler(Exception)
+    async def on_defect(request: Request, _error: Exception) -> Response:
+        # Starlette raises the exception again after this answer; the gateway logs it with the request id.
+        return Response(
+            defect_body(request_id_of(request.scope)), status_code=500, media_type="application/json"
+        )
+
+
+def defect_body(request_id: str) -> bytes:
+    """Return the Problem for an exception nobody expected; what it was stays in the log."""
+    return problem_body(
+        "internal",
+        "the server failed on this request",
+        request_id,
+        hint=f"the server's log has the reason under request id {request_id}",
+    )
+
+
+def describe_parameters(errors: Sequence[Any]) -> tuple[str, str]:
+    """Return where the first wrong parameter is, and one sentence about all of them."""
+    messages = []
+    for error in errors:
+        kind, *names = [str(part) for part in error["loc"]] or ["request"]
+        name = f"{kind} parameter `{'.'.join(names)}`" if names else kind
+        received = "" if error["type"] == "missing" else f", received {error['input']!r}"
+        messages.append((name, f"{error['msg']}{received}"))
+    where = messages[0][0]
+    if len(messages) == 1:
+        return where, messages[0][1]
+    return where, "; ".join(f"{name}: {message}" for name, message in messages)

@@ -1,0 +1,158 @@
+"""Models of the workspace, and the questions a person asks one: which ids it knows, what is near."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from graphbox.errors import InvalidRequestError
+from graphbox.server.index import nearest
+from graphbox.server.repository import Known
+from graphbox.server.schema import (
+    BenchPoint,
+    IdMatches,
+    ModelSummary,
+    ModelVersion,
+    Neighbor,
+    NeighborAnswer,
+    NodeId,
+    TrueLink,
+)
+from graphbox.server.services import ServicesDep
+from graphbox.workspace import ModelRecord
+
+router = APIRouter(prefix="/models", tags=["models"])
+
+Name = Annotated[str, Path(description="name of the model", max_length=128)]
+Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
+NodeType = Annotated[
+    str | None, Query(alias="type", description="node type; needed when several have this id")
+]
+
+
+@router.get("")
+def models(services: ServicesDep) -> list[ModelSummary]:
+    """List the models with their versions, newest first."""
+    records = services.workspace.models() if services.workspace else []
+    known = services.repository.known()
+    versions = {(record.name, record.version): _version_of(record) for record in records}
+    for model in known:
+        key = (model.name, model.version)
+        if key not in versions:
+            versions[key] = _version_outside_workspace(model)
+        versions[key].served = model.served
+    names = sorted({name for name, _ in versions})
+    return [
+        ModelSummary(
+            name=name, versions=[versions[key] for key in sorted(versions, reverse=True) if key[0] == name]
+        )
+        for name in names
+    ]
+
+
+@router.get("/{name}/neighbors")
+def neighbors(
+    name: Name,
+    services: ServicesDep,
+    id: Annotated[str, Query(description="original id of the query", max_length=1024)],  # noqa: A002 - its name in the URL
+    node_type: NodeType = None,
+    k: Annotated[int, Query(ge=1, description="number of neighbours")] = 10,
+    version: Version = None,
+) -> NeighborAnswer:
+    """Return the nodes whose vectors are nearest to that of one node, with the links known between them."""
+    if k > services.settings.max_neighbors:
+        raise InvalidRequestError(
+            f"expected k between 1 and {services.settings.max_neighbors}, received {k}",
+            where="query parameter `k`",
+        )
+    with services.repository.use(name, version) as served:
+        query_type, index = served.find(id, node_type)
+        found = nearest(served, query_type, index, k)
+        links = served.artifact.links.between(query_type, index, found.node_type, found.index)
+        return NeighborAnswer(
+            model=served.name,
+            version=served.version,
+            query=NodeId(id=served.artifact.ids(query_type)[index], type=query_type),
+            neighbors=[
+                Neighbor(
+                    id=identifier,
+                    type=found.node_type,
+                    score=score,
+                    links=[
+                        TrueLink(relation=link.relation, held_out=link.held_out, direction=link.direction)
+                        for link in between
+                    ],
+                )
+                for identifier, score, between in zip(
+                    served.artifact.ids(found.node_type).take(found.index),
+                    found.score.tolist(),
+                    links,
+                    strict=True,
+                )
+            ],
+        )
+
+
+@router.get("/{name}/ids")
+def ids(
+    name: Name,
+    services: ServicesDep,
+    node_type: NodeType = None,
+    prefix: Annotated[str, Query(max_length=1024, description="how the ids start")] = "",
+    limit: Annotated[int, Query(ge=1, le=1000, description="most ids to return")] = 20,
+    version: Version = None,
+) -> IdMatches:
+    """List ids the model can be asked about that start with ``prefix``, shortest first."""
+    with services.repository.use(name, version) as served:
+        return IdMatches(
+            ids=[
+                NodeId(id=identifier, type=found_type)
+                for found_type, identifier in served.ids_with_prefix(prefix, limit, node_type)
+            ]
+        )
+
+
+def _version_of(record: ModelRecord) -> ModelVersion:
+    return ModelVersion(
+        version=record.version,
+        kind=record.kind,
+        task=record.task,
+        precision=record.precision,
+        size_bytes=record.size_bytes,
+        parent=record.parent,
+        run_id=record.run_id,
+        created_at=record.created_at,
+        active=record.active,
+        metrics={task: dict(values) for task, values in record.metrics.items()},
+        bench=[
+            BenchPoint(
+                target=point.target,
+                threads=point.threads,
+                batch=point.batch,
+                p50_ms=point.p50_ms,
+                p99_ms=point.p99_ms,
+                rows_per_s=point.rows_per_s,
+            )
+            for point in sorted(record.bench, key=lambda point: (point.target, point.threads, point.batch))
+        ],
+        served=False,
+    )
+
+
+def _version_outside_workspace(model: Known) -> ModelVersion:
+    manifest = model.manifest()
+    return ModelVersion(
+        version=manifest.version,
+        kind=manifest.kind,
+        task=manifest.task,
+        precision=manifest.onnx.precision if manifest.onnx else "float32",
+        size_bytes=manifest.size_bytes,
+        parent=None,
+        run_id=manifest.lineage.run,
+        created_at=manifest.created_at,  # type: ignore[arg-type]  # pydantic parses the ISO 8601 text
+        active=False,
+        metrics={task: dict(values) for task, values in manifest.metrics.items()},
+        bench=[],
+        served=False,
+    )

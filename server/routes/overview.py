@@ -1,0 +1,27 @@
+"""Counts of what the workspace holds."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+import graphbox
+from graphbox.server.schema import Overview
+from graphbox.server.services import ServicesDep
+
+router = APIRouter(tags=["overview"])
+
+
+@router.get("/overview")
+def overview(services: ServicesDep) -> Overview:
+    """Count graphs, runs and models."""
+    workspace = services.workspace
+    runs = workspace.runs() if workspace else []
+    names = {record.name for record in workspace.models()} if workspace else set()
+    return Overview(
+        version=graphbox.__version__,
+        workspace_name=workspace.name if workspace else None,
+        graphs=len(workspace.graphs()) if workspace else 0,
+        runs=len(runs),
+        models=len(names | services.repository.names()),
+        running=sum(run.state == "running" for run in runs),
+    )

@@ -1,0 +1,273 @@
+"""The JSON of the REST interface: one model for each shape, from which the OpenAPI document is made."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "BenchPoint",
+    "DeploymentTarget",
+    "EdgeTypeCount",
+    "EventEnd",
+    "GraphSummary",
+    "Health",
+    "IdMatches",
+    "MetricPoint",
+    "MetricSeries",
+    "ModelSummary",
+    "ModelVersion",
+    "Neighbor",
+    "NeighborAnswer",
+    "NodeId",
+    "NodeTypeCount",
+    "Overview",
+    "Problem",
+    "RunDetail",
+    "RunError",
+    "RunMetrics",
+    "RunReport",
+    "RunState",
+    "RunSummary",
+    "StageState",
+    "StageSummary",
+    "TrueLink",
+]
+
+RunState = Literal["created", "running", "finished", "failed", "interrupted"]
+StageState = Literal["pending", "running", "finished", "failed", "interrupted", "skipped"]
+Id = str | int
+TaskMetrics = dict[str, dict[str, float | None]]
+
+
+class Answer(BaseModel):
+    """Base of every answer: fields are fixed, and all of them are always present."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+class Problem(Answer):
+    """An error: what was expected and received, where, and what to do next."""
+
+    code: str = Field(description="stable machine-readable name of the kind of error")
+    message: str = Field(description="what was expected and what was received")
+    where: str | None = Field(default=None, description="the parameter, file or id the message is about")
+    hint: str | None = Field(default=None, description="what to do next")
+    request_id: str = Field(description="also in the X-Request-ID header and in the server's log")
+
+
+class Health(Answer):
+    """Whether the process is up."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class Overview(Answer):
+    """Counts of what the workspace holds."""
+
+    version: str = Field(description="version of graphbox")
+    workspace_name: str | None = Field(description="name of the workspace folder; null when there is none")
+    graphs: int
+    runs: int
+    models: int
+    running: int = Field(description="runs in state `running`")
+
+
+class NodeTypeCount(Answer):
+    """A node type and its number of nodes."""
+
+    name: str
+    nodes: int
+
+
+class EdgeTypeCount(Answer):
+    """An edge type and its number of edges."""
+
+    source: str
+    relation: str
+    target: str
+    edges: int
+
+
+class GraphSummary(Answer):
+    """A graph of the workspace."""
+
+    name: str
+    size_bytes: int
+    created_at: datetime
+    node_types: list[NodeTypeCount]
+    edge_types: list[EdgeTypeCount]
+
+
+class RunSummary(Answer):
+    """A run of a pipeline."""
+
+    id: str
+    name: str
+    state: RunState
+    stage: str | None = Field(description="the stage that runs, or ran last")
+    created_at: datetime
+    updated_at: datetime
+    seconds: float = Field(description="time spent in stages")
+    size_bytes: int
+
+
+class StageSummary(Answer):
+    """One stage of a run."""
+
+    name: str
+    state: StageState
+    seconds: float | None
+    peak_bytes: int | None = Field(description="largest memory use of the process during the stage")
+
+
+class RunReport(Answer):
+    """What a run measured. ``metrics`` and ``baselines``: task, then model, then metric."""
+
+    metrics: dict[str, TaskMetrics] = {}
+    baselines: dict[str, TaskMetrics] = {}
+    export: dict[str, Any] = {}
+    compress: dict[str, Any] = {}
+    bench: dict[str, Any] = {}
+
+
+class RunError(Answer):
+    """What ended a run."""
+
+    code: str
+    message: str
+    where: str | None = None
+    hint: str | None = None
+
+
+class RunDetail(RunSummary):
+    """A run with its stages, its resolved run file and its report."""
+
+    stages: list[StageSummary]
+    config: str = Field(description="the resolved run file, YAML")
+    report: RunReport
+    error: RunError | None
+
+
+class MetricSeries(Answer):
+    """One measured quantity over the steps of a model's training."""
+
+    model: str
+    key: str
+    steps: list[int]
+    values: list[float]
+    non_finite: int = Field(default=0, description="points left out because they were NaN or infinite")
+
+
+class RunMetrics(Answer):
+    """The measured quantities of a run."""
+
+    series: list[MetricSeries]
+    last_line: int = Field(
+        description="lines of metrics.jsonl read; `after` of the event stream goes on from here"
+    )
+    damaged_lines: int = Field(default=0, description="lines that are no metric point and were left out")
+
+
+class MetricPoint(Answer):
+    """Data of the event ``point``: what one line of metrics.jsonl says."""
+
+    model: str
+    step: int
+    epoch: float | None
+    time_s: float | None
+    values: dict[str, float | None]
+
+
+class EventEnd(Answer):
+    """Data of the event ``end``, the last one of a stream."""
+
+    state: RunState
+
+
+class BenchPoint(Answer):
+    """Latency and throughput of a model at one batch size."""
+
+    target: str = Field(description="the adapter that ran it")
+    threads: int
+    batch: int
+    p50_ms: float
+    p99_ms: float
+    rows_per_s: float
+
+
+class ModelVersion(Answer):
+    """One version of a model."""
+
+    version: int
+    kind: str
+    task: str | None
+    precision: str
+    size_bytes: int
+    parent: int | None = Field(description="the version this one was made from by compression")
+    run_id: str | None
+    created_at: datetime
+    active: bool = Field(description="the version the workspace has promoted")
+    metrics: TaskMetrics = Field(description="task, then metric")
+    bench: list[BenchPoint]
+    served: bool = Field(description="this version answers requests that name no version")
+
+
+class ModelSummary(Answer):
+    """A model with its versions, newest first."""
+
+    name: str
+    versions: list[ModelVersion]
+
+
+class NodeId(Answer):
+    """An original id and the node type it belongs to."""
+
+    id: Id
+    type: str
+
+
+class TrueLink(Answer):
+    """A link of the graph between a query and one of its neighbours."""
+
+    relation: str
+    direction: Literal["out", "in"] = Field(description="out: from the query to the neighbour")
+    held_out: bool = Field(description="the model did not see this link in training")
+
+
+class Neighbor(NodeId):
+    """A node near the query in the embedding space."""
+
+    score: float = Field(description="inner product of the query vector and the target vector")
+    links: list[TrueLink]
+
+
+class NeighborAnswer(Answer):
+    """The nearest nodes of one node, best first."""
+
+    model: str
+    version: int
+    query: NodeId
+    neighbors: list[Neighbor]
+
+
+class IdMatches(Answer):
+    """Original ids with the asked prefix, in ascending order."""
+
+    ids: list[NodeId]
+
+
+class DeploymentTarget(Answer):
+    """A device that an adapter can use, or the reason why it cannot."""
+
+    adapter: str
+    distribution: str = Field(description="the package the adapter comes from, with its version")
+    device: str | None
+    kind: Literal["cpu", "gpu", "npu", "other"] | None
+    description: str | None = Field(description="what the device is called")
+    available: bool
+    reason: str | None = Field(description="why it is not available")
+    details: dict[str, str] = {}

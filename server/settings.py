@@ -1,0 +1,131 @@
+"""What a server is told when it starts, and the rules those settings must keep."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphbox.errors import UsageError
+
+__all__ = ["DEFAULT_PORT", "Settings", "is_loopback"]
+
+DEFAULT_PORT = 8710
+SHORTEST_TOKEN = 16
+HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of one server process.
+
+    Attributes:
+        workspace: folder of the workspace to show and whose active models are served, or None.
+        database_url: database of the workspace, None for the SQLite file inside it.
+        artifacts: model version folders to serve besides those of the workspace.
+        host: address to listen on. One that is not a loopback address needs a ``token``.
+        port: port to listen on, 0 for any free one.
+        token: secret every request but the health checks must present, at least 16 characters.
+        allowed_hosts: names accepted in the ``Host`` header besides loopback names and ``host``.
+        target: adapter to run models on, ``auto`` for the best one available.
+        threads: threads of one model execution.
+        max_body_bytes: largest request body, before and after decompression.
+        max_rows: most rows (original ids, batch entries) of one request.
+        max_neighbors: largest ``k`` of a neighbour query.
+        max_pending: most model executions waiting for a thread; more are refused with 503.
+        max_connections: most open connections; more are refused with 503.
+        header_timeout_s: time a client has to send the request line and the headers.
+        body_timeout_s: time a client has to send the body.
+        keep_alive_s: time an idle connection stays open.
+        drain_timeout_s: time running requests have to finish after SIGTERM.
+    """
+
+    workspace: Path | None = None
+    database_url: str | None = None
+    artifacts: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token: str | None = field(default=None, repr=False)
+    allowed_hosts: tuple[str, ...] = ()
+    target: str = "auto"
+    threads: int = 1
+    max_body_bytes: int = 64 * 1024 * 1024
+    max_rows: int = 65_536
+    max_neighbors: int = 1_000
+    max_pending: int = 256
+    max_connections: int = 4_096
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 30.0
+    keep_alive_s: int = 30
+    drain_timeout_s: int = 10
+
+    def check(self) -> None:
+        """Refuse settings that are wrong or unsafe.
+
+        Raises:
+            UsageError: a value is out of range, or the address is reachable from other machines
+                and there is no token.
+        """
+        if not 0 <= self.port <= HIGHEST_PORT:
+            raise UsageError(
+                f"expected a port between 0 and {HIGHEST_PORT}, received {self.port}", where="port"
+            )
+        for name in (
+            "threads",
+            "max_body_bytes",
+            "max_rows",
+            "max_neighbors",
+            "max_pending",
+            "max_connections",
+        ):
+            if getattr(self, name) < 1:
+                raise UsageError(f"expected at least 1, received {getattr(self, name)}", where=name)
+        if self.token is not None:
+            check_token(self.token)
+        elif not is_loopback(self.host):
+            raise UsageError(
+                f"listening on {self.host}, which other machines can reach, needs a token",
+                where="host",
+                hint="pass --token SECRET (16 characters or more), or listen on 127.0.0.1",
+            )
+
+
+def check_token(token: str) -> None:
+    """Refuse a token that is too short to be a secret or cannot travel in a header.
+
+    Raises:
+        UsageError: fewer than 16 characters, or one outside printable ASCII.
+    """
+    if len(token) < SHORTEST_TOKEN:
+        raise UsageError(
+            f"expected a token of at least {SHORTEST_TOKEN} characters, received {len(token)}",
+            where="token",
+            hint="python -c 'import secrets; print(secrets.token_urlsafe(24))' makes one",
+        )
+    if not all("!" <= character <= "~" for character in token):
+        raise UsageError(
+            "expected a token of printable ASCII characters without spaces, received another character",
+            where="token",
+        )
+
+
+def resolve(host: str) -> str:
+    """Return the IP address to bind for ``host``, IPv4 first.
+
+    Raises:
+        UsageError: the name has no address.
+    """
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"expected a host name or IP address of this machine, received {host!r}: {error}", where="host"
+        ) from error
+    addresses = sorted((family != socket.AF_INET, str(address[0])) for family, *_, address in found)
+    return addresses[0][1]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach a server that listens on ``host``."""
+    return ipaddress.ip_address(resolve(host)).is_loopback

@@ -1,0 +1,231 @@
+"""Counters of the server, in the text format of Prometheus.
+
+A counter is a few additions under a lock that nothing holds while it computes or waits, so
+``/metrics`` answers while models run. Model statistics carry the names Triton gives them, so
+dashboards made for Triton show graphbox models unchanged.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric, UnknownMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+__all__ = ["InferenceTimes", "ModelStatistics", "Telemetry"]
+
+_LATENCY_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+@dataclass(slots=True)
+class Duration:
+    """How often something happened and how long it took in total."""
+
+    count: int = 0
+    ns: int = 0
+
+    def add(self, ns: int) -> None:
+        """Count one more, which took ``ns``."""
+        self.count += 1
+        self.ns += ns
+
+    def as_json(self) -> dict[str, int]:
+        """Return the object the KServe statistics use."""
+        return {"count": self.count, "ns": self.ns}
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceTimes:
+    """Where the time of one inference went, in nanoseconds."""
+
+    total_ns: int
+    queue_ns: int
+    input_ns: int
+    infer_ns: int
+    output_ns: int
+
+
+@dataclass(slots=True)
+class BatchStatistics:
+    """Executions at one batch size."""
+
+    compute_input: Duration = field(default_factory=Duration)
+    compute_infer: Duration = field(default_factory=Duration)
+    compute_output: Duration = field(default_factory=Duration)
+
+
+class ModelStatistics:
+    """Statistics of one model version since the server started. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._success = Duration()
+        self._fail = Duration()
+        self._queue = Duration()
+        self._compute_input = Duration()
+        self._compute_infer = Duration()
+        self._compute_output = Duration()
+        self._batches: dict[int, BatchStatistics] = {}
+        self._last_inference_ms = 0
+        self._rows = 0
+
+    def succeeded(self, rows: int, times: InferenceTimes) -> None:
+        """Count one answered request with ``rows`` rows."""
+        with self._lock:
+            self._success.add(times.total_ns)
+            self._queue.add(times.queue_ns)
+            self._compute_input.add(times.input_ns)
+            self._compute_infer.add(times.infer_ns)
+            self._compute_output.add(times.output_ns)
+            # Batch sizes are chosen by clients: the number of different ones kept is bounded.
+            if rows in self._batches or len(self._batches) < 256:
+                batch = self._batches.setdefault(rows, BatchStatistics())
+                batch.compute_input.add(times.input_ns)
+                batch.compute_infer.add(times.infer_ns)
+                batch.compute_output.add(times.output_ns)
+            self._rows += rows
+            self._last_inference_ms = time.time_ns() // 1_000_000
+
+    def failed(self, total_ns: int) -> None:
+        """Count one request that was refused or failed."""
+        with self._lock:
+            self._fail.add(total_ns)
+
+    @property
+    def used(self) -> bool:
+        """Whether any request was counted."""
+        return bool(self._success.count or self._fail.count)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the KServe statistics extension answers for one model version."""
+        with self._lock:
+            return {
+                "last_inference": self._last_inference_ms,
+                "inference_count": self._rows,
+                "execution_count": self._success.count,
+                "inference_stats": {
+                    "success": self._success.as_json(),
+                    "fail": self._fail.as_json(),
+                    "queue": self._queue.as_json(),
+                    "compute_input": self._compute_input.as_json(),
+                    "compute_infer": self._compute_infer.as_json(),
+                    "compute_output": self._compute_output.as_json(),
+                },
+                "batch_stats": [
+                    {
+                        "batch_size": rows,
+                        "compute_input": batch.compute_input.as_json(),
+                        "compute_infer": batch.compute_infer.as_json(),
+                        "compute_output": batch.compute_output.as_json(),
+                    }
+                    for rows, batch in sorted(self._batches.items())
+                ],
+            }
+
+
+class _ModelCollector(Collector):
+    """Turns model statistics into metrics when they are asked for."""
+
+    def __init__(self, statistics: Callable[[], Iterable[tuple[str, str, ModelStatistics]]]) -> None:
+        self._statistics = statistics
+
+    def collect(self) -> Iterator[Metric]:
+        labels = ["model", "version"]
+        counters = {
+            # As counters they would end in _total, which Triton's names do not.
+            name: UnknownMetricFamily(name, text, labels=labels)
+            for name, text in {
+                "nv_inference_request_success": "Requests answered",
+                "nv_inference_request_failure": "Requests refused or failed",
+                "nv_inference_count": "Rows answered",
+                "nv_inference_exec_count": "Model executions",
+                "nv_inference_request_duration_us": "Time of answered requests in microseconds",
+                "nv_inference_queue_duration_us": "Time spent waiting for a thread in microseconds",
+                "nv_inference_compute_input_duration_us": "Time spent reading inputs in microseconds",
+                "nv_inference_compute_infer_duration_us": "Time spent in the model in microseconds",
+                "nv_inference_compute_output_duration_us": "Time spent writing outputs in microseconds",
+            }.items()
+        }
+        for model, version, statistics in self._statistics():
+            numbers = statistics.as_json()
+            times = numbers["inference_stats"]
+            for name, value in {
+                "nv_inference_request_success": times["success"]["count"],
+                "nv_inference_request_failure": times["fail"]["count"],
+                "nv_inference_count": numbers["inference_count"],
+                "nv_inference_exec_count": numbers["execution_count"],
+                "nv_inference_request_duration_us": times["success"]["ns"] / 1e3,
+                "nv_inference_queue_duration_us": times["queue"]["ns"] / 1e3,
+                "nv_inference_compute_input_duration_us": times["compute_input"]["ns"] / 1e3,
+                "nv_inference_compute_infer_duration_us": times["compute_infer"]["ns"] / 1e3,
+                "nv_inference_compute_output_duration_us": times["compute_output"]["ns"] / 1e3,
+            }.items():
+                counters[name].add_metric([model, version], value)
+        yield from counters.values()
+
+
+class _PendingCollector(Collector):
+    """Reports how many model executions wait for a thread."""
+
+    def __init__(self, pending: Callable[[], int]) -> None:
+        self._pending = pending
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "graphbox_pending_executions", "Model executions queued or running", self._pending()
+        )
+
+
+class Telemetry:
+    """The metrics of one server, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "graphbox_http_requests",
+            "HTTP requests by route",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "graphbox_http_request_duration_seconds",
+            "Time from the headers to the end of the answer",
+            ["route"],
+            buckets=_LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self._model_seconds = Histogram(
+            "graphbox_inference_duration_seconds",
+            "Time of answered inference requests",
+            ["model", "version"],
+            buckets=_LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+
+    def watch(
+        self, statistics: Callable[[], Iterable[tuple[str, str, ModelStatistics]]], pending: Callable[[], int]
+    ) -> None:
+        """Report these model statistics and this number of waiting executions too."""
+        self.registry.register(_ModelCollector(statistics))
+        self.registry.register(_PendingCollector(pending))
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one HTTP request. Status 0: the client left before the answer."""
+        self._requests.labels(method, route, status or "disconnected").inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def inference(self, model: str, version: str, seconds: float) -> None:
+        """Count one answered inference request."""
+        self._model_seconds.labels(model, version).observe(seconds)
+
+    def text(self) -> tuple[bytes, str]:
+        """Return the metrics as text and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,29 @@
+"""Serves with the settings given as JSON; prints the address once requests are accepted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from graphbox.errors import GraphboxError
+from graphbox.server import Settings, serve
+
+
+def main() -> int:
+    given = json.loads(sys.argv[1])
+    if "workspace" in given:
+        given["workspace"] = Path(given["workspace"])
+    for name in ("artifacts", "allowed_hosts"):
+        if name in given:
+            given[name] = tuple(Path(item) if name == "artifacts" else item for item in given[name])
+    try:
+        serve(Settings(**given), on_start=lambda url: print(url, flush=True))
+    except GraphboxError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
