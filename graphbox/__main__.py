@@ -1,5 +1,8 @@
-"""``python -m graphbox`` is the ``graphbox`` command."""
+"""`python -m graphbox` is the command line."""
+
+import sys
 
 from graphbox.cli.app import main
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""`graphbox check`: is a run file right, without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphbox.cli.session import Session, command
+from graphbox.errors import UsageError
+
+__all__ = ["register"]
+
+
+def check(
+    session: Session,
+    file: Annotated[Path | None, typer.Argument(help="Run file (YAML).")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
+    resolved: Annotated[
+        bool, typer.Option("--resolved", help="Print the run file with all defaults.")
+    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the run file's JSON Schema.")] = False,
+) -> None:
+    """Check a run file: every mistake with its line, at once."""
+    import json
+
+    from graphbox.config import config_digest, config_schema, dump_config, load_config
+
+    if schema:
+        session.answer(
+            document := config_schema(), lambda console: console.out(json.dumps(document, indent=2))
+        )
+        return
+    if file is None:
+        raise UsageError("expected a run file", hint="`graphbox check FILE`, or `graphbox check --schema`")
+    config = load_config(file, overrides or [])
+    document = {
+        "file": str(file),
+        "name": config.name,
+        "digest": config_digest(config),
+        "config": config.model_dump(mode="json", exclude_none=True),
+    }
+    if resolved:
+        session.answer(document, lambda console: console.out(dump_config(config), end=""))
+        return
+    summary = (
+        f"{file} is right: graph `{config.graph.name}` with {len(config.graph.nodes)} node types and "
+        f"{len(config.graph.edges)} edge types, tasks {', '.join(config.tasks)}, "
+        f"models {', '.join(config.models)}"
+    )
+    session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "check")(check)

@@ -1,0 +1,168 @@
+"""`graphbox models`: the model versions of a workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from graphbox.cli.session import Session, command
+from graphbox.cli.text import age, byte_size, metric, table
+
+if TYPE_CHECKING:
+    from graphbox.workspace import ModelRecord
+
+__all__ = ["bench_documents", "register"]
+
+group = typer.Typer(help="List, show, promote or remove models.")
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
+VersionOption = Annotated[int | None, typer.Option("--version", help="Version; without it, the active one.")]
+
+
+def list_models(session: Session) -> None:
+    """List all model versions; `*` marks the active one, which the name alone means."""
+    with session.workspace() as workspace:
+        models = workspace.models()
+
+    def show(console: Any) -> None:
+        if not models:
+            console.print("no models yet: `graphbox run FILE` or `graphbox demo` makes some")
+            return
+        rows = [
+            (
+                model.name,
+                f"{model.version}{' *' if model.active else ''}",
+                model.kind,
+                model.precision,
+                byte_size(model.size_bytes),
+                _first_metric(model),
+                _latency(model),
+                age(model.created_at),
+            )
+            for model in models
+        ]
+        columns = ("model", "version", "kind", "precision", "size", "metric", "latency p50", "made")
+        console.print(table(None, columns, rows, ("size", "latency p50")))
+
+    session.answer([_document(model) for model in models], show)
+
+
+def show_model(session: Session, name: NameArgument, version: VersionOption = None) -> None:
+    """Show one model version: metrics, sizes, latencies, where it came from."""
+    with session.workspace() as workspace:
+        model = workspace.model(name, version)
+
+    def show(console: Any) -> None:
+        facts = [
+            ("kind", model.kind),
+            ("task", model.task or ""),
+            ("precision", model.precision),
+            ("size", byte_size(model.size_bytes)),
+            ("made", f"{model.created_at:%Y-%m-%d %H:%M} UTC"),
+            ("run", model.run_id or ""),
+            ("made from", f"version {model.parent}" if model.parent else ""),
+            ("active", "yes" if model.active else "no"),
+            ("folder", str(model.path)),
+        ]
+        console.print(f"[bold]{model.name}[/] version {model.version}")
+        for label, value in facts:
+            if value:
+                console.print(f"  {label:<10} {value}", markup=False, soft_wrap=True)
+        metrics = [
+            (task, key, metric(value))
+            for task, values in model.metrics.items()
+            for key, value in values.items()
+        ]
+        if metrics:
+            console.print(table("Metrics", ("task", "metric", "value"), metrics, ("value",)))
+        if model.bench:
+            rows = [
+                (
+                    b.target,
+                    str(b.threads),
+                    str(b.batch),
+                    f"{b.p50_ms:.3f}",
+                    f"{b.p99_ms:.3f}",
+                    f"{b.rows_per_s:,.0f}",
+                )
+                for b in model.bench
+            ]
+            columns = ("target", "threads", "batch", "p50 ms", "p99 ms", "rows/s")
+            console.print(table("Latency", columns, rows, columns[1:]))
+
+    session.answer(_document(model), show)
+
+
+def promote_model(
+    session: Session, name: NameArgument, version: Annotated[int, typer.Option("--version", help="Version.")]
+) -> None:
+    """Make a version the one that the name alone means, and that is served."""
+    with session.workspace() as workspace:
+        model = workspace.promote_model(name, version)
+    session.answer(_document(model), lambda console: console.print(f"{name} now means version {version}"))
+
+
+def remove_model(session: Session, name: NameArgument, version: VersionOption = None) -> None:
+    """Remove a version of a model, or all versions, and their files."""
+    with session.workspace() as workspace:
+        freed_bytes = workspace.remove_model(name, version)
+    what = name if version is None else f"{name} version {version}"
+    document = {"removed": name, "version": version, "freed_bytes": freed_bytes}
+    session.answer(document, lambda console: console.print(f"removed {what}, {byte_size(freed_bytes)} freed"))
+
+
+def _document(model: ModelRecord) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "version": model.version,
+        "active": model.active,
+        "kind": model.kind,
+        "task": model.task,
+        "precision": model.precision,
+        "size_bytes": model.size_bytes,
+        "metrics": model.metrics,
+        "bench": bench_documents(model),
+        "parent": model.parent,
+        "run": model.run_id,
+        "created_at": model.created_at,
+        "path": model.path,
+    }
+
+
+def bench_documents(model: ModelRecord) -> list[dict[str, Any]]:
+    """Return a version's measurements as plain values."""
+    return [
+        {
+            "target": b.target,
+            "threads": b.threads,
+            "batch": b.batch,
+            "p50_ms": b.p50_ms,
+            "p99_ms": b.p99_ms,
+            "rows_per_s": b.rows_per_s,
+        }
+        for b in model.bench
+    ]
+
+
+def _first_metric(model: ModelRecord) -> str:
+    for values in model.metrics.values():
+        for name, value in values.items():
+            return f"{name} {metric(value)}"
+    return ""
+
+
+def _latency(model: ModelRecord) -> str:
+    smallest = min(model.bench, key=lambda b: b.batch, default=None)
+    return f"{smallest.p50_ms:.2f} ms" if smallest else ""
+
+
+command(group, "list", default=True)(list_models)
+command(group, "show")(show_model)
+command(group, "promote")(promote_model)
+command(group, "rm")(remove_model)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.add_typer(group, name="models")

@@ -1,0 +1,63 @@
+"""Running a pipeline with progress on standard error; used by the commands that run stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from graphbox.cli.progress import ShownProgress
+from graphbox.cli.results import print_results
+from graphbox.cli.session import Session
+
+if TYPE_CHECKING:
+    from graphbox.config import RunConfig
+    from graphbox.pipeline import RunReport
+
+__all__ = ["answer_report", "continue_shown", "run_shown"]
+
+
+def run_shown(
+    session: Session, config: RunConfig, *, fresh: bool = False, until: str | None = None
+) -> RunReport:
+    """Run the stages of ``config`` up to ``until``; show progress and stop on signals."""
+    from graphbox.pipeline import run_pipeline
+
+    with session.workspace(create=True) as workspace:
+        return _watched(
+            session, lambda **watch: run_pipeline(config, workspace, fresh=fresh, until=until, **watch)
+        )
+
+
+def continue_shown(
+    session: Session, run_id: str, *, until: str | None = None, again: bool = False
+) -> RunReport:
+    """Go on with a run, and print its report."""
+    from graphbox.pipeline import continue_run
+
+    with session.workspace() as workspace:
+        report = _watched(
+            session, lambda **watch: continue_run(run_id, workspace, until=until, again=again, **watch)
+        )
+    answer_report(session, report)
+    return report
+
+
+def answer_report(session: Session, report: RunReport) -> None:
+    """Print the report of a run."""
+    document = report.document()
+
+    def show(console: Any) -> None:
+        print_results(document, console)
+        console.print(f"run {report.run} in {report.path}", markup=False, soft_wrap=True)
+
+    session.answer(document, show)
+
+
+def _watched(session: Session, work: Callable[..., RunReport]) -> RunReport:
+    from graphbox.pipeline import stop_on_signals
+
+    with (
+        ShownProgress(session.err(), quiet=session.quiet) as progress,
+        stop_on_signals(progress.note) as stop,
+    ):
+        return work(progress=progress, stop=stop)

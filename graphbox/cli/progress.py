@@ -1,0 +1,144 @@
+"""Progress of a pipeline: a live line on a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from graphbox.cli.text import byte_size, count, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+__all__ = ["ShownProgress"]
+
+_LINE_EVERY_S = 10.0
+
+
+class ShownProgress:
+    """Shows progress on ``console``; a context manager.
+
+    Finished stages stay as one line each: what came out, time, peak memory.
+    """
+
+    def __init__(self, console: Console, *, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._live = console.is_terminal and not quiet
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._stage = ""
+        self._what: str | None = None
+        self._started = self._last_line = time.monotonic()
+        self._first_done = 0.0
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar = _bar(self._console)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._drop_task()
+            self._bar.stop()
+
+    def begin(self, stage: str, position: int, count: int) -> None:
+        """Show that a stage starts."""
+        self._stage = f"{position}/{count} {stage}"
+        self._what = None
+        self._last_line = time.monotonic()
+        if self._bar is not None:
+            self._drop_task()
+            self._task = self._bar.add_task(self._stage, total=None, what="", rate="", values="")
+        else:
+            self._print(f"{self._stage} ...")
+
+    def step(
+        self,
+        what: str,
+        done: float,
+        total: float | None,
+        unit: str = "",
+        values: Mapping[str, float] | None = None,
+    ) -> None:
+        """Show how far a stage is."""
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._started, self._first_done = what, now, done
+        elapsed = now - self._started
+        rate = (done - self._first_done) / elapsed if elapsed > 0.5 else 0.0
+        shown_rate = _rate(rate, unit)
+        shown = "  ".join(f"{name} {value:.4g}" for name, value in (values or {}).items())
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task, completed=done, total=total, what=what, rate=shown_rate, values=shown
+            )
+        elif not self._quiet and now - self._last_line >= _LINE_EVERY_S:
+            self._last_line = now
+            parts = [what]
+            if total:
+                parts.append(f"{100 * done / total:.0f} %")
+            if shown_rate:
+                parts.append(shown_rate)
+            if total and rate > 0:
+                parts.append(f"{duration((total - done) / rate)} left")
+            if shown:
+                parts.append(shown)
+            self._print(f"{self._stage}: {', '.join(parts)}")
+
+    def end(self, stage: str, seconds: float, peak_bytes: int, summary: str) -> None:
+        """Show that a stage has ended."""
+        self._drop_task()
+        position = self._stage.partition(" ")[0]
+        line = f"{position} {stage:<9} {duration(seconds):>9} {byte_size(peak_bytes):>8}  {summary}"
+        self._print(line)
+
+    def note(self, text: str) -> None:
+        """Show a remark."""
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        if not self._quiet:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _drop_task(self) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+
+def _rate(rate: float, unit: str) -> str:
+    if rate <= 0 or not unit:
+        return ""
+    return f"{byte_size(rate)}/s" if unit == "B" else f"{count(rate)} {unit}/s"
+
+
+def _bar(console: Console) -> Bar:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("[bold]{task.description}"),
+        TextColumn("{task.fields[what]}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}", style="green"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[values]}", style="cyan"),
+        console=console,
+        transient=True,
+    )

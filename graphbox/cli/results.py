@@ -1,0 +1,106 @@
+"""The results of a run as tables: models beside baselines, sizes and latencies before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphbox.cli.text import byte_size, metric, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["print_results"]
+
+_MOST_METRICS = 6
+
+
+def print_results(report: Mapping[str, Any], console: Console) -> None:
+    """Print what a report has of metrics, baselines, compression and measurements."""
+    metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
+    for task in {**baselines, **metrics}:
+        _print_task(task, metrics.get(task, {}), baselines.get(task, {}), console)
+    _print_export(report.get("export") or {}, console)
+    _print_compress(report.get("compress") or {}, console)
+    _print_bench(report.get("bench") or {}, console)
+
+
+def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, Any], console: Console) -> None:
+    rows_of = [(f"{name} (baseline)", values) for name, values in baselines.items()]
+    rows_of += [(name, values) for name, values in models.items()]
+    keys: list[str] = []
+    for _, values in rows_of:
+        keys += [key for key in values if key not in keys and "/" not in key and _is_number(values[key])]
+    keys = keys[:_MOST_METRICS]
+    rows = [
+        (name, *(metric(values[key]) if _is_number(values.get(key)) else "" for key in keys))
+        for name, values in rows_of
+    ]
+    console.print(table(f"Task {task}", (task, *keys), rows, keys))
+    console.print()
+
+
+def _print_export(exports: Mapping[str, Any], console: Console) -> None:
+    rows = [
+        (
+            name,
+            str(export.get("version", "")),
+            byte_size(export.get("size_bytes")),
+            _scientific(export.get("max_absolute_error")),
+            _scientific(export.get("max_relative_error")),
+        )
+        for name, export in exports.items()
+    ]
+    if rows:
+        columns = ("artifact", "version", "size", "max absolute error", "max relative error")
+        console.print(table("Export, compared with the trained model", columns, rows, columns[1:]))
+        console.print()
+
+
+def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
+    rows = []
+    for name, report in compressed.items():
+        size, latency, value = report["size_bytes"], report["latency_ms"], report["metric"]
+        rows.append(
+            (
+                name,
+                f"{byte_size(size['before'])} -> {byte_size(size['after'])}",
+                f"{latency['before']:.2f} -> {latency['after']:.2f} ms",
+                f"{value['name']} {metric(value['before'])} -> {metric(value['after'])}",
+                f"{value['drop']:+.4f} (at most {value['max_drop']:g})",
+            )
+        )
+    if rows:
+        console.print(table("Compression", ("artifact", "size", "latency p50", "metric", "loss"), rows))
+        console.print()
+
+
+def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
+    rows = [
+        (
+            name,
+            str(version["version"]),
+            version["precision"],
+            byte_size(version["size_bytes"]),
+            str(batch["batch"]),
+            f"{batch['p50_ms']:.3f}",
+            f"{batch['p99_ms']:.3f}",
+            f"{batch['rows_per_s']:,.0f}",
+        )
+        for name, versions in benches.items()
+        for version in versions
+        for batch in version["batches"]
+    ]
+    if rows:
+        columns = ("model", "version", "precision", "size", "batch", "p50 ms", "p99 ms", "rows/s")
+        right = ("size", "batch", "p50 ms", "p99 ms", "rows/s")
+        console.print(table("Latency and throughput", columns, rows, right))
+        console.print()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _scientific(value: float | None) -> str:
+    return "" if value is None else f"{value:.1e}"

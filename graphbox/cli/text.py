@@ -1,0 +1,93 @@
+"""Numbers, times and tables as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["age", "byte_size", "count", "duration", "metric", "table"]
+
+_KILO = 1000.0
+
+
+def byte_size(size: float | None) -> str:
+    """Return a number of bytes in decimal units: ``3.4 MB``."""
+    if size is None:
+        return ""
+    if size < _KILO:
+        return f"{size:.0f} B"
+    for unit in ("kB", "MB", "GB", "TB"):
+        size /= _KILO
+        if size < _KILO or unit == "TB":
+            return f"{size:.1f} {unit}" if size < 100 else f"{size:.0f} {unit}"
+    return ""
+
+
+def count(number: float) -> str:
+    """Return a rate or number with a short unit: ``950``, ``12.3k``, ``4.5M``."""
+    if number < _KILO:
+        return f"{number:.0f}" if number >= 10 or number == int(number) else f"{number:.1f}"
+    for unit in ("k", "M", "G"):
+        number /= _KILO
+        if number < _KILO or unit == "G":
+            return f"{number:.1f}{unit}"
+    return ""
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time: ``0.4 s``, ``12 s``, ``3:05 min``, ``1:02:03 h``."""
+    if seconds is None:
+        return ""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02} min"
+    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02} h"
+
+
+def age(moment: datetime) -> str:
+    """Return how long ago ``moment`` was: ``just now``, ``5 min ago``, ``2 h ago``, else the date."""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    if seconds < 3600:
+        return f"{seconds // 60:.0f} min ago"
+    if seconds < 86400:
+        return f"{seconds // 3600:.0f} h ago"
+    return f"{moment.astimezone():%Y-%m-%d}"
+
+
+def metric(value: float) -> str:
+    """Return the value of a metric: a share with three digits after the point, a count as it is."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+
+
+def table(
+    title: str | None, columns: Iterable[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()
+) -> Table:
+    """Return a plain table; the columns named in ``numbers`` are set flush right."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    right = set(numbers)
+    built = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    for column in columns:
+        built.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        built.add_row(*(Text(cell) for cell in row))
+    return built

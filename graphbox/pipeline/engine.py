@@ -1,0 +1,252 @@
+"""Runs the stages of a run file in order, records each, and goes on where an earlier attempt stopped."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from graphbox.config import RunConfig, config_digest, dump_config, load_config
+from graphbox.errors import GraphboxError, InterruptedRunError, UsageError
+from graphbox.pipeline.memory import PeakMemory
+from graphbox.pipeline.progress import Progress, Silence, Stop
+from graphbox.pipeline.report import RunReport
+from graphbox.pipeline.stage import Stage, StageContext
+from graphbox.pipeline.stages import STAGES
+from graphbox.workspace import RunRecord, RunWriter, StageRecord, Workspace, folder_size
+
+__all__ = ["continue_run", "run", "run_pipeline"]
+
+_log = logging.getLogger("graphbox.pipeline")
+
+
+def run(
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    workspace: str | Path | Workspace = "workspace",
+    *,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> RunReport:
+    """Run the pipeline of a run file, as ``graphbox run`` does.
+
+    The last run of the same resolved config goes on after its last finished stage; when all of its
+    stages have finished, its report is returned at once.
+
+    Args:
+        path: the run file.
+        overrides: ``key.path=value`` texts, see `graphbox.config.load_config`.
+        workspace: the workspace or its folder, made when it is not there.
+        fresh: start a new run in any case.
+        progress: receives what is going on.
+
+    Raises:
+        ConfigError: the run file has mistakes.
+        GraphboxError: a stage failed; `graphbox.errors` lists the kinds.
+    """
+    config = load_config(path, overrides)
+    opened = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
+    return run_pipeline(config, opened, fresh=fresh, progress=progress)
+
+
+def run_pipeline(
+    config: RunConfig,
+    workspace: Workspace,
+    *,
+    fresh: bool = False,
+    until: str | None = None,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> RunReport:
+    """Run the stages of ``config`` up to ``until`` (all without one); see `run`."""
+    stages = [stage for stage in STAGES if stage.wanted(config)]
+    progress, stop = progress or Silence(), stop or Stop()
+    earlier = None if fresh else _earlier_run(config, workspace, stages, progress)
+    if earlier is not None:
+        if all(stage.state == "finished" for stage in _wanted_records(earlier, stages, until)):
+            return RunReport.of(earlier)
+        writer = workspace.resume_run(earlier.id)
+    else:
+        names = [stage.name for stage in stages]
+        writer = workspace.start_run(config.name, dump_config(config), config_digest(config), names)
+    with writer:
+        _run_stages(writer, workspace, config, _up_to(stages, until), progress, stop)
+    return RunReport.of(workspace.run(writer.id))
+
+
+def continue_run(
+    run_id: str,
+    workspace: Workspace,
+    *,
+    until: str | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
+) -> RunReport:
+    """Go on with the run ``run_id`` after its last finished stage, up to ``until``.
+
+    Args:
+        run_id: the run; ``last`` is the newest.
+        workspace: where it is.
+        until: last stage to run; all without one.
+        again: run the stage ``until`` even if it has finished.
+        progress: receives what is going on.
+        stop: asks to stop.
+
+    Raises:
+        NotFoundError: there is no such run.
+        UsageError: its run file does not ask for the stage.
+        ConflictError: another process is running it.
+    """
+    record = workspace.run(run_id)
+    config = load_config(record.path / "config.yaml", check_files=False)
+    stages = [stage for stage in STAGES if stage.wanted(config)]
+    chosen = _up_to(stages, until)
+    progress, stop = progress or Silence(), stop or Stop()
+    finished = all(stage.state == "finished" for stage in _wanted_records(record, stages, until))
+    if finished and not again:
+        return RunReport.of(record)
+    with workspace.resume_run(record.id) as writer:
+        if again and until is not None:
+            writer.reset_stages([until])
+        _run_stages(writer, workspace, config, chosen, progress, stop)
+    return RunReport.of(workspace.run(record.id))
+
+
+def _earlier_run(
+    config: RunConfig, workspace: Workspace, stages: list[Stage], progress: Progress
+) -> RunRecord | None:
+    """Return the newest run of this config that can be gone on with, or that is done."""
+    digest = config_digest(config)
+    record = next((r for r in workspace.runs() if r.config_digest == digest), None)
+    if record is None or not record.path.is_dir():
+        return None
+    records = {stage.name: stage for stage in record.stages}
+    if set(records) != {stage.name for stage in stages}:
+        return None
+    for stage in stages:
+        done = records[stage.name]
+        if done.state == "finished" and not stage.still_valid(config, workspace, done.outputs):
+            progress.note(
+                f"what the stage `{stage.name}` of run {record.id} read has changed: starting a new run"
+            )
+            return None
+    return record
+
+
+def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:
+    names = [stage.name for stage in stages]
+    if until is None:
+        return stages
+    if until not in names:
+        raise UsageError(
+            f"the run file does not ask for the stage `{until}`",
+            where=until,
+            hint=f"its stages: {', '.join(names)}; the section `{until}` of the run file adds it",
+        )
+    return stages[: names.index(until) + 1]
+
+
+def _wanted_records(record: RunRecord, stages: list[Stage], until: str | None) -> list[StageRecord]:
+    names = {stage.name for stage in _up_to(stages, until)}
+    return [stage for stage in record.stages if stage.name in names]
+
+
+def _run_stages(
+    writer: RunWriter,
+    workspace: Workspace,
+    config: RunConfig,
+    stages: list[Stage],
+    progress: Progress,
+    stop: Stop,
+) -> None:
+    with _log_file(writer.path / "log.txt"):
+        for position, stage in enumerate(stages, start=1):
+            if writer.outputs(stage.name) is None:
+                progress.begin(stage.name, position, len(stages))
+                _run_stage(stage, writer, workspace, config, progress, stop)
+        writer.finish(folder_size(writer.path))
+
+
+def _run_stage(
+    stage: Stage, writer: RunWriter, workspace: Workspace, config: RunConfig, progress: Progress, stop: Stop
+) -> None:
+    before = next(record for record in writer.record.stages if record.name == stage.name)
+    context = StageContext(
+        config=config,
+        workspace=workspace,
+        run_id=writer.id,
+        run_path=writer.path,
+        finished={s.name: s.outputs for s in writer.record.stages if s.state == "finished"},
+        resumed=before.state != "pending",
+        progress=progress,
+        stop=stop,
+    )
+    writer.begin_stage(stage.name)
+    _log.info("stage %s starts", stage.name)
+    started = time.monotonic()
+    with PeakMemory() as memory:
+        error: BaseException | None = None
+        try:
+            stop.check()
+            result = stage.run(context)
+        except BaseException as caught:  # noqa: BLE001 (raised again below, once the run knows of it)
+            error = caught
+        seconds = (before.seconds or 0.0) + time.monotonic() - started
+        peak_bytes = max(before.peak_bytes or 0, memory.bytes)
+    if error is not None:
+        shown = _as_own_error(error, stage, writer)
+        writer.stop_stage(stage.name, shown, seconds=seconds, peak_bytes=peak_bytes)
+        raise error if isinstance(error, KeyboardInterrupt | SystemExit) else shown from error
+    writer.report({**writer.record.report, **result.report})
+    writer.finish_stage(
+        stage.name,
+        seconds=seconds,
+        peak_bytes=peak_bytes,
+        outputs=result.outputs,
+        size_bytes=folder_size(writer.path),
+    )
+    _log.info("stage %s finished in %.1f s: %s", stage.name, seconds, result.summary)
+    progress.end(stage.name, seconds, peak_bytes, result.summary)
+
+
+def _as_own_error(error: BaseException, stage: Stage, writer: RunWriter) -> GraphboxError:
+    """Return what ended a stage as an error that tells the user what to do."""
+    go_on = f"the same command, or `graphbox runs resume {writer.id}`, goes on from there"
+    if isinstance(error, InterruptedRunError):
+        _log.info("stage %s stopped on request", stage.name)
+        return InterruptedRunError(
+            f"stopped during the stage `{stage.name}`", where=f"run {writer.id}", hint=go_on
+        )
+    if isinstance(error, KeyboardInterrupt):
+        _log.info("stage %s stopped at once", stage.name)
+        return InterruptedRunError(f"stopped at once during the stage `{stage.name}`", hint=go_on)
+    if isinstance(error, GraphboxError):
+        _log.error("stage %s failed: %s", stage.name, error)
+        return error
+    _log.error("stage %s failed unexpectedly", stage.name, exc_info=error)
+    return GraphboxError(
+        f"the stage `{stage.name}` failed unexpectedly: {type(error).__name__}: {error}",
+        where=f"run {writer.id}",
+        hint=f"this is a fault of graphbox; please report it with {writer.path / 'log.txt'}",
+    )
+
+
+@contextmanager
+def _log_file(path: Path) -> Iterator[None]:
+    """Also write what graphbox logs, from INFO up, to ``path`` while the block runs."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setLevel(logging.INFO)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("graphbox")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()

@@ -1,0 +1,70 @@
+"""What a run found, in one document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from graphbox.workspace import RunRecord, StageRecord
+
+__all__ = ["RunReport"]
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The results of a run.
+
+    Attributes:
+        run: id of the run.
+        path: its folder.
+        state: state of the run.
+        metrics: ``{task: {model: {metric: value}}}``.
+        baselines: ``{task: {baseline: {metric: value}}}``.
+        export: errors against the trained model, by artifact.
+        compress: sizes, latencies and metric before and after, by artifact.
+        bench: latency and throughput, by artifact.
+        stages: name, state, seconds and peak memory of each stage.
+    """
+
+    run: str
+    path: Path
+    state: str
+    metrics: Mapping[str, Any]
+    baselines: Mapping[str, Any]
+    export: Mapping[str, Any]
+    compress: Mapping[str, Any]
+    bench: Mapping[str, Any]
+    stages: tuple[StageRecord, ...]
+
+    @classmethod
+    def of(cls, record: RunRecord) -> RunReport:
+        """Return the report of a run as the workspace has it."""
+        parts = {name: record.report.get(name, {}) for name in ("metrics", "baselines", "export")}
+        return cls(
+            run=record.id,
+            path=record.path,
+            state=record.state,
+            **parts,
+            compress=record.report.get("compress", {}),
+            bench=record.report.get("bench", {}),
+            stages=record.stages,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as plain values, as ``--json`` prints it."""
+        return {
+            "run": self.run,
+            "path": str(self.path),
+            "state": self.state,
+            "metrics": self.metrics,
+            "baselines": self.baselines,
+            "export": self.export,
+            "compress": self.compress,
+            "bench": self.bench,
+            "stages": [
+                {"name": s.name, "state": s.state, "seconds": s.seconds, "peak_bytes": s.peak_bytes}
+                for s in self.stages
+            ],
+        }

@@ -1,0 +1,84 @@
+"""What a stage is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphbox.config import RunConfig
+from graphbox.errors import GraphboxError
+from graphbox.pipeline.progress import Progress, Stop
+from graphbox.workspace import Workspace
+
+__all__ = ["Stage", "StageContext", "StageResult"]
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """Everything a stage works with.
+
+    Attributes:
+        config: the run file.
+        workspace: where graphs and models are kept.
+        run_id: id of the run.
+        run_path: folder of the run.
+        finished: outputs of the finished stages, by name.
+        resumed: whether this stage was begun before and may go on from what it left.
+        progress: whom to tell.
+        stop: whether to stop.
+    """
+
+    config: RunConfig
+    workspace: Workspace
+    run_id: str
+    run_path: Path
+    finished: Mapping[str, Mapping[str, Any]]
+    resumed: bool
+    progress: Progress
+    stop: Stop
+
+    def output(self, stage: str, name: str) -> Any:
+        """Return what the finished stage ``stage`` recorded under ``name``.
+
+        Raises:
+            GraphboxError: that stage has not finished.
+        """
+        if stage not in self.finished:
+            raise GraphboxError(
+                f"the stage `{stage}` has to finish first", where=self.run_id, hint="run the stages in order"
+            )
+        return self.finished[stage][name]
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """What a stage did.
+
+    Attributes:
+        summary: one line for a person.
+        outputs: plain values the later stages need; kept with the run.
+        report: parts of the run's report.
+    """
+
+    summary: str
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the pipeline.
+
+    Attributes:
+        name: its name.
+        run: does it.
+        wanted: whether a run file asks for it.
+        still_valid: whether what it recorded holds (its inputs are as they were), asked before it is skipped.
+    """
+
+    name: str
+    run: Callable[[StageContext], StageResult]
+    wanted: Callable[[RunConfig], bool] = lambda _: True
+    still_valid: Callable[[RunConfig, Workspace, Mapping[str, Any]], bool] = lambda *_: True

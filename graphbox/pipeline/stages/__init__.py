@@ -1,0 +1,14 @@
+"""The stages of a run, in order; each is a function from a `StageContext` to a `StageResult`."""
+
+from __future__ import annotations
+
+from graphbox.pipeline.stage import Stage
+from graphbox.pipeline.stages import bench, import_graph, split
+
+__all__ = ["STAGES"]
+
+STAGES: tuple[Stage, ...] = (
+    import_graph.STAGE,
+    split.STAGE,
+    bench.STAGE,
+)

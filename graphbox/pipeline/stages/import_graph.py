@@ -1,0 +1,138 @@
+"""Stage `import`: the run file's tables become a graph in the workspace, unless it is there already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphbox.config import GraphConfig, RunConfig
+from graphbox.errors import GraphboxError
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
+
+__all__ = ["STAGE", "graph_fingerprint", "import_config", "open_graph"]
+
+
+def _run(context: StageContext) -> StageResult:
+    config = context.config.graph
+    record, summary = import_config(
+        config,
+        context.workspace,
+        progress=lambda what, done, total: context.progress.step(what, done, total, "B"),
+    )
+    return StageResult(summary, {"graph": record.name, "fingerprint": record.fingerprint})
+
+
+def import_config(
+    config: GraphConfig,
+    workspace: Workspace,
+    *,
+    again: bool = False,
+    run_id: str | None = None,
+    progress: Any = None,
+) -> tuple[GraphRecord, str]:
+    """Import the graph of a run file into ``workspace``; what is there unchanged is kept.
+
+    Args:
+        config: the section ``graph``.
+        workspace: where the graph goes.
+        again: import even if nothing has changed.
+        run_id: run it is imported for.
+        progress: see `graphbox.graph.ingest.import_graph`.
+
+    Returns:
+        The graph's record and one line about what was done.
+    """
+    from graphbox.graph.ingest import import_graph
+
+    fingerprint = graph_fingerprint(config)
+    known = {record.name: record for record in workspace.graphs()}
+    if not again and config.name in known and known[config.name].fingerprint == fingerprint:
+        record = workspace.graph(config.name)
+        return record, f"graph `{record.name}` is already there: {_counts(record)}"
+    with workspace.graph_lock(config.name):
+        report = import_graph(
+            _source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
+        )
+        record = workspace.add_graph(
+            config.name,
+            node_types=report.nodes,
+            edge_types=[EdgeTypeCount(*each.type, each.edges) for each in report.edges],
+            fingerprint=fingerprint,
+            run_id=run_id,
+        )
+    skipped = sum(each.rows - each.edges for each in report.edges)
+    note = f", {skipped:,} edges skipped (`graphbox describe {record.name}` tells which)" if skipped else ""
+    return record, f"graph `{record.name}`: {_counts(record)}{note}"
+
+
+def open_graph(context: StageContext) -> Any:
+    """Return the imported graph of a run, opened."""
+    from graphbox.graph import Graph
+
+    return Graph.open(context.workspace.graph(context.output("import", "graph")).path)
+
+
+def graph_fingerprint(config: GraphConfig) -> str:
+    """Return a SHA-256 (hex) of the import's settings and of its files' names, sizes and times of change."""
+    files = []
+    for name in (*(n.path for n in config.nodes.values()), *(e.path for e in config.edges)):
+        path = config.locate(name)
+        try:
+            status = path.stat()
+            files.append([str(path), status.st_size, status.st_mtime_ns])
+        except OSError:
+            # The import itself says what is missing; here only sameness counts.
+            files.append([str(path), None, None])
+    settings = config.model_dump(mode="json")
+    return hashlib.sha256(json.dumps([settings, files], sort_keys=True).encode()).hexdigest()
+
+
+def _still_valid(config: RunConfig, workspace: Workspace, outputs: Mapping[str, Any]) -> bool:
+    """Return whether the graph is still the one that was imported, and its files have not changed since."""
+    try:
+        record = workspace.graph(outputs["graph"])
+    except GraphboxError:
+        return False
+    return bool(record.fingerprint == outputs["fingerprint"] == graph_fingerprint(config.graph))
+
+
+def _source(config: GraphConfig) -> Any:
+    from graphbox.graph import EdgeSource, GraphSource, NodeSource
+
+    def located(path: str) -> Path:
+        return config.locate(path)
+
+    return GraphSource(
+        name=config.name,
+        nodes={
+            name: NodeSource(located(n.path), id=n.id, features=n.features, id_type=n.id_type)
+            for name, n in config.nodes.items()
+        },
+        edges=tuple(
+            EdgeSource(
+                type=e.type,
+                path=located(e.path),
+                source=e.source,
+                target=e.target,
+                weight=e.weight,
+                timestamp=e.timestamp,
+                features=e.features,
+                reverse=e.reverse,
+                keep_duplicates=e.keep_duplicates,
+            )
+            for e in config.edges
+        ),
+    )
+
+
+def _counts(record: GraphRecord) -> str:
+    nodes = sum(record.node_types.values())
+    edges = sum(each.edges for each in record.edge_types)
+    return f"{nodes:,} nodes, {edges:,} edges"
+
+
+STAGE = Stage("import", _run, still_valid=_still_valid)

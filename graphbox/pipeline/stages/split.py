@@ -1,0 +1,47 @@
+"""Stage `split`: what each task holds out, decided by a seeded hash before anything is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.import_graph import open_graph
+
+if TYPE_CHECKING:
+    from graphbox.train.tasks import Split
+
+__all__ = ["STAGE", "load_splits"]
+
+
+def _run(context: StageContext) -> StageResult:
+    from graphbox.train.tasks import make_split, save_split
+
+    graph = open_graph(context)
+    digests = {}
+    for number, (name, task) in enumerate(context.config.tasks.items()):
+        context.progress.step(f"task {name}", number, len(context.config.tasks), "tasks")
+        context.stop.check()
+        split = make_split(graph, task, context.config.seed)
+        save_split(split, split_path(context.run_path, name))
+        digests[name] = split.digest
+    return StageResult(f"held out for {_names(list(digests))}", {"digests": digests})
+
+
+def load_splits(context: StageContext) -> dict[str, Split]:
+    """Return the split of each task, by the task's name."""
+    from graphbox.train.tasks import load_split
+
+    return {name: load_split(split_path(context.run_path, name)) for name in context.config.tasks}
+
+
+def split_path(run_path: Path, task: str) -> Path:
+    """Return where the split of a task is kept."""
+    return run_path / "splits" / f"{task}.npz"
+
+
+def _names(names: list[str]) -> str:
+    return ("the task " if len(names) == 1 else "the tasks ") + ", ".join(names)
+
+
+STAGE = Stage("split", _run)
