@@ -1,6 +1,17 @@
 // The Python module: a list of its nouns.
 #include <nanobind/nanobind.h>
 
+#include "bind/nouns.h"
+
 NB_MODULE(_core, module) {
-  module.doc() = "Native core of graphbox: samplers, walks, embedding tables.";
+  module.doc() = "Native core of graphbox: neighbour sampling, walks, embedding tables.";
+  // Objects that other extensions still hold when the interpreter ends are no leak worth a warning to users.
+  nanobind::set_leak_warnings(false);
+  graphbox::bind::add_errors(module);
+  graphbox::bind::add_memory(module);
+  graphbox::bind::add_random(module);
+  graphbox::bind::add_neighbor(module);
+  graphbox::bind::add_walk(module);
+  graphbox::bind::add_negative(module);
+  graphbox::bind::add_table(module);
 }

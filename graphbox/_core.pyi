@@ -1,0 +1,124 @@
+"""Native core of graphbox: neighbour sampling, walks, embedding tables."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def held_bytes() -> int:
+    """Bytes of the buffers that wait to be used again."""
+
+def release_buffers() -> None:
+    """Give the buffers that wait to be used again back to the system."""
+
+def philox(counters: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], key: int) -> Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C')]:
+    """Philox4x32-10 blocks: uint32[n, 4] counters to uint32[n, 4] words."""
+
+def philox_key(stream: int, seed: int, epoch: int, batch: int) -> int:
+    """The 64-bit Philox key of (stream, seed, epoch, batch)."""
+
+def permutation(size: int, seed: int, epoch: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """A random order of 0 ... size - 1 as int64[size]."""
+
+class Relation:
+    """An edge type to sample: arrays, node type numbers, neighbours per hop."""
+
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str) -> None: ...
+
+def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
+    """
+    Sample in-neighbours hop by hop.
+
+    Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop) for each
+    relation. -1 in num_nodes means unknown, for types that are only sources.
+    """
+
+def random_walks(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+    """
+    Walk along (indptr, indices, name) of each step, cycled: int64[n, length + 1], -1 after a dead end.
+    """
+
+def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+    """All (centre, context) pairs within the window, two int64[pairs]."""
+
+def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, seed: int, epoch: int, batch: int, threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """The same into arrays of the caller; returns the number of pairs."""
+
+class AliasTable:
+    """Draws items with probabilities proportional to their weights."""
+
+    def __init__(self, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the table in bytes."""
+
+    def sample(self, out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], seed: int, epoch: int, batch: int, threads: int) -> None:
+        """Fill the int64 array `out` with drawn items."""
+
+class Table:
+    """Rows of float32 for any int64 keys, with optimizer state, in memory."""
+
+    def __init__(self, dim: int, optimizer: str, lr: float, eps: float, init_scale: float, initial_accumulator: float, seed: int, memory_bytes: int) -> None: ...
+
+    def pull(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], create: bool, threads: int) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')]:
+        """Rows of the keys, float32[n, dim]."""
+
+    def pull_into(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> None:
+        """The same into an array of the caller."""
+
+    def push(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
+        """Apply gradients, float32[n, dim], those of equal keys summed."""
+
+    def contains(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]:
+        """Whether each key has a row, bool[n]."""
+
+    def erase(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+        """Forget keys; returns how many there were."""
+
+    def keys(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+        """All keys, int64[len]."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def optimizer(self) -> str: ...
+
+    @property
+    def eps(self) -> float: ...
+
+    @property
+    def init_scale(self) -> float: ...
+
+    @property
+    def initial_accumulator(self) -> float: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    @property
+    def lr(self) -> float: ...
+
+    @lr.setter
+    def lr(self, arg: float, /) -> None: ...
+
+    def save(self, path: str) -> None:
+        """Write the table to a file, durably and at once."""
+
+    @staticmethod
+    def load(path: str, memory_bytes: int) -> Table:
+        """Read a table from a file, and check it."""

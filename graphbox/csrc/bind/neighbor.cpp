@@ -1,0 +1,104 @@
+// Neighbour sampling for Python.
+#include "sample/neighbor.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <tuple>
+
+#include "bind/arrays.h"
+#include "bind/nouns.h"
+
+namespace graphbox::bind {
+namespace {
+
+// Keeps the arrays of a relation alive.
+struct RelationArrays {
+  InputArray<std::int64_t> indptr;
+  AnyInputArray indices;
+  Relation relation;
+};
+
+using NodesResult = std::pair<NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
+using EdgesResult = std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>,
+                               std::vector<std::int64_t>>;
+
+void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds,
+                 int hops) {
+  bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
+  for (const RelationArrays* arrays : relations) {
+    const Relation& relation = arrays->relation;
+    sound = sound && relation.source_type >= 0 && static_cast<std::size_t>(relation.source_type) < types &&
+            relation.target_type >= 0 && static_cast<std::size_t>(relation.target_type) < types &&
+            relation.num_neighbors.size() == static_cast<std::size_t>(hops);
+    for (const std::int64_t wanted : relation.num_neighbors) {
+      sound = sound && wanted >= -1 && wanted <= INT32_MAX;
+    }
+  }
+  if (!sound) {
+    throw Error(ErrorKind::kUsage,
+                "expected seeds for each node type, up to 255 hops, up to 65,535 relations between known types, "
+                "and for each of them a number of neighbours from -1 to 2^31 - 1 for each hop");
+  }
+}
+
+std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
+    const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
+    const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed,
+    std::uint32_t epoch, std::uint64_t batch, int threads) {
+  check_types(relations, num_nodes.size(), seeds.size(), hops);
+  NeighborSample sampled;
+  {
+    NeighborRequest request;
+    for (const RelationArrays* arrays : relations) {
+      request.relations.push_back(arrays->relation);
+    }
+    request.num_nodes = std::move(num_nodes);
+    for (const auto& array : seeds) {
+      request.seeds.push_back(view(array));
+    }
+    request.hops = hops;
+    request.replace = replace;
+    request.key = derive_key(Stream::kNeighbor, seed, epoch, batch);
+    request.threads = threads;
+    const nb::gil_scoped_release release;
+    sampled = sample_neighbors(request);
+  }
+  std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> result;
+  for (SampledNodes& type : sampled.types) {
+    result.first.emplace_back(to_numpy(std::move(type.nodes)), std::move(type.nodes_per_hop));
+  }
+  for (SampledEdges& relation : sampled.relations) {
+    result.second.emplace_back(to_numpy(std::move(relation.rows)), to_numpy(std::move(relation.cols)),
+                               to_numpy(std::move(relation.edge_ids)), std::move(relation.edges_per_hop));
+  }
+  return result;
+}
+
+}  // namespace
+
+void add_neighbor(nb::module_& module) {
+  nb::class_<RelationArrays>(module, "Relation", "An edge type to sample: arrays, node type numbers, neighbours per hop.")
+      .def(
+          "__init__",
+          [](RelationArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, int source_type,
+             int target_type, std::vector<std::int64_t> num_neighbors, std::string name) {
+            Relation relation{to_adjacency(indptr, indices, std::move(name)), source_type, target_type,
+                              std::move(num_neighbors)};
+            new (self) RelationArrays{std::move(indptr), std::move(indices), std::move(relation)};
+          },
+          nb::arg("indptr"), nb::arg("indices"), nb::arg("source_type"), nb::arg("target_type"),
+          nb::arg("num_neighbors"), nb::arg("name"));
+  module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds"),
+             nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
+             nb::arg("threads"),
+             "Sample in-neighbours hop by hop.\n\n"
+             "Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop) for each\n"
+             "relation. -1 in num_nodes means unknown, for types that are only sources.");
+}
+
+}  // namespace graphbox::bind

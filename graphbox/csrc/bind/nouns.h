@@ -1,0 +1,16 @@
+// One function for each noun, which adds it to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace graphbox::bind {
+
+void add_errors(nanobind::module_& module);
+void add_memory(nanobind::module_& module);
+void add_random(nanobind::module_& module);
+void add_neighbor(nanobind::module_& module);
+void add_walk(nanobind::module_& module);
+void add_negative(nanobind::module_& module);
+void add_table(nanobind::module_& module);
+
+}  // namespace graphbox::bind

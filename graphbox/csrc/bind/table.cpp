@@ -1,0 +1,142 @@
+// The embedding table for Python.
+#include "table/table.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <array>
+#include <string_view>
+
+#include "bind/arrays.h"
+#include "bind/nouns.h"
+
+namespace graphbox::bind {
+namespace {
+
+constexpr std::array<std::pair<const char*, Optimizer>, 3> kOptimizers = {{
+    {"sgd", Optimizer::kSgd},
+    {"adagrad", Optimizer::kAdagrad},
+    {"rowwise_adagrad", Optimizer::kRowwiseAdagrad},
+}};
+
+Optimizer optimizer_of(const std::string& name) {
+  for (const auto& [known, optimizer] : kOptimizers) {
+    if (name == known) {
+      return optimizer;
+    }
+  }
+  throw Error(ErrorKind::kUsage, "optimizer must be sgd, adagrad or rowwise_adagrad, received `" + name + "`",
+              "optimizer");
+}
+
+const char* name_of(Optimizer optimizer) {
+  for (const auto& [name, known] : kOptimizers) {
+    if (optimizer == known) {
+      return name;
+    }
+  }
+  return "";
+}
+
+// Rows of the batch must match its keys.
+template <typename Rows>
+void check_rows(const char* name, const Rows& rows, std::size_t keys, std::uint64_t dim) {
+  if (rows.shape(0) != keys || rows.shape(1) != dim) {
+    throw Error(ErrorKind::kUsage,
+                std::string(name) + " must have shape (" + std::to_string(keys) + ", " + std::to_string(dim) +
+                    "), received (" + std::to_string(rows.shape(0)) + ", " + std::to_string(rows.shape(1)) + ")",
+                name);
+  }
+}
+
+std::int64_t count_of(const InputArray<std::int64_t>& keys) { return static_cast<std::int64_t>(keys.shape(0)); }
+
+NumpyArray<float, 2> pull(Table& self, InputArray<std::int64_t> keys, bool create, int threads) {
+  const std::uint64_t dim = self.config().dim;
+  PooledArray<float> out(count_of(keys) * static_cast<std::int64_t>(dim));
+  {
+    const nb::gil_scoped_release release;
+    self.pull(keys.data(), count_of(keys), out.data(), create, threads);
+  }
+  const std::size_t shape[2] = {keys.shape(0), static_cast<std::size_t>(dim)};
+  return to_numpy<float, 2>(std::move(out), shape);
+}
+
+void pull_into(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, bool create, int threads) {
+  check_rows("out", out, keys.shape(0), self.config().dim);
+  const nb::gil_scoped_release release;
+  self.pull(keys.data(), count_of(keys), out.data(), create, threads);
+}
+
+void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads) {
+  check_rows("grads", gradients, keys.shape(0), self.config().dim);
+  const nb::gil_scoped_release release;
+  self.push(keys.data(), gradients.data(), count_of(keys), threads);
+}
+
+NumpyArray<bool> contains(const Table& self, InputArray<std::int64_t> keys, int threads) {
+  PooledArray<bool> out(count_of(keys));
+  {
+    const nb::gil_scoped_release release;
+    self.contains(keys.data(), count_of(keys), out.data(), threads);
+  }
+  return to_numpy(std::move(out));
+}
+
+}  // namespace
+
+void add_table(nb::module_& module) {
+  nb::class_<Table>(module, "Table", "Rows of float32 for any int64 keys, with optimizer state, in memory.")
+      .def(
+          "__init__",
+          [](Table* self, std::uint64_t dim, const std::string& optimizer, float lr, float eps, float init_scale,
+             float initial_accumulator, std::uint64_t seed, std::uint64_t memory_bytes) {
+            new (self) Table({dim, optimizer_of(optimizer), lr, eps, init_scale, initial_accumulator, seed,
+                              memory_bytes});
+          },
+          nb::arg("dim"), nb::arg("optimizer"), nb::arg("lr"), nb::arg("eps"), nb::arg("init_scale"),
+          nb::arg("initial_accumulator"), nb::arg("seed"), nb::arg("memory_bytes"))
+      .def("pull", &pull, nb::arg("keys"), nb::arg("create"), nb::arg("threads"), "Rows of the keys, float32[n, dim].")
+      .def("pull_into", &pull_into, nb::arg("keys"), nb::arg("out"), nb::arg("create"), nb::arg("threads"),
+           "The same into an array of the caller.")
+      .def("push", &push, nb::arg("keys"), nb::arg("grads"), nb::arg("threads"),
+           "Apply gradients, float32[n, dim], those of equal keys summed.")
+      .def("contains", &contains, nb::arg("keys"), nb::arg("threads"), "Whether each key has a row, bool[n].")
+      .def(
+          "erase",
+          [](Table& self, InputArray<std::int64_t> keys) {
+            const nb::gil_scoped_release release;
+            return self.erase(keys.data(), count_of(keys));
+          },
+          nb::arg("keys"), "Forget keys; returns how many there were.")
+      .def(
+          "keys",
+          [](const Table& self) {
+            PooledArray<std::int64_t> keys;
+            {
+              const nb::gil_scoped_release release;
+              keys = self.keys();
+            }
+            return to_numpy(std::move(keys));
+          },
+          "All keys, int64[len].")
+      .def("__len__", &Table::rows, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("nbytes", &Table::bytes, nb::call_guard<nb::gil_scoped_release>(), "Memory in bytes.")
+      .def_prop_ro("dim", [](const Table& self) { return self.config().dim; })
+      .def_prop_ro("optimizer", [](const Table& self) { return name_of(self.config().optimizer); })
+      .def_prop_ro("eps", [](const Table& self) { return self.config().eps; })
+      .def_prop_ro("init_scale", [](const Table& self) { return self.config().init_scale; })
+      .def_prop_ro("initial_accumulator", [](const Table& self) { return self.config().initial_accumulator; })
+      .def_prop_ro("seed", [](const Table& self) { return self.config().seed; })
+      .def_prop_ro("memory_bytes", [](const Table& self) { return self.config().memory_bytes; })
+      .def_prop_rw(
+          "lr", [](const Table& self) { return self.config().lr; }, [](Table& self, float lr) { self.set_lr(lr); })
+      .def("save", &Table::save, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
+           "Write the table to a file, durably and at once.")
+      .def_static("load", &Table::load, nb::arg("path"), nb::arg("memory_bytes"),
+                  nb::call_guard<nb::gil_scoped_release>(), "Read a table from a file, and check it.");
+}
+
+}  // namespace graphbox::bind

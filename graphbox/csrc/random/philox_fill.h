@@ -1,0 +1,13 @@
+// Many Philox words at once, several blocks in the lanes of a vector register.
+#pragma once
+
+#include <cstdint>
+
+#include "random/philox.h"
+
+namespace graphbox {
+
+// Writes the words of draws 0 ... 32 * groups - 1 of a position: as DrawSequence::block would, eight blocks a group.
+void philox_fill(PhiloxKey key, std::uint32_t hop, std::uint64_t position, std::uint32_t groups, std::uint32_t* words);
+
+}  // namespace graphbox

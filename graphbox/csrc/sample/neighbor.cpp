@@ -1,0 +1,331 @@
+#include "sample/neighbor.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "parallel/parallel_for.h"
+#include "sample/choice.h"
+#include "sample/node_map.h"
+
+namespace graphbox {
+namespace {
+
+// How far ahead of their use memory lines are asked for, in nodes or edges. A random line takes some 100 ns, a step
+// some 5: far enough to cover that, near enough that the lines are still there when their turn comes.
+constexpr std::int64_t kIndptrDistance = 24;
+constexpr std::int64_t kIndicesDistance = 32;
+constexpr std::int64_t kMapDistance = 16;
+
+constexpr std::int64_t kChunkNodes = 1024;         // frontier nodes that one thread takes at a time
+constexpr std::int64_t kParallelFrontier = 4096;   // smaller frontiers are not worth waking a thread
+
+// A borrowed node map, given back to its pool.
+template <typename Map>
+class BorrowedMap {
+ public:
+  explicit BorrowedMap(std::int64_t num_nodes) : map_(NodeMapPool<Map>::shared().take(num_nodes)) {}
+  BorrowedMap(BorrowedMap&&) = default;
+  BorrowedMap& operator=(BorrowedMap&&) = default;
+  BorrowedMap(const BorrowedMap&) = delete;
+  BorrowedMap& operator=(const BorrowedMap&) = delete;
+  ~BorrowedMap() {
+    if (map_) {
+      NodeMapPool<Map>::shared().give(std::move(map_));
+    }
+  }
+  Map& operator*() const { return *map_; }
+
+ private:
+  std::unique_ptr<Map> map_;
+};
+
+using AnyMap = std::variant<BorrowedMap<DirectNodeMap>, BorrowedMap<HashNodeMap>>;
+
+AnyMap borrow_map(std::int64_t num_nodes) {
+  if (num_nodes >= 0 && num_nodes <= kLargestDirectMap) {
+    return BorrowedMap<DirectNodeMap>(num_nodes);
+  }
+  return BorrowedMap<HashNodeMap>(num_nodes);
+}
+
+// The nodes of one type while the batch grows.
+struct TypeState {
+  AnyMap map;
+  SampledNodes* out;
+  std::int64_t num_nodes;  // -1: unknown
+  std::int64_t frontier_begin = 0;
+  std::int64_t frontier_end = 0;
+};
+
+void check_batch_size(std::int64_t nodes) {
+  if (nodes > std::int64_t{UINT32_MAX}) {
+    throw Error(ErrorKind::kDoesNotFit,
+                "a batch can hold at most 2^32 - 1 nodes of a type, this one may reach " + std::to_string(nodes), {},
+                "ask for fewer seeds or fewer neighbours");
+  }
+}
+
+void insert_seeds(TypeState& type, std::span<const std::int64_t> seeds) {
+  const auto count = static_cast<std::int64_t>(seeds.size());
+  check_batch_size(count);
+  type.out->nodes.resize(count);
+  std::visit(
+      [&](auto& borrowed) {
+        auto& map = *borrowed;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const std::int64_t seed = seeds[static_cast<std::size_t>(i)];
+          if (seed < 0 || (type.num_nodes >= 0 && seed >= type.num_nodes)) {
+            throw Error(ErrorKind::kUsage,
+                        "seeds must be node indices in [0, " +
+                            (type.num_nodes >= 0 ? std::to_string(type.num_nodes) : std::string("2^63")) +
+                            "), received " + std::to_string(seed) + " at position " + std::to_string(i),
+                        "seeds");
+          }
+          map.find_or_insert(seed, static_cast<std::uint32_t>(i));
+          type.out->nodes[i] = seed;
+        }
+      },
+      type.map);
+  type.frontier_end = count;
+  type.out->nodes_per_hop.push_back(count);
+}
+
+// One hop of one relation.
+template <typename Index>
+class RelationHop {
+ public:
+  RelationHop(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
+              SampledEdges& out)
+      : relation_(request.relations[static_cast<std::size_t>(relation)]),
+        adjacency_(relation_.adjacency),
+        relation_number_(static_cast<std::uint32_t>(relation)),
+        hop_(static_cast<std::uint32_t>(hop)),
+        wanted_(relation_.num_neighbors[static_cast<std::size_t>(hop)]),
+        replace_(request.replace),
+        key_(request.key),
+        source_(source),
+        target_(target),
+        frontier_(target.out->nodes.data() + target.frontier_begin),
+        frontier_size_(target.frontier_end - target.frontier_begin),
+        first_target_(target.frontier_begin),
+        threads_(frontier_size_ >= kParallelFrontier ? request.threads : 1),
+        out_(out) {
+    if constexpr (sizeof(Index) == 4) {
+      indices_ = adjacency_.narrow_indices;
+    } else {
+      indices_ = adjacency_.wide_indices;
+    }
+  }
+
+  void run() {
+    const std::int64_t before = out_.rows.size();
+    if (wanted_ != 0 && frontier_size_ > 0 && adjacency_.num_edges > 0) {
+      find_spans();
+      reserve(before);
+      std::visit([&](auto& map) { sample(*map, before); }, source_.map);
+    }
+    out_.edges_per_hop.push_back(out_.rows.size() - before);
+  }
+
+ private:
+  // Reads where the edges of each frontier node are; counts how many each chunk will sample.
+  void find_spans() {
+    const std::int64_t chunks = (frontier_size_ + kChunkNodes - 1) / kChunkNodes;
+    spans_.resize(frontier_size_);
+    chunk_offsets_.assign(static_cast<std::size_t>(chunks) + 1, 0);
+    parallel_for(threads_, chunks, [&](std::int64_t chunk) {
+      const std::int64_t begin = chunk * kChunkNodes;
+      const std::int64_t end = std::min(begin + kChunkNodes, frontier_size_);
+      std::int64_t count = 0;
+      for (std::int64_t i = begin; i < end; ++i) {
+        if (i + kIndptrDistance < frontier_size_) {
+          prefetch(adjacency_.indptr + frontier_[i + kIndptrDistance]);
+        }
+        const EdgeSpan span = edges_of(adjacency_, frontier_[i]);
+        spans_[i] = span;
+        count += choice_count(span.degree, wanted_, replace_);
+      }
+      chunk_offsets_[static_cast<std::size_t>(chunk) + 1] = count;
+    });
+    for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
+      chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
+    }
+  }
+
+  void reserve(std::int64_t before) {
+    const std::int64_t edges = before + chunk_offsets_.back();
+    out_.rows.resize(edges);
+    out_.cols.resize(edges);
+    out_.edge_ids.resize(edges);
+    std::int64_t nodes = source_.out->nodes.size() + chunk_offsets_.back();
+    if (source_.num_nodes >= 0) {
+      nodes = std::min(nodes, source_.out->nodes_per_hop.front() + source_.num_nodes);
+    }
+    check_batch_size(nodes);
+    source_.out->nodes.reserve(nodes + 1);  // insert_until writes one past the last
+    frontier_ = target_.out->nodes.data() + first_target_;  // may have moved: source and target can be one type
+  }
+
+  template <typename Map>
+  void sample(Map& map, std::int64_t before) {
+    const auto chunks = static_cast<std::int64_t>(chunk_offsets_.size()) - 1;
+    const std::int64_t end = before + chunk_offsets_.back();
+    if (threads_ <= 1) {
+      EdgeChooser chooser;
+      Cursor cursor{before, before, before};
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        draw_chunk<true>(map, chooser, chunk, cursor);
+      }
+      read_until(map, cursor, end);
+      insert_until(map, cursor, end);
+      return;
+    }
+    parallel_for(threads_, chunks, [&](std::int64_t chunk) {
+      EdgeChooser chooser;
+      const std::int64_t offset = before + chunk_offsets_[static_cast<std::size_t>(chunk)];
+      Cursor cursor{offset, offset, offset};
+      draw_chunk<false>(map, chooser, chunk, cursor);
+      read_until(map, cursor, cursor.drawn);
+    });
+    // Positions go by first appearance in the order of edges, so this part has one order and one thread.
+    Cursor cursor{end, end, before};
+    insert_until(map, cursor, end);
+  }
+
+  // Positions in the output arrays up to which edges are chosen, their neighbours read, and those given positions.
+  // Each stage asks for the memory line that the next will need and runs ahead of it by a fixed distance.
+  struct Cursor {
+    std::int64_t drawn;
+    std::int64_t read;
+    std::int64_t inserted;
+  };
+
+  template <bool kInsert, typename Map>
+  void draw_chunk(Map& map, EdgeChooser& chooser, std::int64_t chunk, Cursor& cursor) {
+    const std::int64_t begin = chunk * kChunkNodes;
+    const std::int64_t end = std::min(begin + kChunkNodes, frontier_size_);
+    std::int64_t* const edge_ids = out_.edge_ids.data();
+    std::int64_t* const cols = out_.cols.data();
+    for (std::int64_t i = begin; i < end; ++i) {
+      const EdgeSpan span = spans_[i];
+      const std::int64_t count = choice_count(span.degree, wanted_, replace_);
+      const DrawSequence draws(key_, hop_, relation_number_, static_cast<std::uint64_t>(frontier_[i]));
+      chooser.choose(draws, span, wanted_, replace_, edge_ids + cursor.drawn);
+      for (std::int64_t j = cursor.drawn; j < cursor.drawn + count; ++j) {
+        prefetch(indices_ + edge_ids[j]);
+        cols[j] = first_target_ + i;
+      }
+      cursor.drawn += count;
+      read_until(map, cursor, cursor.drawn - kIndicesDistance);
+      if constexpr (kInsert) {
+        insert_until(map, cursor, cursor.read - kMapDistance);
+      }
+    }
+  }
+
+  template <typename Map>
+  void read_until(const Map& map, Cursor& cursor, std::int64_t end) {
+    const std::int64_t* const edge_ids = out_.edge_ids.data();
+    std::int64_t* const rows = out_.rows.data();
+    const auto limit = source_.num_nodes >= 0 ? static_cast<std::uint64_t>(source_.num_nodes)
+                                              : static_cast<std::uint64_t>(INT64_MAX);
+    for (; cursor.read < end; ++cursor.read) {
+      const std::int64_t node = indices_[edge_ids[cursor.read]];
+      if (static_cast<std::uint64_t>(node) >= limit) [[unlikely]] {
+        throw_bad_neighbor(adjacency_, edge_ids[cursor.read], node, static_cast<std::int64_t>(limit));
+      }
+      rows[cursor.read] = node;
+      map.prefetch(node);
+    }
+  }
+
+  template <typename Map>
+  void insert_until(Map& map, Cursor& cursor, std::int64_t end) {
+    if (cursor.inserted >= end) {
+      return;
+    }
+    std::int64_t* const rows = out_.rows.data();
+    PooledArray<std::int64_t>& nodes = source_.out->nodes;
+    std::int64_t* const node_data = nodes.data();
+    auto next = static_cast<std::uint32_t>(nodes.size());
+    for (; cursor.inserted < end; ++cursor.inserted) {
+      if (cursor.inserted + kMapDistance < cursor.read) {
+        map.prefetch(rows[cursor.inserted + kMapDistance]);
+      }
+      const std::int64_t node = rows[cursor.inserted];
+      const std::uint32_t position = map.find_or_insert(node, next);
+      rows[cursor.inserted] = position;
+      node_data[next] = node;
+      next += position == next ? 1U : 0U;
+    }
+    nodes.resize(next);
+  }
+
+  const Relation& relation_;
+  const Adjacency& adjacency_;
+  const Index* indices_ = nullptr;
+  std::uint32_t relation_number_;
+  std::uint32_t hop_;
+  std::int64_t wanted_;
+  bool replace_;
+  PhiloxKey key_;
+  TypeState& source_;
+  const TypeState& target_;
+  const std::int64_t* frontier_;
+  std::int64_t frontier_size_;
+  std::int64_t first_target_;
+  int threads_;
+  SampledEdges& out_;
+  PooledArray<EdgeSpan> spans_;
+  std::vector<std::int64_t> chunk_offsets_;
+};
+
+void check(const NeighborRequest& request) {
+  for (const Relation& relation : request.relations) {
+    const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
+    if (relation.adjacency.num_rows != nodes) {
+      throw Error(ErrorKind::kData,
+                  "indptr must have one entry for each target node and one more: " + std::to_string(nodes + 1) +
+                      ", received " + std::to_string(relation.adjacency.num_rows + 1),
+                  relation.adjacency.name);
+    }
+  }
+}
+
+}  // namespace
+
+NeighborSample sample_neighbors(const NeighborRequest& request) {
+  check(request);
+  NeighborSample sample;
+  sample.types.resize(request.num_nodes.size());
+  sample.relations.resize(request.relations.size());
+  std::vector<TypeState> types;
+  types.reserve(request.num_nodes.size());
+  for (std::size_t type = 0; type < request.num_nodes.size(); ++type) {
+    types.push_back({borrow_map(request.num_nodes[type]), &sample.types[type], request.num_nodes[type]});
+    insert_seeds(types.back(), request.seeds[type]);
+  }
+  for (int hop = 0; hop < request.hops; ++hop) {
+    for (std::size_t relation = 0; relation < request.relations.size(); ++relation) {
+      const Relation& edges = request.relations[relation];
+      TypeState& source = types[static_cast<std::size_t>(edges.source_type)];
+      const TypeState& target = types[static_cast<std::size_t>(edges.target_type)];
+      const auto number = static_cast<int>(relation);
+      if (edges.adjacency.wide_indices != nullptr) {
+        RelationHop<std::int64_t>(request, number, hop, source, target, sample.relations[relation]).run();
+      } else {
+        RelationHop<std::int32_t>(request, number, hop, source, target, sample.relations[relation]).run();
+      }
+    }
+    for (TypeState& type : types) {
+      type.frontier_begin = type.frontier_end;
+      type.frontier_end = type.out->nodes.size();
+      type.out->nodes_per_hop.push_back(type.frontier_end - type.frontier_begin);
+    }
+  }
+  return sample;
+}
+
+}  // namespace graphbox

@@ -1,0 +1,57 @@
+// Neighbour sampling (Hamilton et al., "Inductive representation learning on large graphs", NeurIPS 2017, section
+// 3.1) over one or several edge types. A graph of one type is the case of one relation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory/buffer.h"
+#include "random/philox.h"
+#include "sample/adjacency.h"
+
+namespace graphbox {
+
+// An edge type: rows of `adjacency` are nodes of `target_type`, its indices nodes of `source_type`.
+struct Relation {
+  Adjacency adjacency;
+  int source_type = 0;
+  int target_type = 0;
+  std::vector<std::int64_t> num_neighbors;  // for each hop, -1: all
+};
+
+struct NeighborRequest {
+  std::vector<Relation> relations;
+  std::vector<std::int64_t> num_nodes;              // for each node type, -1: unknown
+  std::vector<std::span<const std::int64_t>> seeds;  // for each node type
+  int hops = 0;
+  bool replace = false;
+  PhiloxKey key{};
+  int threads = 1;
+};
+
+// The nodes of one type: the seeds in their order, then the others by first appearance.
+struct SampledNodes {
+  PooledArray<std::int64_t> nodes;
+  std::vector<std::int64_t> nodes_per_hop;  // hops + 1 numbers, the seeds first
+};
+
+// The edges of one relation: rows[i] -> cols[i] are positions in the nodes of its source and target type.
+struct SampledEdges {
+  PooledArray<std::int64_t> rows;
+  PooledArray<std::int64_t> cols;
+  PooledArray<std::int64_t> edge_ids;  // positions in `indices`
+  std::vector<std::int64_t> edges_per_hop;
+};
+
+struct NeighborSample {
+  std::vector<SampledNodes> types;
+  std::vector<SampledEdges> relations;
+};
+
+// At each hop every relation samples in-neighbours of the target nodes that the hop before added; relations take
+// their turns in order. A node draws by its index (position), so shared subgraphs draw the same whatever the batch
+// around it. A seed given twice is kept twice; edges to it lead to the first.
+NeighborSample sample_neighbors(const NeighborRequest& request);
+
+}  // namespace graphbox

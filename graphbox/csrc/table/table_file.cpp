@@ -1,0 +1,191 @@
+// Tables in files: docs/formats/table.md describes the bytes.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "errors/error.h"
+#include "io/crc32c.h"
+#include "io/file.h"
+#include "table/table.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'G', 'B', 'X', 'T', 'A', 'B', 'L', 'E'};
+constexpr std::array<char, 8> kEnd = {'G', 'B', 'X', 'T', 'E', 'N', 'D', '.'};
+constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kByteOrder = 0x01020304;
+constexpr std::uint32_t kBlockRows = 4096;  // rows between checksums; divides the rows of a chunk
+
+struct FileHeader {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t byte_order;
+  std::uint32_t header_bytes;
+  std::uint32_t optimizer;
+  std::uint64_t dim;
+  std::uint64_t rows;
+  std::uint64_t row_bytes;
+  std::uint64_t block_rows;
+  std::uint64_t seed;
+  float lr;
+  float eps;
+  float init_scale;
+  float initial_accumulator;
+  std::array<std::uint32_t, 9> reserved;
+  std::uint32_t checksum;  // of all before
+};
+static_assert(sizeof(FileHeader) == 120);
+
+[[noreturn]] void throw_format(const FileReader& file, const std::string& message) {
+  throw Error(ErrorKind::kFormat, message, file.path(), "restore the file from a copy, or train again");
+}
+
+std::uint64_t blocks_of(const FileHeader& header) {
+  return (header.rows + header.block_rows - 1) / header.block_rows;
+}
+
+FileHeader read_header(const FileReader& file) {
+  FileHeader header{};
+  if (file.bytes() < sizeof header + kEnd.size()) {
+    throw_format(file, "expected an embedding table, at least " + std::to_string(sizeof header + kEnd.size()) +
+                           " bytes; the file has " + std::to_string(file.bytes()));
+  }
+  file.read(&header, sizeof header, 0);
+  if (header.magic != kMagic) {
+    throw_format(file, "expected an embedding table, which starts with GBXTABLE; this file does not");
+  }
+  if (header.byte_order != kByteOrder) {
+    throw_format(file, "the table was written by a machine of the other byte order");
+  }
+  if (header.version != kVersion) {
+    throw Error(ErrorKind::kFormat,
+                "expected a table of format version " + std::to_string(kVersion) + ", the file has version " +
+                    std::to_string(header.version),
+                file.path(), "use the version of graphbox that wrote it");
+  }
+  const std::uint32_t checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
+  if (checksum != header.checksum || header.header_bytes != sizeof header || header.block_rows != kBlockRows ||
+      header.optimizer > static_cast<std::uint32_t>(Optimizer::kRowwiseAdagrad)) {
+    throw_format(file, "the header of the table is damaged (bytes 0 to " + std::to_string(sizeof header) + ")");
+  }
+  return header;
+}
+
+void check_size(const FileReader& file, const FileHeader& header) {
+  const Uint128 expected = static_cast<Uint128>(header.rows) * header.row_bytes +
+                           blocks_of(header) * sizeof(std::uint32_t) + sizeof header + kEnd.size();
+  if (expected != file.bytes()) {
+    const bool shorter = file.bytes() < expected;
+    throw_format(file, std::string(shorter ? "the table is cut off" : "there are bytes after the table") + ": " +
+                           std::to_string(header.rows) + " rows take " +
+                           std::to_string(static_cast<std::uint64_t>(expected)) + " bytes, the file has " +
+                           std::to_string(file.bytes()));
+  }
+}
+
+}  // namespace
+
+void Table::save(const std::string& path) const {
+  const std::shared_lock lock(mutex_);
+  FileHeader header{};
+  header.magic = kMagic;
+  header.version = kVersion;
+  header.byte_order = kByteOrder;
+  header.header_bytes = sizeof header;
+  header.optimizer = static_cast<std::uint32_t>(config_.optimizer);
+  header.dim = config_.dim;
+  header.rows = slab_.rows();
+  header.row_bytes = slab_.row_bytes();
+  header.block_rows = kBlockRows;
+  header.seed = config_.seed;
+  header.lr = config_.lr;
+  header.eps = config_.eps;
+  header.init_scale = config_.init_scale;
+  header.initial_accumulator = config_.initial_accumulator;
+  header.checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
+
+  AtomicFileWriter file(path);
+  file.write(&header, sizeof header);
+  const std::uint32_t step = std::min(kBlockRows, slab_.rows_per_chunk());
+  for (std::uint64_t begin = 0; begin < header.rows; begin += kBlockRows) {
+    const std::uint64_t end = std::min<std::uint64_t>(begin + kBlockRows, header.rows);
+    std::uint32_t checksum = 0;
+    for (std::uint64_t row = begin; row < end; row += step) {
+      const std::byte* const data = slab_.row(static_cast<std::uint32_t>(row));
+      const std::size_t bytes = std::min<std::uint64_t>(step, end - row) * slab_.row_bytes();
+      checksum = crc32c(checksum, data, bytes);
+      file.write(data, bytes);
+    }
+    file.write(&checksum, sizeof checksum);
+  }
+  file.write(kEnd.data(), kEnd.size());
+  file.commit();
+}
+
+std::unique_ptr<Table> Table::load(const std::string& path, std::uint64_t memory_bytes) {
+  const FileReader file(path);
+  const FileHeader header = read_header(file);
+  check_size(file, header);
+  TableConfig config;
+  config.dim = header.dim;
+  config.optimizer = static_cast<Optimizer>(header.optimizer);
+  config.lr = header.lr;
+  config.eps = header.eps;
+  config.init_scale = header.init_scale;
+  config.initial_accumulator = header.initial_accumulator;
+  config.seed = header.seed;
+  config.memory_bytes = memory_bytes;
+  auto table = std::make_unique<Table>(config);
+  if (table->slab_.row_bytes() != header.row_bytes) {
+    throw_format(file, "the header of the table is damaged: rows of " + std::to_string(header.row_bytes) +
+                           " bytes do not fit dim " + std::to_string(header.dim));
+  }
+  table->make_room(header.rows);
+  std::uint64_t offset = sizeof header;
+  for (std::uint64_t begin = 0; begin < header.rows; begin += kBlockRows) {
+    const std::uint64_t end = std::min<std::uint64_t>(begin + kBlockRows, header.rows);
+    offset = table->load_block(file, offset, begin, end);
+  }
+  std::array<char, 8> ending{};
+  file.read(ending.data(), ending.size(), offset);
+  if (ending != kEnd) {
+    throw_format(file, "the last bytes of the table are damaged");
+  }
+  return table;
+}
+
+// Reads and files rows begin ... end - 1; returns where the next block starts.
+std::uint64_t Table::load_block(const FileReader& file, std::uint64_t offset, std::uint64_t begin, std::uint64_t end) {
+  const std::uint32_t step = std::min(kBlockRows, slab_.rows_per_chunk());
+  std::uint32_t checksum = 0;
+  for (std::uint64_t row = begin; row < end; row += step) {
+    std::byte* const data = slab_.row(static_cast<std::uint32_t>(row));
+    const std::size_t bytes = std::min<std::uint64_t>(step, end - row) * slab_.row_bytes();
+    file.read(data, bytes, offset);
+    checksum = crc32c(checksum, data, bytes);
+    offset += bytes;
+  }
+  std::uint32_t expected = 0;
+  file.read(&expected, sizeof expected, offset);
+  const std::string rows = "rows " + std::to_string(begin) + " to " + std::to_string(end - 1);
+  if (checksum != expected) {
+    throw_format(file, rows + " of the table are damaged: their checksum is " + std::to_string(checksum) +
+                           ", the file says " + std::to_string(expected));
+  }
+  for (std::uint64_t row = begin; row < end; ++row) {
+    const auto number = static_cast<std::uint32_t>(row);
+    const std::int64_t key = slab_.header(number).key;
+    const std::uint32_t fingerprint = index_.fingerprint(key);
+    if (find(key, fingerprint) != kNoRow) {
+      throw_format(file, rows + " of the table are damaged: key " + std::to_string(key) + " appears twice");
+    }
+    index_.insert(fingerprint, number);
+  }
+  return offset + sizeof expected;
+}
+
+}  // namespace graphbox

@@ -1,0 +1,134 @@
+"""The border to the native core: what users pass becomes arrays it takes, results become what they passed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "Int64Array",
+    "batch_number",
+    "epoch_number",
+    "held_bytes",
+    "integer_array",
+    "is_torch",
+    "like",
+    "release_buffers",
+    "seed_number",
+    "thread_count",
+]
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+_MOST_THREADS = 256
+
+
+def is_torch(value: object) -> bool:
+    """Return whether ``value`` is a torch tensor, without loading torch."""
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "detach")
+
+
+def like(result: npt.NDArray[Any], example: object) -> Any:
+    """Return ``result`` as a torch tensor on the device of ``example`` if that is one, else as it is."""
+    if not is_torch(example):
+        return result
+    import torch
+
+    return torch.from_numpy(result).to(cast("torch.Tensor", example).device)
+
+
+def integer_array(values: object, name: str, *, dimensions: int | None = 1) -> Int64Array:
+    """Return ``values`` as a contiguous int64 array, copied only where needed.
+
+    Args:
+        values: NumPy array, torch tensor or sequence of integers.
+        name: the argument's name, for messages.
+        dimensions: how many dimensions it must have; None: any number.
+
+    Raises:
+        UsageError: other dimensions, or values that are no 64-bit integers.
+    """
+    if is_torch(values):
+        values = cast("torch.Tensor", values).detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise UsageError(f"expected an array of integers: {error}", where=name) from None
+    if array.size == 0 and array.dtype == np.float64:  # what NumPy makes of an empty list
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu" or (array.dtype == np.uint64 and array.size and int(array.max()) >> 63):
+        raise UsageError(
+            f"expected integers that fit int64, received {array.dtype}",
+            where=name,
+            hint="original ids of other kinds become node indices by graph.index(node_type, ids)",
+        )
+    if dimensions is not None and array.ndim != dimensions:
+        raise UsageError(f"expected {dimensions} dimension(s), received shape {array.shape}", where=name)
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _number(value: object, name: str, bits: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= int(value) < 1 << bits:
+        raise UsageError(f"expected an integer from 0 to 2^{bits} - 1, received {value!r}", where=name)
+    return int(value)
+
+
+def seed_number(value: object) -> int:
+    """Return a seed: 0 to 2^64 - 1."""
+    return _number(value, "seed", 64)
+
+
+def epoch_number(value: object) -> int:
+    """Return an epoch: 0 to 2^32 - 1."""
+    return _number(value, "epoch", 32)
+
+
+def batch_number(value: object) -> int:
+    """Return a batch number: 0 to 2^64 - 1."""
+    return _number(value, "batch", 64)
+
+
+def thread_count(threads: int | None) -> int:
+    """Return how many threads to use: as asked, else ``GRAPHBOX_THREADS``, else the cores we may use.
+
+    Results never depend on it.
+
+    Raises:
+        UsageError: not 1 to 256.
+    """
+    where = "threads"
+    value: int | str | None = threads
+    if value is None:
+        where = "GRAPHBOX_THREADS"
+        value = os.environ.get(where)
+    if value is None:
+        return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+    try:
+        count = int(value)
+    except (TypeError, ValueError):
+        count = 0
+    if isinstance(value, bool) or not 1 <= count <= _MOST_THREADS:
+        raise UsageError(f"expected 1 to {_MOST_THREADS} threads, received {value!r}", where=where)
+    return count
+
+
+def held_bytes() -> int:
+    """Return the bytes of native buffers that wait to be used again, at most about 1.2 GB in all."""
+    from graphbox import _core
+
+    return _core.held_bytes()
+
+
+def release_buffers() -> None:
+    """Give the native buffers that wait to be used again back to the system."""
+    from graphbox import _core
+
+    _core.release_buffers()

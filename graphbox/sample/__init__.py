@@ -1,0 +1,22 @@
+"""Samplers: neighbours, walks, negatives, and loaders of batches."""
+
+from __future__ import annotations
+
+from graphbox.sample.loader import NeighborLoader
+from graphbox.sample.negative import NegativeSampler
+from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
+from graphbox.sample.permutation import permutation
+from graphbox.sample.walk import metapath_walk, random_walk, skip_gram_pairs
+
+__all__ = [
+    "HeteroSample",
+    "NegativeSampler",
+    "NeighborLoader",
+    "NeighborSample",
+    "metapath_walk",
+    "permutation",
+    "random_walk",
+    "sample_heterogeneous",
+    "sample_neighbors",
+    "skip_gram_pairs",
+]

@@ -1,0 +1,137 @@
+"""What samplers read from: compressed adjacency, and graphs that give it for each edge type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.native import Int64Array
+
+__all__ = ["Adjacency", "EdgeType", "GraphLike", "as_arrays", "edge_type_name", "steps_of_metapath"]
+
+EdgeType: TypeAlias = tuple[str, str, str]
+"""``(source type, relation, target type)``."""
+
+_REVERSED = "rev_"
+
+
+class Adjacency(Protocol):
+    """Compressed rows: the neighbours of row ``v`` are ``indices[indptr[v]:indptr[v + 1]]``.
+
+    A CSC has a row for each target and its in-neighbours, a CSR for each source and its out-neighbours.
+    """
+
+    @property
+    def indptr(self) -> Int64Array:
+        """Int64 [rows + 1], rising from 0 to the number of edges."""
+        ...
+
+    @property
+    def indices(self) -> npt.NDArray[Any]:
+        """Int32 or int64 [edges]."""
+        ...
+
+
+@runtime_checkable
+class GraphLike(Protocol):
+    """A graph of one or several node and edge types: :class:`graphbox.graph.Graph`, or one with its faces."""
+
+    @property
+    def node_types(self) -> Sequence[str]:
+        """All node types."""
+        ...
+
+    @property
+    def edge_types(self) -> Sequence[EdgeType]:
+        """All edge types."""
+        ...
+
+    def num_nodes(self, node_type: str) -> int:
+        """Return the number of nodes of a type."""
+        ...
+
+    def csc(self, edge_type: EdgeType) -> Adjacency:
+        """Return the in-neighbours of the target type."""
+        ...
+
+    def csr(self, edge_type: EdgeType) -> Adjacency:
+        """Return the out-neighbours of the source type."""
+        ...
+
+
+def edge_type_name(edge_type: EdgeType) -> str:
+    """Return an edge type as messages show it: ``package depends package``."""
+    return " ".join(edge_type)
+
+
+def as_arrays(adjacency: Adjacency, name: str) -> tuple[Int64Array, npt.NDArray[Any]]:
+    """Return ``indptr`` and ``indices`` as the native core takes them.
+
+    Raises:
+        UsageError: missing, or of another dtype or shape.
+    """
+    try:
+        indptr, indices = np.asarray(adjacency.indptr), np.asarray(adjacency.indices)
+    except AttributeError:
+        raise UsageError(
+            f"expected a graph, or a CSC or CSR with indptr and indices, received {type(adjacency).__name__}",
+            where=name,
+        ) from None
+    if indptr.dtype != np.int64 or indptr.ndim != 1:
+        raise UsageError(
+            f"indptr must be int64 with one dimension, received {indptr.dtype} {indptr.shape}", where=name
+        )
+    if indices.dtype not in (np.int32, np.int64) or indices.ndim != 1:
+        raise UsageError(
+            f"indices must be int32 or int64 with one dimension, received {indices.dtype} {indices.shape}",
+            where=name,
+        )
+    return np.ascontiguousarray(indptr), np.ascontiguousarray(indices)
+
+
+def steps_of_metapath(
+    graph: GraphLike, metapath: Sequence[EdgeType], length: int
+) -> list[tuple[Adjacency, str]]:
+    """Return the adjacency and the name of each step of a walk along ``metapath``.
+
+    A step with an edge type the graph has goes along its edges. One whose relation is ``rev_`` and the name
+    of a relation of the graph between the two types goes against them.
+
+    Raises:
+        UsageError: an edge type that the graph does not have, or steps that do not meet.
+    """
+    if not metapath:
+        raise UsageError("expected at least one edge type, received none", where="metapath")
+    path = [tuple(step) for step in metapath]
+    cycle = [*path, path[0]] if length > len(path) else path
+    for number, (step, following) in enumerate(pairwise(cycle)):
+        if step[-1] != following[0]:
+            raise UsageError(
+                f"each step must start where the one before ends; `{' '.join(step)}` ends at `{step[-1]}`, "
+                f"`{' '.join(following)}` starts at `{following[0]}`",
+                where=f"metapath[{(number + 1) % len(path)}]",
+            )
+    return [(_step(graph, step), " ".join(step)) for step in path]
+
+
+def _step(graph: GraphLike, step: tuple[str, ...]) -> Adjacency:
+    known = [tuple(edge_type) for edge_type in graph.edge_types]
+    if len(step) == 3:
+        source, relation, target = step
+        if step in known:
+            return graph.csr((source, relation, target))
+        against = (target, relation.removeprefix(_REVERSED), source)
+        if relation.startswith(_REVERSED) and against in known:
+            return graph.csc(against)
+    names = [" ".join(edge_type) for edge_type in known]
+    raise UsageError(
+        f"the graph has no edge type `{' '.join(step)}`, but: {', '.join(names)}",
+        where="metapath",
+        hint=did_you_mean(" ".join(step), names)
+        or "to walk against the edges of (a, r, b) write (b, 'rev_r', a)",
+    )

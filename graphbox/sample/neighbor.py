@@ -1,0 +1,348 @@
+"""Neighbour sampling: for seeds, a few in-neighbours of each node, hop by hop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox import _core
+from graphbox.errors import UsageError
+from graphbox.native import (
+    Int64Array,
+    batch_number,
+    epoch_number,
+    integer_array,
+    like,
+    seed_number,
+    thread_count,
+)
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["HeteroSample", "NeighborSample", "sample_heterogeneous", "sample_neighbors"]
+
+Array = TypeVar("Array")
+
+_MOST_HOPS = 255
+_MOST_NEIGHBORS = 2**31 - 1
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborSample(Generic[Array]):
+    """A sampled subgraph with one node and one edge type.
+
+    Edge ``i`` leads from ``nodes[rows[i]]`` to ``nodes[cols[i]]``, and is edge ``edge_ids[i]`` of the graph:
+    ``csc.indices[edge_ids[i]] == nodes[rows[i]]``.
+
+    Attributes:
+        nodes: int64 [n], node indices: the seeds in their order, then the others by first appearance.
+        rows: int64 [e], positions of the neighbours in ``nodes``.
+        cols: int64 [e], positions of the expanded nodes in ``nodes``.
+        edge_ids: int64 [e], positions in the CSC.
+        nodes_per_hop: hops + 1 numbers: the seeds, then the nodes that each hop added.
+        edges_per_hop: number of edges of each hop.
+    """
+
+    nodes: Array
+    rows: Array
+    cols: Array
+    edge_ids: Array
+    nodes_per_hop: list[int]
+    edges_per_hop: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HeteroSample(Generic[Array]):
+    """A sampled subgraph with several types: as :class:`NeighborSample`, by node type and by edge type.
+
+    ``rows[t]`` are positions in ``nodes`` of the source type of ``t``, ``cols[t]`` in those of its target
+    type.
+    """
+
+    nodes: dict[str, Array]
+    rows: dict[EdgeType, Array]
+    cols: dict[EdgeType, Array]
+    edge_ids: dict[EdgeType, Array]
+    nodes_per_hop: dict[str, list[int]]
+    edges_per_hop: dict[EdgeType, list[int]]
+
+
+@overload
+def sample_neighbors(
+    graph: GraphLike | Adjacency,
+    seeds: torch.Tensor,
+    num_neighbors: Sequence[int],
+    replace: bool = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+) -> NeighborSample[torch.Tensor]: ...
+
+
+@overload
+def sample_neighbors(
+    graph: GraphLike | Adjacency,
+    seeds: npt.ArrayLike,
+    num_neighbors: Sequence[int],
+    replace: bool = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+) -> NeighborSample[Int64Array]: ...
+
+
+def sample_neighbors(
+    graph: GraphLike | Adjacency,
+    seeds: Any,
+    num_neighbors: Sequence[int],
+    replace: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    batch: int = 0,
+    threads: int | None = None,
+) -> NeighborSample[Any]:
+    """Sample in-neighbours of ``seeds``, then of the nodes found, and so on.
+
+    Every in-neighbour is equally likely. Without replacement the choice is exact (Floyd's algorithm); a node
+    with no more neighbours than asked for gives all of them, in order. What a node draws depends on ``seed``,
+    ``epoch``, ``batch``, the hop and its index alone: neither on the number of threads nor on the other
+    seeds.
+
+    Args:
+        graph: a graph with one node and one edge type, or its CSC.
+        seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
+        num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
+        replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
+        seed: of the random draws.
+        epoch: part of the key of the draws, as ``seed``.
+        batch: part of the key of the draws, as ``seed``.
+        threads: None: see :func:`graphbox.native.thread_count`.
+
+    Returns:
+        The sample; torch tensors when ``seeds`` is one, else NumPy arrays.
+
+    Raises:
+        UsageError: a seed that is no node of the graph, or another wrong argument.
+        DataError: the adjacency is damaged.
+    """
+    adjacency: Adjacency
+    name = "csc"
+    if isinstance(graph, GraphLike):
+        edge_type = _only_edge_type(graph)
+        adjacency, name = graph.csc(edge_type), edge_type_name(edge_type)
+    else:
+        adjacency = graph
+    indptr, indices = as_arrays(adjacency, name)
+    hops = _checked_hops(num_neighbors, "num_neighbors")
+    relation = _core.Relation(indptr, indices, 0, 0, hops, name)
+    (nodes,), (edges,) = _core.sample_neighbors(
+        [relation],
+        [len(indptr) - 1],
+        [integer_array(seeds, "seeds")],
+        len(hops),
+        replace,
+        seed_number(seed),
+        epoch_number(epoch),
+        batch_number(batch),
+        thread_count(threads),
+    )
+    return NeighborSample(
+        nodes=like(nodes[0], seeds),
+        rows=like(edges[0], seeds),
+        cols=like(edges[1], seeds),
+        edge_ids=like(edges[2], seeds),
+        nodes_per_hop=nodes[1],
+        edges_per_hop=edges[3],
+    )
+
+
+@overload
+def sample_heterogeneous(
+    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    seeds: Mapping[str, torch.Tensor],
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
+    replace: bool = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+) -> HeteroSample[torch.Tensor]: ...
+
+
+@overload
+def sample_heterogeneous(
+    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    seeds: Mapping[str, npt.ArrayLike],
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
+    replace: bool = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+) -> HeteroSample[Int64Array]: ...
+
+
+def sample_heterogeneous(
+    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    seeds: Mapping[str, Any],
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
+    replace: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    batch: int = 0,
+    threads: int | None = None,
+) -> HeteroSample[Any]:
+    """Sample in-neighbours over several edge types: see :func:`sample_neighbors`.
+
+    At each hop the edge types take their turns in order; each samples in-neighbours of the nodes of its
+    target type that the hop before added.
+
+    Args:
+        graph: a graph, or the CSC of each edge type.
+        seeds: node indices by node type.
+        num_neighbors: how many neighbours at each hop, for all edge types or by edge type. Edge types that
+            are left out of a mapping are not sampled.
+        replace: draw with replacement.
+        seed: of the random draws.
+        epoch: part of the key of the draws, as ``seed``.
+        batch: part of the key of the draws, as ``seed``.
+        threads: None: see :func:`graphbox.native.thread_count`.
+
+    Returns:
+        The sample, with an entry for every node type and every sampled edge type; torch tensors when the
+        seeds are.
+
+    Raises:
+        UsageError: an unknown type, a seed that is no node of the graph, or another wrong argument.
+        DataError: the adjacency is damaged.
+    """
+    hops_by_type = _hops_by_edge_type(graph, num_neighbors)
+    cscs = {
+        edge_type: graph.csc(edge_type) if isinstance(graph, GraphLike) else graph[edge_type]
+        for edge_type in hops_by_type
+    }
+    arrays = {edge_type: as_arrays(csc, edge_type_name(edge_type)) for edge_type, csc in cscs.items()}
+    num_nodes = _node_counts(graph, cscs, seeds)
+    numbers = {node_type: number for number, node_type in enumerate(num_nodes)}
+    for node_type in seeds:
+        if node_type not in num_nodes:
+            raise UsageError(
+                f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
+            )
+    relations = [
+        _core.Relation(
+            *arrays[edge_type],
+            numbers[edge_type[0]],
+            numbers[edge_type[2]],
+            hops,
+            edge_type_name(edge_type),
+        )
+        for edge_type, hops in hops_by_type.items()
+    ]
+    types, edges = _core.sample_neighbors(
+        relations,
+        list(num_nodes.values()),
+        [integer_array(seeds.get(node_type, ()), f"seeds[{node_type!r}]") for node_type in num_nodes],
+        max((len(hops) for hops in hops_by_type.values()), default=0),
+        replace,
+        seed_number(seed),
+        epoch_number(epoch),
+        batch_number(batch),
+        thread_count(threads),
+    )
+    example = next(iter(seeds.values()), None)
+    by_node_type = dict(zip(num_nodes, types, strict=True))
+    by_edge_type = dict(zip(hops_by_type, edges, strict=True))
+    return HeteroSample(
+        nodes={node_type: like(entry[0], example) for node_type, entry in by_node_type.items()},
+        rows={edge_type: like(entry[0], example) for edge_type, entry in by_edge_type.items()},
+        cols={edge_type: like(entry[1], example) for edge_type, entry in by_edge_type.items()},
+        edge_ids={edge_type: like(entry[2], example) for edge_type, entry in by_edge_type.items()},
+        nodes_per_hop={node_type: entry[1] for node_type, entry in by_node_type.items()},
+        edges_per_hop={edge_type: entry[3] for edge_type, entry in by_edge_type.items()},
+    )
+
+
+def _only_edge_type(graph: GraphLike) -> EdgeType:
+    if len(graph.edge_types) != 1 or len(graph.node_types) != 1:
+        raise UsageError(
+            f"expected a graph with one node and one edge type, received one with {len(graph.node_types)} and "
+            f"{len(graph.edge_types)}",
+            where="graph",
+            hint="sample_heterogeneous takes several types",
+        )
+    return graph.edge_types[0]
+
+
+def _checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
+    try:
+        hops = [int(count) for count in num_neighbors if not isinstance(count, bool)]
+    except (TypeError, ValueError):
+        hops = []
+    sound = len(hops) == len(num_neighbors) and all(-1 <= count <= _MOST_NEIGHBORS for count in hops)
+    if not sound or not 1 <= len(hops) <= _MOST_HOPS:
+        raise UsageError(
+            f"expected a number of neighbours for each of 1 to {_MOST_HOPS} hops, each from -1 (all) to 2^31 - 1, "
+            f"received {num_neighbors!r}",
+            where=where,
+        )
+    return hops
+
+
+def _hops_by_edge_type(
+    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
+) -> dict[EdgeType, list[int]]:
+    known = list(graph.edge_types if isinstance(graph, GraphLike) else graph)
+    if not isinstance(num_neighbors, Mapping):
+        hops = _checked_hops(num_neighbors, "num_neighbors")
+        return dict.fromkeys(known, hops)
+    for edge_type in num_neighbors:
+        if edge_type not in known:
+            raise UsageError(
+                f"unknown edge type; the graph has: {', '.join(map(edge_type_name, known))}",
+                where=f"num_neighbors[{edge_type!r}]",
+            )
+    by_type = {
+        edge_type: _checked_hops(num_neighbors[edge_type], f"num_neighbors[{edge_type!r}]")
+        for edge_type in known
+        if edge_type in num_neighbors
+    }
+    if len({len(hops) for hops in by_type.values()}) > 1:
+        raise UsageError(
+            "expected the same number of hops for every edge type, received "
+            + ", ".join(f"{len(hops)} for {edge_type_name(name)}" for name, hops in by_type.items()),
+            where="num_neighbors",
+            hint="0 skips a hop",
+        )
+    return by_type
+
+
+def _node_counts(
+    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    cscs: Mapping[EdgeType, Adjacency],
+    seeds: Mapping[str, Any],
+) -> dict[str, int]:
+    """Return the number of nodes of each type, in a fixed order; -1 for a source type that does not say."""
+    if isinstance(graph, GraphLike):
+        return {node_type: graph.num_nodes(node_type) for node_type in graph.node_types}
+    counts: dict[str, int] = {}
+    for (source, _, target), csc in cscs.items():
+        counts.setdefault(source, _UNKNOWN)
+        if counts.get(target, _UNKNOWN) == _UNKNOWN:
+            counts[target] = len(csc.indptr) - 1
+        if counts[source] == _UNKNOWN:
+            counts[source] = int(getattr(csc, "num_sources", _UNKNOWN))
+    for node_type in seeds:
+        if node_type not in counts and any(node_type in (name[0], name[2]) for name in graph):
+            counts[node_type] = _UNKNOWN
+    return counts
