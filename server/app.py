@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
@@ -18,7 +18,7 @@ from graphbox.server.kserve.rest import KServe
 from graphbox.server.page import PageFiles
 from graphbox.server.problem import add_error_handlers
 from graphbox.server.repository import Repository
-from graphbox.server.routes import events, graphs, health, models, overview, runs, targets
+from graphbox.server.routes import API_PREFIX, events, graphs, health, models, overview, runs, targets
 from graphbox.server.schema import EventEnd, MetricPoint, Problem, RunSummary
 from graphbox.server.services import Services
 from graphbox.server.settings import Settings
@@ -27,7 +27,6 @@ from graphbox.workspace import Workspace
 
 __all__ = ["build_api", "create_app"]
 
-API_PREFIX = "/api/v1"
 # Given as content, not as a model: of routes that stream, too, errors are JSON.
 _ERROR: dict[str, Any] = {
     "description": "An error",
@@ -74,12 +73,8 @@ def build_api() -> FastAPI:
         lifespan=_lifespan,
     )
     add_error_handlers(api)
-    rest = APIRouter(prefix=API_PREFIX)
-    for noun in (overview, graphs, runs, events, models, targets):
-        rest.include_router(noun.router)
-    api.include_router(health.router)
-    api.include_router(rest)
-    api.include_router(page.router)
+    for noun in (health, overview, graphs, runs, events, models, targets, page):
+        api.include_router(noun.router)
     describe_routes = api.openapi
 
     def openapi() -> dict[str, Any]:

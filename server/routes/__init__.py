@@ -1,1 +1,8 @@
 """The REST interface, one file for each noun."""
+
+from __future__ import annotations
+
+__all__ = ["API_PREFIX"]
+
+API_PREFIX = "/api/v1"
+"""What the path of every route starts with, but those of health and metrics."""

@@ -13,12 +13,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from graphbox.errors import NotFoundError
 from graphbox.server.metrics_file import MetricsTail, parse_point
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.routes.runs import METRICS_FILE, find_run, summary_of
 from graphbox.server.schema import EventEnd
 from graphbox.server.services import Services, ServicesDep
 from graphbox.workspace import RunRecord
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(prefix=API_PREFIX, tags=["runs"])
 
 _POLL_S = 0.25
 _STATE_S = 1.0

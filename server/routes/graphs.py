@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import EdgeTypeCount, GraphSummary, NodeTypeCount
 from graphbox.server.services import ServicesDep
 from graphbox.workspace import GraphRecord
 
-router = APIRouter(prefix="/graphs", tags=["graphs"])
+router = APIRouter(prefix=f"{API_PREFIX}/graphs", tags=["graphs"])
 
 
 @router.get("")

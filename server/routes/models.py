@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query
 from graphbox.errors import InvalidRequestError
 from graphbox.server.index import nearest
 from graphbox.server.repository import Known
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import (
     BenchPoint,
     IdMatches,
@@ -22,7 +23,7 @@ from graphbox.server.schema import (
 from graphbox.server.services import ServicesDep
 from graphbox.workspace import ModelRecord
 
-router = APIRouter(prefix="/models", tags=["models"])
+router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
 Name = Annotated[str, Path(description="name of the model", max_length=128)]
 Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]

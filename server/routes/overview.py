@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 import graphbox
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import Overview
 from graphbox.server.services import ServicesDep
 
-router = APIRouter(tags=["overview"])
+router = APIRouter(prefix=API_PREFIX, tags=["overview"])
 
 
 @router.get("/overview")

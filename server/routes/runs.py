@@ -8,11 +8,12 @@ from fastapi import APIRouter, Query
 
 from graphbox.errors import NotFoundError
 from graphbox.server.metrics_file import read_metrics
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import RunDetail, RunError, RunMetrics, RunReport, RunSummary, StageSummary
 from graphbox.server.services import Services, ServicesDep
 from graphbox.workspace import RunRecord
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = APIRouter(prefix=f"{API_PREFIX}/runs", tags=["runs"])
 
 METRICS_FILE = "metrics.jsonl"
 _MAX_POINTS = 100_000

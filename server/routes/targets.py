@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from graphbox.deploy import targets as deployment_targets
+from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import DeploymentTarget
 
-router = APIRouter(tags=["targets"])
+router = APIRouter(prefix=API_PREFIX, tags=["targets"])
 
 
 @router.get("/targets")

@@ -1,0 +1,314 @@
+"""The REST interface of a workspace with real models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+import graphbox
+from graphbox.workspace import Workspace
+from tests.server.sample_models import PACKAGES, TARGET, add_model, expected_embeddings, write_encoder
+from tests.server.server_process import StartServer
+
+API = "/api/v1"
+
+
+def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
+    """Check that an answer is a Problem and return it."""
+    assert answer.status_code == status, answer.text
+    body: dict[str, Any] = answer.json()
+    assert set(body) == {"code", "message", "where", "hint", "request_id"}
+    assert body["request_id"] == answer.headers["x-request-id"]
+    return body
+
+
+def expected_neighbors(query: str, count: int) -> list[tuple[str, float]]:
+    scores = TARGET @ expected_embeddings([query])[0]
+    scores[PACKAGES.index(query)] = -np.inf
+    order = np.argsort(-scores, kind="stable")[:count]
+    return [(PACKAGES[index], float(scores[index])) for index in order]
+
+
+def test_overview(client: httpx.Client) -> None:
+    assert client.get(f"{API}/overview").json() == {
+        "version": graphbox.__version__,
+        "workspace_name": "debian",
+        "graphs": 1,
+        "runs": 0,
+        "models": 3,
+        "running": 0,
+    }
+
+
+def test_graphs(client: httpx.Client) -> None:
+    (graph,) = client.get(f"{API}/graphs").json()
+    assert graph["name"] == "debian"
+    assert graph["node_types"] == [{"name": "package", "nodes": 8}, {"name": "tag", "nodes": 3}]
+    assert graph["edge_types"] == [
+        {"source": "package", "relation": "depends", "target": "package", "edges": 14}
+    ]
+
+
+def test_models(client: httpx.Client) -> None:
+    models = {model["name"]: model["versions"] for model in client.get(f"{API}/models").json()}
+    assert list(models) == ["companion", "numbers", "section"]
+    (version,) = models["companion"]
+    assert version["served"]
+    assert version["active"]
+    assert (version["version"], version["kind"], version["task"]) == (1, "encoder", "companion")
+    assert version["metrics"] == {"companion": {"recall@20": 0.5}}
+    assert version["bench"] == [
+        {
+            "target": "onnxruntime_cpu",
+            "threads": 1,
+            "batch": 32,
+            "p50_ms": 0.5,
+            "p99_ms": 0.9,
+            "rows_per_s": 64_000.0,
+        }
+    ]
+    assert version["size_bytes"] > 0
+
+
+@pytest.mark.parametrize("query", PACKAGES)
+def test_neighbors_are_those_of_brute_force(client: httpx.Client, query: str) -> None:
+    answer = client.get(f"{API}/models/companion/neighbors", params={"type": "package", "id": query, "k": 3})
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert (body["model"], body["version"]) == ("companion", 1)
+    assert body["query"] == {"id": query, "type": "package"}
+    expected = expected_neighbors(query, 3)
+    assert [neighbor["id"] for neighbor in body["neighbors"]] == [name for name, _ in expected]
+    np.testing.assert_allclose(
+        [neighbor["score"] for neighbor in body["neighbors"]], [score for _, score in expected], rtol=1e-5
+    )
+
+
+def test_neighbors_carry_true_links(client: httpx.Client) -> None:
+    answer = client.get(f"{API}/models/companion/neighbors", params={"id": "nginx", "k": 7}).json()
+    links = {neighbor["id"]: neighbor["links"] for neighbor in answer["neighbors"]}
+    # Edges of node 0 (nginx) in both directions, every second edge of the list held out.
+    assert links["nginx-common"] == [{"relation": "depends", "direction": "out", "held_out": True}]
+    assert sorted(links["nginx-extras"], key=lambda link: link["direction"]) == [
+        {"relation": "depends", "direction": "in", "held_out": False},
+        {"relation": "depends", "direction": "out", "held_out": False},
+    ]
+    assert [link["direction"] for link in links["zsh"]] == ["in"]
+    assert links["curl"] == []
+
+
+def test_more_neighbors_than_there_are(client: httpx.Client) -> None:
+    answer = client.get(f"{API}/models/companion/neighbors", params={"id": "zsh", "k": 500}).json()
+    assert len(answer["neighbors"]) == len(PACKAGES) - 1
+    assert "zsh" not in {neighbor["id"] for neighbor in answer["neighbors"]}
+
+
+def test_an_id_of_several_types(client: httpx.Client) -> None:
+    path = f"{API}/models/section/neighbors"
+    ambiguous = problem(client.get(path, params={"id": "python"}), 400)
+    assert "package, tag" in ambiguous["message"]
+    assert ambiguous["hint"] == "add &type=package"
+    tags = client.get(path, params={"id": "python", "type": "tag"}).json()
+    assert {neighbor["type"] for neighbor in tags["neighbors"]} == {"tag"}
+    packages = client.get(path, params={"id": "python", "type": "package"}).json()
+    assert {neighbor["type"] for neighbor in packages["neighbors"]} == {"package"}
+    assert client.get(path, params={"id": "web"}).json()["query"] == {"id": "web", "type": "tag"}
+
+
+def test_integer_ids(client: httpx.Client) -> None:
+    path = f"{API}/models/numbers/neighbors"
+    big = 2**53 + 1
+    answer = client.get(path, params={"id": str(big), "k": 2})
+    assert answer.json()["query"] == {"id": big, "type": "item"}
+    assert "integer id" in problem(client.get(path, params={"id": "twelve"}), 400)["message"]
+    assert problem(client.get(path, params={"id": "7"}), 404)["code"] == "not_found"
+    ids = client.get(f"{API}/models/numbers/ids", params={"prefix": "12"}).json()["ids"]
+    assert ids == [{"id": 12, "type": "item"}, {"id": 123, "type": "item"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message", "hint"),
+    [
+        ("models/companien/neighbors?id=zsh", 404, "no model `companien`", "did you mean `companion`?"),
+        ("models/companion/neighbors?id=zsh&version=7", 404, "no version 7", "its versions: 1"),
+        ("models/companion/neighbors?id=ngink", 404, "received `ngink`", "did you mean `nginx`?"),
+        ("models/companion/neighbors?id=zsh&type=packag", 404, "expected one of", "did you mean `package`?"),
+        ("models/companion/neighbors?id=zsh&k=0", 400, "greater than or equal to 1", None),
+        ("models/companion/neighbors?id=zsh&k=1001", 400, "between 1 and 1000", None),
+        ("models/companion/neighbors?id=zsh&k=ten", 400, "valid integer", None),
+        ("models/companion/neighbors", 400, "Field required", None),
+        ("models/companion/ids?limit=5000", 400, "less than or equal to 1000", None),
+        ("runs/absent", 404, "absent", None),
+        ("runs/absent/metrics", 404, "absent", None),
+        ("events?run=absent", 404, "absent", None),
+        ("events", 400, "Field required", None),
+        ("nothing", 404, "Not Found", "GET /api/v1/openapi.json lists every path"),
+    ],
+)
+def test_problems(client: httpx.Client, path: str, status: int, message: str, hint: str | None) -> None:
+    body = problem(client.get(f"{API}/{path}"), status)
+    assert message in body["message"]
+    if hint is not None:
+        assert body["hint"] == hint
+
+
+def test_wrong_parameters_are_named(client: httpx.Client) -> None:
+    one = problem(client.get(f"{API}/models/companion/neighbors?id=zsh&k=ten"), 400)
+    assert (one["where"], "'ten'" in one["message"]) == ("query parameter `k`", True)
+    two = problem(client.get(f"{API}/models/companion/neighbors?k=ten"), 400)
+    assert "query parameter `id`" in two["message"]
+    assert "query parameter `k`" in two["message"]
+
+
+def test_method_not_allowed(client: httpx.Client) -> None:
+    answer = client.post(f"{API}/models")
+    assert problem(answer, 405)["code"] == "method_not_allowed"
+    assert answer.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "expected"),
+    [
+        ("companion", {"prefix": "ngi"}, ["nginx", "nginx-common", "nginx-extras"]),
+        ("companion", {"prefix": "nginx-", "limit": 1}, ["nginx-common"]),
+        ("companion", {"prefix": "caf\u00e9"}, ["caf\u00e9"]),
+        ("companion", {"prefix": "NGINX"}, []),
+        ("companion", {"prefix": ".*"}, []),
+        ("section", {"prefix": "pyth"}, ["python", "python"]),
+        ("section", {"prefix": "pyth", "type": "tag"}, ["python"]),
+    ],
+)
+def test_ids_by_prefix(client: httpx.Client, model: str, params: dict[str, Any], expected: list[str]) -> None:
+    body = client.get(f"{API}/models/{model}/ids", params=params).json()
+    assert [entry["id"] for entry in body["ids"]] == expected
+
+
+def test_all_ids_in_a_page(client: httpx.Client) -> None:
+    body = client.get(f"{API}/models/companion/ids").json()
+    assert sorted(entry["id"] for entry in body["ids"]) == sorted(PACKAGES)
+
+
+def test_targets(client: httpx.Client) -> None:
+    targets = {target["adapter"]: target for target in client.get(f"{API}/targets").json()}
+    cpu = targets["onnxruntime_cpu"]
+    assert cpu["available"]
+    assert cpu["device"] == "cpu"
+    assert cpu["reason"] is None
+
+
+def test_health(client: httpx.Client) -> None:
+    for path in ("/healthz", "/healthz/live", "/healthz/ready"):
+        assert client.get(path).json() == {"status": "ok", "version": graphbox.__version__}
+
+
+def test_request_ids(client: httpx.Client) -> None:
+    given = client.get(f"{API}/overview", headers={"x-request-id": "trace-1.2_3"})
+    assert given.headers["x-request-id"] == "trace-1.2_3"
+    for bad in ("a b", "x" * 200, "<script>"):
+        answer = client.get(f"{API}/overview", headers={"x-request-id": bad})
+        assert len(answer.headers["x-request-id"]) == 16
+
+
+def test_metrics(client: httpx.Client) -> None:
+    client.get(f"{API}/models/companion/neighbors", params={"id": "zsh"})
+    client.get(f"{API}/models/absent/neighbors", params={"id": "zsh"})
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    route = 'route="/api/v1/models/{name}/neighbors"'
+    assert f'graphbox_http_requests_total{{method="GET",{route},status="200"}}' in answer.text
+    assert f'graphbox_http_requests_total{{method="GET",{route},status="404"}}' in answer.text
+    assert "absent" not in answer.text
+
+
+def test_openapi_is_served(client: httpx.Client) -> None:
+    document = client.get(f"{API}/openapi.json").json()
+    assert document["info"]["version"] == graphbox.__version__
+    assert document["paths"][f"{API}/overview"]["get"]["responses"]["default"]["content"] == {
+        "application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+    }
+
+
+def test_run(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    with workspace.start_run("debian", "version: 1\nname: debian\n", "0" * 64, ["import", "train"]) as run:
+        run.begin_stage("import")
+        run.finish_stage("import", seconds=1.5, peak_bytes=1000, outputs={}, size_bytes=10)
+        run.begin_stage("train")
+        run.report({"metrics": {"section": {"skipgram": {"accuracy": 0.75}}}})
+        points = [
+            {
+                "model": "sage",
+                "step": step,
+                "epoch": 0,
+                "time_s": 0.1 * step,
+                "values": {"loss": 1 / (step + 1)},
+            }
+            for step in range(3000)
+        ]
+        (run.path / "metrics.jsonl").write_text(
+            "".join(json.dumps(point) + "\n" for point in points) + '{"model": "sage", "step": 30'
+        )
+        server = start_server(workspace=workspace.root)
+        with server.client() as client:
+            (summary,) = client.get(f"{API}/runs").json()
+            assert (summary["id"], summary["state"], summary["stage"]) == (run.id, "running", "train")
+            assert client.get(f"{API}/overview").json()["running"] == 1
+            detail = client.get(f"{API}/runs/{run.id}").json()
+            assert detail["config"] == "version: 1\nname: debian\n"
+            assert detail["stages"][0] == {
+                "name": "import",
+                "state": "finished",
+                "seconds": 1.5,
+                "peak_bytes": 1000,
+            }
+            assert detail["report"]["metrics"] == {"section": {"skipgram": {"accuracy": 0.75}}}
+            assert detail["error"] is None
+            metrics = client.get(f"{API}/runs/{run.id}/metrics", params={"max_points": 100}).json()
+            (series,) = metrics["series"]
+            assert (series["model"], series["key"]) == ("sage", "loss")
+            assert len(series["steps"]) == 100
+            assert series["values"][0] == 1.0
+            assert (metrics["last_line"], metrics["damaged_lines"]) == (3000, 0)
+
+
+def test_versions_and_explicit_artifacts(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    add_model(workspace, "companion", write_encoder)
+    add_model(workspace, "companion", write_encoder, scale=-1.0)
+    write_encoder(tmp_path / "extra", name="extra", version=5)
+    server = start_server(workspace=workspace.root, artifacts=[tmp_path / "extra"])
+    with server.client() as client:
+        models = {model["name"]: model["versions"] for model in client.get(f"{API}/models").json()}
+        assert [(version["version"], version["served"]) for version in models["companion"]] == [
+            (2, True),
+            (1, False),
+        ]
+        assert [(version["version"], version["served"]) for version in models["extra"]] == [(5, True)]
+        answers = {
+            version: client.get(
+                f"{API}/models/companion/neighbors", params={"id": "nginx", "k": 7, "version": version}
+            ).json()
+            for version in (1, 2)
+        }
+        served = client.get(f"{API}/models/companion/neighbors", params={"id": "nginx", "k": 7}).json()
+        extra = client.get(f"{API}/models/extra/neighbors", params={"id": "nginx", "k": 7}).json()
+    assert served == answers[2]
+    assert extra["neighbors"] == answers[1]["neighbors"]
+    first, second = ([neighbor["id"] for neighbor in answers[version]["neighbors"]] for version in (1, 2))
+    assert first == second[::-1]
+
+
+def test_without_a_workspace(start_server: StartServer, tmp_path: Path) -> None:
+    write_encoder(tmp_path / "model")
+    server = start_server(artifacts=[tmp_path / "model"])
+    with server.client() as client:
+        overview = client.get(f"{API}/overview").json()
+        assert (overview["workspace_name"], overview["models"], overview["runs"]) == (None, 1, 0)
+        assert client.get(f"{API}/runs").json() == []
+        assert "without a workspace" in problem(client.get(f"{API}/runs/x"), 404)["message"]
+        assert client.get(f"{API}/models/companion/neighbors", params={"id": "zsh"}).status_code == 200
