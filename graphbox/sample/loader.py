@@ -166,8 +166,8 @@ class NeighborLoader:
             store.n_id = torch.from_numpy(nodes)
             store.num_nodes = len(nodes)
             for name in self._features.get(node_type, ()):
-                values = self._graph.feature(node_type, name)  # type: ignore[attr-defined]  # checked:
-                _features_of store[name] = torch.from_numpy(np.asarray(values[nodes]))
+                values = self._graph.feature(node_type, name)  # type: ignore[attr-defined]  # see _features_of
+                store[name] = torch.from_numpy(np.asarray(values[nodes]))
             if not single:
                 store.num_sampled_nodes = sample.nodes_per_hop[node_type]
         for edge_type, rows in sample.rows.items():

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
@@ -275,8 +274,8 @@ def sample_heterogeneous(
 def _only_edge_type(graph: GraphLike) -> EdgeType:
     if len(graph.edge_types) != 1 or len(graph.node_types) != 1:
         raise UsageError(
-            f"expected a graph with one node and one edge type, received one with {len(graph.node_types)} and "
-            f"{len(graph.edge_types)}",
+            f"expected a graph with one node and one edge type, received "
+            f"{len(graph.node_types)} and {len(graph.edge_types)}",
             where="graph",
             hint="sample_heterogeneous takes several types",
         )
@@ -291,8 +290,8 @@ def _checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
     sound = len(hops) == len(num_neighbors) and all(-1 <= count <= _MOST_NEIGHBORS for count in hops)
     if not sound or not 1 <= len(hops) <= _MOST_HOPS:
         raise UsageError(
-            f"expected a number of neighbours for each of 1 to {_MOST_HOPS} hops, each from -1 (all) to 2^31 - 1, "
-            f"received {num_neighbors!r}",
+            f"expected a number of neighbours for each of 1 to {_MOST_HOPS} hops, "
+            f"each from -1 (all) to 2^31 - 1, received {num_neighbors!r}",
             where=where,
         )
     return hops

@@ -153,7 +153,9 @@ def metapath_walk(
     batch: int = 0,
     threads: int | None = None,
 ) -> Any:
-    """Walk along one CSR for each step, from the first again when the walk is longer: see :func:`random_walk`.
+    """Walk along one CSR for each step, from the first again when the walk is longer.
+
+    See :func:`random_walk`.
 
     A CSC in place of a CSR goes against the edges.
 
@@ -232,7 +234,7 @@ def skip_gram_pairs(
     out: tuple[Any, Any] | None = None,
     threads: int | None = None,
 ) -> tuple[Any, Any]:
-    """Return all pairs of nodes at most ``window`` steps apart on a walk (Mikolov et al., 2013; DeepWalk, 2014).
+    """Return all pairs of nodes at most ``window`` steps apart on a walk (Perozzi et al., KDD 2014).
 
     Pairs come walk by walk, centre by centre, contexts in the order of the walk. A walk ends at its first
     negative entry. To stream, call it for a few walks at a time with the same ``out``.

@@ -44,7 +44,7 @@ class TableEmbedding(torch.nn.Module):
         if not (self.training and torch.is_grad_enabled()):
             return self.table.pull(host_keys, create=False).to(keys.device)
         rows = self.table.pull(host_keys).requires_grad_()
-        rows.register_post_accumulate_grad_hook(_Push(self.table, host_keys))
+        rows.register_post_accumulate_grad_hook(_Push(self.table, host_keys))  # type: ignore[no-untyped-call]
         return rows.to(keys.device) if keys.device.type != "cpu" else rows.view_as(rows)
 
 
