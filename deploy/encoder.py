@@ -16,8 +16,8 @@ from graphbox.artifact import Artifact, Ids, LookupForm, Manifest, PaddedBlockFo
 from graphbox.artifact.ids import Id
 from graphbox.deploy.feeds import PaddedBlockFeeds
 from graphbox.deploy.program import CheckedProgram, compile_model
-from graphbox.deploy.protocol import Effective, Feeds, Options
-from graphbox.deploy.ranking import ExactRanking
+from graphbox.deploy.protocol import Feeds, Options
+from graphbox.deploy.ranking import RANKING_MODEL, ExactRanking
 from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
 
@@ -35,14 +35,16 @@ class DeployedModel:
         outputs: of the bare ONNX part; empty when there is none.
     """
 
-    def __init__(self, artifact: Artifact, program: CheckedProgram | None, adapter: str) -> None:
+    def __init__(
+        self, artifact: Artifact, program: CheckedProgram | None, ranking: CheckedProgram, adapter: str
+    ) -> None:
         self.artifact = artifact
         self.manifest: Manifest = artifact.manifest
-        effective = program.effective if program else _tables_effective(artifact)
-        self.effective: dict[str, Any] = {"adapter": adapter, **effective}
+        self.effective: dict[str, Any] = {"adapter": adapter, **(program or ranking).effective}
         self.inputs: tuple[TensorSpec, ...] = program.inputs if program else ()
         self.outputs: tuple[TensorSpec, ...] = program.outputs if program else ()
         self._program = program
+        self._ranking_program = ranking
         form = artifact.preprocess
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
         self._rankings: dict[str, ExactRanking] = {}
@@ -165,6 +167,7 @@ class DeployedModel:
         """Free the memory; a second call does nothing."""
         if self._program is not None:
             self._program.close()
+        self._ranking_program.close()
         self._rankings.clear()
 
     def __enter__(self) -> Self:
@@ -202,21 +205,10 @@ class DeployedModel:
             )
         with self._lock:
             if query_type not in self._rankings:
-                self._rankings[query_type] = ExactRanking(self.artifact.table(target.table), target.score)
+                self._rankings[query_type] = ExactRanking(
+                    self.artifact.table(target.table), target.score, self._ranking_program
+                )
             return self._rankings[query_type]
-
-
-def _tables_effective(artifact: Artifact) -> Effective:
-    """Return what answers for a model without an ONNX part: its rows."""
-    codecs = sorted({spec.codec for spec in artifact.manifest.tables.values()})
-    return {
-        "provider": "numpy",
-        "device": "cpu",
-        "precision": "+".join(codecs),
-        "threads": 1,
-        "fallback_nodes": [],
-        "runtime": f"numpy {np.__version__}",
-    }
 
 
 def _check_tensors(artifact: Artifact, program: CheckedProgram) -> None:
@@ -251,10 +243,11 @@ def open_model(
         UnsupportedError: when it cannot run the model.
     """
     artifact = Artifact.open(Path(path), verify=verify)
-    if artifact.manifest.onnx is None:
-        return DeployedModel(artifact, None, "tables")
-    model = artifact.onnx_bytes()
-    adapter, device = choose(target, model)
-    program = compile_model(adapter, model, device, Options(threads=threads))
-    _check_tensors(artifact, program)
-    return DeployedModel(artifact, program, adapter.name)
+    model = artifact.onnx_bytes() if artifact.manifest.onnx else None
+    adapter, device = choose(target, model or RANKING_MODEL)
+    options = Options(threads=threads)
+    program = compile_model(adapter, model, device, options) if model else None
+    if program:
+        _check_tensors(artifact, program)
+    ranking = compile_model(adapter, RANKING_MODEL, device, options)
+    return DeployedModel(artifact, program, ranking, adapter.name)

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,8 @@ from graphbox.artifact.preprocess import Preprocess
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
 from graphbox.errors import ConflictError, DataError, UsageError
+
+Metrics = Mapping[str, Mapping[str, float]]
 
 ONNX_FILE = "model.onnx"
 PREPROCESS_FILE = "preprocess.json"
@@ -179,10 +181,23 @@ class ArtifactWriter:
         task: str,
         dim: int,
         targets: Mapping[str, TargetSpec],
-        metrics: Mapping[str, Mapping[str, float]] | None = None,
+        metrics: Metrics | None = None,
         lineage: Lineage | None = None,
+        check: Callable[[Artifact], Metrics | None] | None = None,
     ) -> Artifact:
         """Write the manifest, flush everything to the disk and move the folder into place.
+
+        Args:
+            name: of the model.
+            version: of the model.
+            kind: ``encoder`` when there is an ONNX part, else ``embedding``.
+            task: that it was trained for.
+            dim: length of an embedding.
+            targets: what to rank against, by the node type of the query.
+            metrics: ``{task: {metric: value}}``.
+            lineage: where it comes from.
+            check: called with the complete model version before it is moved; what it raises refuses
+                the version, what it returns replaces ``metrics``.
 
         Returns:
             The model version, opened and verified from its final place.
@@ -218,8 +233,11 @@ class ArtifactWriter:
             example_request=EXAMPLE_REQUEST_FILE,
             files=self._flush_files(),
         )
-        (self._partial / MANIFEST_FILE).write_text(manifest.to_json())
-        _flush(self._partial / MANIFEST_FILE)
+        self._write_manifest(manifest)
+        measured = check(Artifact.open(self._partial, verify=False)) if check else None
+        if measured is not None:
+            changed = {task_name: dict(values) for task_name, values in measured.items()}
+            self._write_manifest(_checked_manifest(**{**dict(manifest), "metrics": changed}))
         Artifact.open(self._partial, verify=False)
         self._move_into_place()
         return Artifact.open(self.path)
@@ -260,6 +278,10 @@ class ArtifactWriter:
             )
             for file in files
         }
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        (self._partial / MANIFEST_FILE).write_text(manifest.to_json())
+        _flush(self._partial / MANIFEST_FILE)
 
     def _refuse_existing(self) -> None:
         if self.path.is_symlink() or self.path.exists():

@@ -1,0 +1,128 @@
+"""Writes embeddings for other programs: NumPy, Parquet and safetensors files with the original ids."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphbox.artifact import Ids
+from graphbox.artifact.manifest import check_name
+from graphbox.errors import DataError, UsageError, did_you_mean, missing_extra
+
+__all__ = ["FORMATS", "export_embeddings"]
+
+EmbeddingFormat = Literal["npy", "parquet", "safetensors"]
+FORMATS: tuple[EmbeddingFormat, ...] = ("npy", "parquet", "safetensors")
+_ROWS_PER_GROUP = 65_536
+
+
+def export_embeddings(
+    ids: pa.Array,
+    vectors: npt.NDArray[np.float32],
+    destination: str | os.PathLike[str],
+    node_type: str,
+    formats: Iterable[str] = ("npy", "parquet"),
+) -> list[Path]:
+    """Write the embeddings of one node type; each file appears whole or not at all.
+
+    * ``npy``: ``<node_type>.npy`` float32 [n, dim] and ``<node_type>.ids.txt``, one id per line.
+    * ``parquet``: ``<node_type>.parquet`` with ``id`` and ``vector``, a fixed-size list of float32.
+    * ``safetensors``: ``<node_type>.safetensors`` with the tensor ``vectors``, and the ``.ids.txt``.
+
+    Args:
+        ids: original ids, strings or int64, in the order of the rows.
+        vectors: float32 [n, dim]; may be memory-mapped.
+        destination: folder to write into, made if need be; files of the same name are replaced.
+        node_type: begins the files' names.
+        formats: any of `FORMATS`.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UsageError: on an unknown format.
+        DataError: when ids and vectors do not fit, or an id cannot stand on a line of its own.
+    """
+    wanted = list(dict.fromkeys(formats))
+    for name in wanted:
+        if name not in FORMATS:
+            raise UsageError(
+                f"expected one of the formats {list(FORMATS)}, received `{name}`",
+                hint=did_you_mean(name, FORMATS),
+            )
+    check_name(node_type, "node type that can begin a file name")
+    if vectors.ndim != 2 or vectors.dtype != np.float32 or len(vectors) != len(ids):
+        raise DataError(
+            f"expected vectors float32 [{len(ids)}, dim], received {vectors.dtype} {list(vectors.shape)}",
+            where=f"node type `{node_type}`",
+        )
+    folder = Path(destination)
+    folder.mkdir(parents=True, exist_ok=True)
+    checked = Ids(ids, node_type)
+    written: list[Path] = []
+    if {"npy", "safetensors"} & set(wanted):
+        text = _lines(checked)
+        written.append(_write(folder / f"{node_type}.ids.txt", lambda path: path.write_bytes(text)))
+    writers: dict[str, Callable[[Path], object]] = {
+        "npy": lambda path: _write_npy(path, vectors),
+        "parquet": lambda path: _write_parquet(path, checked, vectors),
+        "safetensors": lambda path: _write_safetensors(path, vectors),
+    }
+    written += [_write(folder / f"{node_type}.{name}", writers[name]) for name in wanted]
+    return written
+
+
+def _lines(ids: Ids) -> bytes:
+    texts = [str(value) for value in ids]
+    for row, text in enumerate(texts):
+        if not text or text.splitlines() != [text]:
+            raise DataError(
+                f"expected ids that fit on one line of text, received {text[:120]!r}",
+                where=f"row {row}",
+                hint="export these embeddings as parquet",
+            )
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def _write_npy(path: Path, vectors: npt.NDArray[np.float32]) -> None:
+    with path.open("wb") as stream:
+        np.save(stream, vectors, allow_pickle=False)
+
+
+def _write_parquet(path: Path, ids: Ids, vectors: npt.NDArray[np.float32]) -> None:
+    dim = vectors.shape[1]
+    schema = pa.schema([("id", ids.to_arrow().type), ("vector", pa.list_(pa.float32(), dim))])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, len(vectors), _ROWS_PER_GROUP):
+            rows = np.ascontiguousarray(vectors[start : start + _ROWS_PER_GROUP])
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dim)
+            writer.write_table(pa.table([ids.to_arrow().slice(start, len(rows)), lists], schema=schema))
+
+
+def _write_safetensors(path: Path, vectors: npt.NDArray[np.float32]) -> None:
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise missing_extra("safetensors", "train") from error
+    save_file({"vectors": np.ascontiguousarray(vectors)}, path, metadata={"format": "graphbox-embeddings"})
+
+
+def _write(path: Path, write: Callable[[Path], object]) -> Path:
+    """Write beside the file's place, flush to the disk, and move it there."""
+    partial = path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
+    try:
+        write(partial)
+        with partial.open("rb") as stream:
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,336 @@
+"""Writes trained models as artifacts: an encoder with its ONNX part, or embeddings as tables alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from graphbox.artifact import (
+    Artifact,
+    ArtifactWriter,
+    LayerSpec,
+    Lineage,
+    LookupForm,
+    PaddedBlockForm,
+    RelationGroup,
+    RowsSpec,
+    TargetSpec,
+)
+from graphbox.artifact.manifest import is_plain_name
+from graphbox.deploy import open_model
+from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
+from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
+from graphbox.export.parity import ParityReport, check_parity
+from graphbox.graph.schema import EdgeType
+from graphbox.models.sage import NeighborBlock, SageTower
+
+__all__ = ["EmbeddingSource", "EncoderSource", "ExportResult", "export_embedding", "export_encoder"]
+
+Float = npt.NDArray[np.float32]
+Metrics = Mapping[str, Mapping[str, float]]
+
+MAX_ABSOLUTE_ERROR = 1e-4
+MAX_RELATIVE_ERROR = 1e-3
+PARITY_ROWS = 1000
+_PARITY_BATCH = 256
+_SINGLE_ROWS = 16
+_TARGET = "target"
+
+
+@dataclass(frozen=True, eq=False)
+class EncoderSource:
+    """A trained two-tower model, ready to be written.
+
+    Attributes:
+        tower: the query tower, in evaluation mode.
+        node_type: of queries and targets.
+        relations: edge types in the order of the tower's columns.
+        ids: original ids of every node type that has input rows.
+        inputs: input rows by node type, float32 [nodes, dim]: embedding row + features.
+        neighbors: by relation, int32 [nodes of ``node_type``, at most F], -1 = absent.
+        target: float32 [nodes of ``node_type``, dim], the vectors that queries are ranked against.
+    """
+
+    tower: SageTower
+    node_type: str
+    relations: Sequence[EdgeType]
+    ids: Mapping[str, pa.Array]
+    inputs: Mapping[str, Float]
+    neighbors: Mapping[EdgeType, npt.NDArray[np.int32]]
+    target: Float
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSource:
+    """Trained embeddings of one or more node types, ready to be written.
+
+    Attributes:
+        node_type: of queries that name none.
+        ids: original ids by node type.
+        rows: by node type, float32 [nodes, dim].
+        score: how neighbours are ranked.
+    """
+
+    node_type: str
+    ids: Mapping[str, pa.Array]
+    rows: Mapping[str, Float]
+    score: Literal["inner_product", "cosine"] = "cosine"
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """A written artifact, and how far it is from the trained model (None where nothing is computed)."""
+
+    artifact: Artifact
+    parity: ParityReport | None = field(default=None)
+
+
+def export_encoder(
+    source: EncoderSource,
+    destination: str | os.PathLike[str],
+    *,
+    name: str,
+    version: int,
+    task: str,
+    metrics: Metrics | None = None,
+    lineage: Lineage | None = None,
+    links: pa.Table | None = None,
+    parity_rows: int = PARITY_ROWS,
+    max_absolute_error: float = MAX_ABSOLUTE_ERROR,
+    max_relative_error: float = MAX_RELATIVE_ERROR,
+) -> ExportResult:
+    """Write a two-tower model: its query tower as ONNX, its input rows and target vectors as tables.
+
+    Before it is moved into place, the artifact is served and compared with the trained tower on real
+    nodes: single ones, batches, an empty batch, nodes without neighbours, nodes with the most.
+
+    Args:
+        source: the trained model.
+        destination: the folder of the version, to be made.
+        name: of the model.
+        version: of the model.
+        task: that it was trained on.
+        metrics: ``{task: {metric: value}}``, as measured after training.
+        lineage: where it comes from.
+        links: known links, from `links_of`.
+        parity_rows: real nodes to compare, evenly spread over all.
+        max_absolute_error: allowed by the comparison.
+        max_relative_error: allowed by the comparison.
+
+    Raises:
+        GateError: when the exported model differs more than allowed; nothing is written then.
+        ConflictError: when the destination exists.
+    """
+    blocks = group_relations(source.relations, source.neighbors)
+    sources = list(dict.fromkeys((source.node_type, *(block.source for block in blocks))))
+    exported = _to_onnx(source, blocks, sources)
+    reports: list[ParityReport] = []
+
+    def prove(artifact: Artifact) -> None:
+        with open_model(artifact.path, verify=False) as model:
+            cases = _parity_cases(blocks, len(source.target), parity_rows)
+            trained = _trained(source)
+            reports.append(check_parity(model, trained, cases, max_absolute_error, max_relative_error))
+
+    with ArtifactWriter(destination) as writer:
+        tables = _add_rows(writer, {node_type: source.ids[node_type] for node_type in sources}, source.inputs)
+        target_table = _free_name(_TARGET, tables.values())
+        writer.add_table(target_table, source.node_type, source.target)
+        for number, block in enumerate(blocks):
+            writer.add_array(f"neighbors/{number}.npy", block.neighbors)
+        writer.set_onnx(
+            exported.model,
+            opset=exported.opset,
+            precision="float32",
+            inputs=exported.inputs,
+            outputs=exported.outputs,
+        )
+        writer.set_preprocess(_preprocess(source.node_type, blocks, sources, tables))
+        if links is not None:
+            writer.set_links(links)
+        artifact = writer.commit(
+            name=name,
+            version=version,
+            kind="encoder",
+            task=task,
+            dim=source.target.shape[1],
+            targets={source.node_type: TargetSpec(table=target_table, score="inner_product")},
+            metrics=metrics,
+            lineage=lineage,
+            check=prove,
+        )
+    return ExportResult(artifact, reports[0])
+
+
+def export_embedding(
+    source: EmbeddingSource,
+    destination: str | os.PathLike[str],
+    *,
+    name: str,
+    version: int,
+    task: str,
+    metrics: Metrics | None = None,
+    lineage: Lineage | None = None,
+    links: pa.Table | None = None,
+) -> ExportResult:
+    """Write embeddings as tables; neighbours of a node are nodes of its own type.
+
+    Args:
+        source: the trained embeddings.
+        destination: the folder of the version, to be made.
+        name: of the model.
+        version: of the model.
+        task: that it was trained for.
+        metrics: ``{task: {metric: value}}``, as measured after training.
+        lineage: where it comes from.
+        links: known links, from `links_of`.
+
+    Raises:
+        ConflictError: when the destination exists.
+    """
+    with ArtifactWriter(destination) as writer:
+        tables = _add_rows(writer, source.ids, source.rows)
+        writer.set_preprocess(LookupForm(node_type=source.node_type, tables=tables))
+        if links is not None:
+            writer.set_links(links)
+        artifact = writer.commit(
+            name=name,
+            version=version,
+            kind="embedding",
+            task=task,
+            dim=source.rows[source.node_type].shape[1],
+            targets={
+                node_type: TargetSpec(table=table, score=source.score) for node_type, table in tables.items()
+            },
+            metrics=metrics,
+            lineage=lineage,
+        )
+    return ExportResult(artifact)
+
+
+def _to_onnx(source: EncoderSource, blocks: Sequence[RelationBlock], sources: Sequence[str]) -> ExportedOnnx:
+    encoder = PaddedBlockEncoder(source.tower, source.relations, blocks, sources, source.node_type).eval()
+    batch, rows = 3, 5  # not 0 or 1, which the exporter would fix, and no two alike
+
+    def positions(*tail: int) -> Tensor:
+        return torch.zeros((batch, *tail), dtype=torch.int64)
+
+    shapes = [block.neighbors.shape[1:] for block in blocks]
+    return export_onnx(
+        encoder,
+        [
+            [
+                TensorInput(_rows_input(i), torch.zeros(rows + i, encoder.dim), f"rows_{i}")
+                for i in range(len(sources))
+            ],
+            TensorInput("own", positions(), "batch"),
+            [TensorInput(_neighbors_input(i), positions(*shape), "batch") for i, shape in enumerate(shapes)],
+            [
+                TensorInput(_weights_input(i), torch.zeros(batch, *shape), "batch")
+                for i, shape in enumerate(shapes)
+            ],
+        ],
+    )
+
+
+def _preprocess(
+    node_type: str, blocks: Sequence[RelationBlock], sources: Sequence[str], tables: Mapping[str, str]
+) -> PaddedBlockForm:
+    groups = tuple(
+        RelationGroup(
+            edge_types=block.edge_types,
+            neighbors=f"neighbors/{number}.npy",
+            normalization="square_root",
+            neighbors_input=_neighbors_input(number),
+            weights_input=_weights_input(number),
+        )
+        for number, block in enumerate(blocks)
+    )
+    rows = {name: RowsSpec(input=_rows_input(i), tables=(tables[name],)) for i, name in enumerate(sources)}
+    layer = LayerSpec(groups=groups, self_inputs={node_type: "own"})
+    return PaddedBlockForm(node_type=node_type, rows=rows, layers=(layer,))
+
+
+def _rows_input(source: int) -> str:
+    return f"rows_{source}"
+
+
+def _neighbors_input(block: int) -> str:
+    return f"neighbors_{block}"
+
+
+def _weights_input(block: int) -> str:
+    return f"weights_{block}"
+
+
+def _add_rows(
+    writer: ArtifactWriter, ids: Mapping[str, pa.Array], rows: Mapping[str, Float]
+) -> dict[str, str]:
+    """Write ids and rows of each node type; return the name of each one's table."""
+    tables: dict[str, str] = {}
+    for node_type, values in ids.items():
+        # A node type may be written in any script; a folder of an artifact may not.
+        wanted = node_type if is_plain_name(node_type) else f"node_type_{len(tables)}"
+        tables[node_type] = _free_name(wanted, tables.values())
+        writer.add_ids(node_type, values)
+        writer.add_table(tables[node_type], node_type, np.asarray(rows[node_type]))
+    return tables
+
+
+def _free_name(wanted: str, taken: Any) -> str:
+    names = set(taken)
+    while wanted in names:
+        wanted += "_"
+    return wanted
+
+
+def _trained(source: EncoderSource) -> Callable[[npt.NDArray[np.int64]], Float]:
+    """Return the trained tower's own computation, through its training path, for node indices."""
+    inputs = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in source.inputs.items()}
+
+    def encode(indices: npt.NDArray[np.int64]) -> Float:
+        blocks = [_neighbor_block(source.neighbors[relation][indices]) for relation in source.relations]
+        with torch.no_grad():
+            own = inputs[source.node_type][torch.from_numpy(indices)]
+            vectors = source.tower(own, [inputs[relation[0]] for relation in source.relations], blocks)
+        result: Float = vectors.numpy()
+        return result
+
+    return encode
+
+
+def _neighbor_block(table: npt.NDArray[np.int32]) -> NeighborBlock:
+    present = table >= 0
+    offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return NeighborBlock(torch.from_numpy(table[present].astype(np.int64)), torch.from_numpy(offsets))
+
+
+def _parity_cases(
+    blocks: Sequence[RelationBlock], nodes: int, rows: int
+) -> dict[str, list[npt.NDArray[np.int64]]]:
+    """Return the batches to compare, by case; a case without such nodes has no batch."""
+    spread = np.unique(np.linspace(0, max(nodes - 1, 0), min(rows, nodes)).astype(np.int64))
+    degree = np.zeros(nodes, np.int64)
+    for block in blocks:
+        degree += (block.neighbors >= 0).sum(axis=(1, 2))
+    isolated, fullest = (
+        np.flatnonzero(degree == 0)[:_SINGLE_ROWS],
+        np.argsort(-degree, kind="stable")[:_SINGLE_ROWS],
+    )
+    batches = {
+        "batches": [spread[start : start + _PARITY_BATCH] for start in range(0, len(spread), _PARITY_BATCH)],
+        "one node": list(spread[:_SINGLE_ROWS, None]),
+        "empty batch": [spread[:0]],
+        "nodes without neighbours": [isolated] if len(isolated) else [],
+        "nodes with the most neighbours": [fullest] if len(fullest) else [],
+        "the same node twice": [np.repeat(spread[:1], 2)] if len(spread) else [],
+    }
+    return {case: found for case, found in batches.items() if found}

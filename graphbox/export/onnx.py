@@ -1,0 +1,193 @@
+"""Exports a torch module to one self-contained ONNX file, and refuses forms that serve badly.
+
+The exporter is ``torch.onnx.export(dynamo=True)``. Its known traps are closed here: operators that make the
+shape depend on the data, that scatter, or that loop are refused; a Linear that did not become a Gemm is
+refused (it would not be quantized); traces of the exporting machine are taken out.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from graphbox.artifact import TensorSpec
+from graphbox.errors import GateError, missing_extra
+
+__all__ = ["OPSET", "ExportedOnnx", "TensorInput", "export_onnx"]
+
+OPSET = 20
+OUTPUT = "embedding"
+
+_REFUSED = {
+    "GatherND": "it is slower than Gather; index with embedding() or index_select()",
+    "If": "control flow serves badly",
+    "Loop": "control flow serves badly; pad ids and mask them",
+    "NonZero": "its shape depends on the data",
+    "Scan": "control flow serves badly",
+    "ScatterElements": "it is slow; use a padded block",
+    "ScatterND": "it is slow; use a padded block",
+    "SequenceAt": "sequences serve badly; pad ids and mask them",
+    "Unique": "its shape depends on the data",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class TensorInput:
+    """One input of the exported graph.
+
+    Attributes:
+        name: in the graph.
+        example: a tensor with at least two rows.
+        rows: name of its first dimension; inputs with the same name have the same number of rows.
+    """
+
+    name: str
+    example: Tensor
+    rows: str
+
+
+@dataclass(frozen=True)
+class ExportedOnnx:
+    """An ONNX file and what it takes and gives."""
+
+    model: bytes
+    opset: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+
+def export_onnx(module: nn.Module, arguments: Sequence[TensorInput | list[TensorInput]]) -> ExportedOnnx:
+    """Export a module whose only output is the embedding, float32 [n, dim].
+
+    Args:
+        module: in evaluation mode.
+        arguments: of its ``forward``, in order; a list where it takes a list of tensors.
+
+    Raises:
+        GateError: when the exported graph has an operator or a form that is refused.
+        BackendMissingError: when the packages of the extra ``train`` are missing.
+    """
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 - torch's exporter needs it and would fail later and less clearly
+    except ImportError as error:
+        raise missing_extra(error.name or "onnx", "train") from error
+    inputs = [tensor for argument in arguments for tensor in _listed(argument)]
+    dimensions = {tensor.rows: torch.export.Dim(tensor.rows) for tensor in inputs}
+    with _quiet(), torch.no_grad():
+        program = torch.onnx.export(
+            module,
+            tuple(_examples(argument) for argument in arguments),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=[tensor.name for tensor in inputs],
+            dynamic_shapes=tuple(_dynamic(argument, dimensions) for argument in arguments),
+            verbose=False,
+        )
+    proto: Any = program.model_proto if program else None
+    _check_form(proto, sum(isinstance(part, nn.Linear) for part in module.modules()))
+    _rename_output(proto)
+    _strip_traces(proto)
+    onnx.checker.check_model(proto, full_check=True)
+    outputs = tuple(_tensor(value) for value in proto.graph.output)
+    return ExportedOnnx(
+        proto.SerializeToString(), OPSET, tuple(_tensor(v) for v in proto.graph.input), outputs
+    )
+
+
+def _listed(argument: TensorInput | list[TensorInput]) -> list[TensorInput]:
+    return argument if isinstance(argument, list) else [argument]
+
+
+def _examples(argument: TensorInput | list[TensorInput]) -> Any:
+    examples = [tensor.example for tensor in _listed(argument)]
+    return examples if isinstance(argument, list) else examples[0]
+
+
+def _dynamic(argument: TensorInput | list[TensorInput], dimensions: Mapping[str, Any]) -> Any:
+    dynamic = [{0: dimensions[tensor.rows]} for tensor in _listed(argument)]
+    return dynamic if isinstance(argument, list) else dynamic[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter's remarks on its own deprecations and on packages we do not use."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _check_form(proto: Any, linear_layers: int) -> None:
+    operators = [node.op_type for node in proto.graph.node]
+    if proto.functions:
+        raise GateError(f"expected a graph of plain operators, received {len(proto.functions)} functions")
+    for operator, reason in _REFUSED.items():
+        if operator in operators:
+            raise GateError(
+                f"expected an export without {operator}, received {operators.count(operator)}: {reason}"
+            )
+    if operators.count("Gemm") != linear_layers:
+        raise GateError(
+            f"expected {linear_layers} Gemm, one for each Linear layer, received {operators.count('Gemm')}",
+            hint="call each Linear once, on a 2-D tensor",
+        )
+
+
+def _rename_output(proto: Any) -> None:
+    """Name the output; asked for by name, the exporter makes two values of one name out of `embedding`."""
+    graph = proto.graph
+    produced = graph.output[0].name
+    if produced == OUTPUT:
+        return
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for position, name in enumerate(names):
+                if name == OUTPUT:
+                    names[position] = f"{OUTPUT}_values"
+                elif name == produced:
+                    names[position] = OUTPUT
+    for value in graph.value_info:
+        if value.name == OUTPUT:
+            value.name = f"{OUTPUT}_values"
+    graph.output[0].name = OUTPUT
+
+
+def _strip_traces(proto: Any) -> None:
+    """Take out the exporter's notes: source files, stack traces, names of modules."""
+    graph = proto.graph
+    for part in (
+        proto,
+        graph,
+        *graph.node,
+        *graph.input,
+        *graph.output,
+        *graph.value_info,
+        *graph.initializer,
+    ):
+        part.ClearField("doc_string")
+        part.ClearField("metadata_props")
+    graph.name = "encoder"
+    proto.producer_name = "graphbox"
+    proto.ClearField("producer_version")
+
+
+def _tensor(value: Any) -> TensorSpec:
+    import onnx
+
+    kind = value.type.tensor_type
+    datatypes: dict[int, Any] = {onnx.TensorProto.FLOAT: "FP32", onnx.TensorProto.INT64: "INT64"}
+    shape = tuple(size.dim_value if size.HasField("dim_value") else -1 for size in kind.shape.dim)
+    return TensorSpec(name=value.name, datatype=datatypes[kind.elem_type], shape=shape)

@@ -1,0 +1,95 @@
+"""Compares an exported encoder, as it will be served, with the trained one it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.deploy import DeployedModel
+from graphbox.errors import GateError
+
+__all__ = ["ParityReport", "check_parity"]
+
+Indices = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """Differences between exported and trained model.
+
+    Attributes:
+        rows: real inputs compared, in all cases together.
+        max_absolute_error: largest difference of an element.
+        max_relative_error: largest difference of an element, relative to the largest of its row.
+        bound_absolute: what was allowed.
+        bound_relative: what was allowed.
+        cases: largest absolute difference by case.
+    """
+
+    rows: int
+    max_absolute_error: float
+    max_relative_error: float
+    bound_absolute: float
+    bound_relative: float
+    cases: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values."""
+        return asdict(self)
+
+
+def check_parity(
+    exported: DeployedModel,
+    trained: Callable[[Indices], Vectors],
+    cases: Mapping[str, Sequence[Indices]],
+    bound_absolute: float,
+    bound_relative: float,
+) -> ParityReport:
+    """Compare on every batch of every case.
+
+    Args:
+        exported: the artifact as it is served: lookup, padding and ONNX.
+        trained: returns the trained model's embeddings of node indices, float32 [n, dim].
+        cases: batches of node indices by case.
+        bound_absolute: largest absolute error allowed.
+        bound_relative: largest relative error allowed.
+
+    Raises:
+        GateError: when an error is above its bound, or an output is not finite.
+    """
+    worst: dict[str, float] = {}
+    relative = 0.0
+    rows = 0
+    for case, batches in cases.items():
+        worst[case] = 0.0
+        for indices in batches:
+            received, expected = exported.encode_indices(indices), trained(indices)
+            if received.shape != expected.shape or not np.isfinite(received).all():
+                raise GateError(
+                    f"expected finite embeddings {list(expected.shape)}, received {list(received.shape)} "
+                    f"with {int((~np.isfinite(received)).sum())} values that are not finite",
+                    where=f"parity case `{case}`",
+                )
+            rows += len(indices)
+            if not received.size:
+                continue
+            difference = np.abs(received - expected)
+            worst[case] = max(worst[case], float(difference.max()))
+            scale = np.maximum(np.abs(expected).max(axis=1), np.finfo(np.float32).tiny)
+            relative = max(relative, float((difference.max(axis=1) / scale).max()))
+    report = ParityReport(
+        rows, max(worst.values(), default=0.0), relative, bound_absolute, bound_relative, worst
+    )
+    if report.max_absolute_error > bound_absolute or relative > bound_relative:
+        raise GateError(
+            f"expected the exported model within {bound_absolute:g} absolute and {bound_relative:g} relative "
+            f"of the trained one, received {report.max_absolute_error:g} and {relative:g}",
+            where=f"parity case `{max(worst, key=lambda case: worst[case])}`",
+            hint="nothing was written; the export does not compute what was trained",
+        )
+    return report
