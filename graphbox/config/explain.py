@@ -102,6 +102,10 @@ def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a
     if kind in _BOUNDS:
         words, bound = _BOUNDS[kind]
         return f"expected a number {words} {context[bound]}, received {received}", None
+    if kind == "literal_error" and error["loc"] == ("version",):
+        return f"expected version {context['expected']} of the run file, received {value}", (
+            "a newer graphbox wrote it: pip install --upgrade graphbox" if isinstance(value, int) else None
+        )
     if kind == "literal_error":
         choices = [
             str(part).strip("' ") for part in str(context["expected"]).replace(" or ", ", ").split(",")

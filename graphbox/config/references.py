@@ -54,7 +54,7 @@ class _Checker:
     def _check_edges(self) -> Iterator[Problem]:
         seen: dict[Edge, KeyPath] = {}
         for key, edge in self._edges:
-            for name in (edge[0], edge[2]):
+            for name in (edge[0], edge[2]) if key[-1] == "type" else ():
                 yield from self._check_name(key, name, self._node_types, "node type")
             if edge in seen:
                 line = self._source.line(seen[edge])

@@ -199,7 +199,7 @@ def test_all_mistakes_at_once_in_file_order(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("version: 1", "version: 2", 1, "expected 1, received 2"),
+        ("version: 1", "version: 2", 1, "expected version 1 of the run file, received 2"),
         ("name: small\ngraph", "name: a/b\ngraph", 2, "expected a name of letters"),
         ("name: small\ngraph", "name: 5\ngraph", 2, "expected text, received 5\n"),
         ("[paper, cites, paper]", "[paper, cites]", 9, "the list is too short"),

@@ -1,0 +1,107 @@
+"""A small run file with its tables, and the command line called as a user calls it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphbox.cli.app import main
+
+RUN_FILE = """\
+version: 1
+name: papers
+graph:
+  name: papers
+  nodes:
+    paper: {path: paper.csv, features: {field: categorical, year: number}}
+    author: {path: author.csv}
+  edges:
+    - {type: [paper, cites, paper], path: cites.csv, reverse: cited_by}
+    - {type: [author, writes, paper], path: writes.csv, reverse: written_by}
+tasks:
+  field:
+    kind: classify
+    node_type: paper
+    label: field
+models:
+  walk:
+    kind: metapath2vec
+    task: field
+    dim: 8
+    metapaths:
+      - [[paper, written_by, author], [author, writes, paper]]
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of the command line left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Call = Callable[..., Outcome]
+
+
+def call_main(arguments: Sequence[str | Path]) -> Outcome:
+    """Run the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([str(argument) for argument in arguments])
+    # The handler of this call writes into a stream that is gone.
+    logging.getLogger().handlers.clear()
+    return Outcome(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the small run file and its tables, as the working directory."""
+    write_tables(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("GRAPHBOX_WORKSPACE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def graphbox(folder: Path) -> Call:
+    """Call the command line in ``folder``."""
+
+    def call(*arguments: str | Path) -> Outcome:
+        return call_main(arguments)
+
+    return call
+
+
+def write_tables(folder: Path) -> None:
+    """Write the run file and its four tables: 60 papers in 3 fields by 30 authors, citing within a field."""
+    fields = ["logic", "optics", "botany"]
+    papers = [f"p{number},{fields[number % 3]},{1990 + number % 30}" for number in range(60)]
+    cites = [f"p{number},p{(number + 3 * step) % 60}" for number in range(60) for step in (1, 2, 4)]
+    writes = [
+        f"a{number % 3 + 3 * ((number + shift) % 10)},p{number}" for number in range(60) for shift in (0, 1)
+    ]
+    tables = {
+        "paper.csv": ["id,field,year", *papers],
+        "author.csv": ["id", *(f"a{number}" for number in range(30))],
+        "cites.csv": ["source,target", *cites],
+        "writes.csv": ["source,target", *writes],
+    }
+    for name, lines in tables.items():
+        (folder / name).write_text("\n".join(lines) + "\n")
+    (folder / "run.yaml").write_text(RUN_FILE)
