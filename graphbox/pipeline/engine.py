@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
 from graphbox.pipeline.stage import Stage, StageContext
 from graphbox.pipeline.stages import STAGES
-from graphbox.workspace import RunRecord, RunWriter, StageRecord, Workspace, folder_size
+from graphbox.workspace import RunRecord, RunWriter, Workspace, folder_size
 
 __all__ = ["continue_run", "run", "run_pipeline"]
 
@@ -59,20 +59,21 @@ def run_pipeline(
     until: str | None = None,
     progress: Progress | None = None,
     stop: Stop | None = None,
+    stages: Sequence[Stage] = STAGES,
 ) -> RunReport:
-    """Run the stages of ``config`` up to ``until`` (all without one); see `run`."""
-    stages = [stage for stage in STAGES if stage.wanted(config)]
+    """Run those of ``stages`` that ``config`` wants, up to ``until`` (all without one); see `run`."""
+    wanted = [stage for stage in stages if stage.wanted(config)]
     progress, stop = progress or Silence(), stop or Stop()
-    earlier = None if fresh else _earlier_run(config, workspace, stages, progress)
+    earlier = None if fresh else _earlier_run(config, workspace, wanted, progress)
     if earlier is not None:
-        if all(stage.state == "finished" for stage in _wanted_records(earlier, stages, until)):
+        if _finished(earlier, _up_to(wanted, until)):
             return RunReport.of(earlier)
         writer = workspace.resume_run(earlier.id)
     else:
-        names = [stage.name for stage in stages]
+        names = [stage.name for stage in wanted]
         writer = workspace.start_run(config.name, dump_config(config), config_digest(config), names)
     with writer:
-        _run_stages(writer, workspace, config, _up_to(stages, until), progress, stop)
+        _run_stages(writer, workspace, config, _up_to(wanted, until), progress, stop)
     return RunReport.of(workspace.run(writer.id))
 
 
@@ -84,6 +85,7 @@ def continue_run(
     again: bool = False,
     progress: Progress | None = None,
     stop: Stop | None = None,
+    stages: Sequence[Stage] = STAGES,
 ) -> RunReport:
     """Go on with the run ``run_id`` after its last finished stage, up to ``until``.
 
@@ -94,6 +96,7 @@ def continue_run(
         again: run the stage ``until`` even if it has finished.
         progress: receives what is going on.
         stop: asks to stop.
+        stages: all there are.
 
     Raises:
         NotFoundError: there is no such run.
@@ -102,11 +105,9 @@ def continue_run(
     """
     record = workspace.run(run_id)
     config = load_config(record.path / "config.yaml", check_files=False)
-    stages = [stage for stage in STAGES if stage.wanted(config)]
-    chosen = _up_to(stages, until)
+    chosen = _up_to([stage for stage in stages if stage.wanted(config)], until)
     progress, stop = progress or Silence(), stop or Stop()
-    finished = all(stage.state == "finished" for stage in _wanted_records(record, stages, until))
-    if finished and not again:
+    if _finished(record, chosen) and not again:
         return RunReport.of(record)
     with workspace.resume_run(record.id) as writer:
         if again and until is not None:
@@ -149,9 +150,9 @@ def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:
     return stages[: names.index(until) + 1]
 
 
-def _wanted_records(record: RunRecord, stages: list[Stage], until: str | None) -> list[StageRecord]:
-    names = {stage.name for stage in _up_to(stages, until)}
-    return [stage for stage in record.stages if stage.name in names]
+def _finished(record: RunRecord, stages: list[Stage]) -> bool:
+    names = {stage.name for stage in stages}
+    return all(stage.state == "finished" for stage in record.stages if stage.name in names)
 
 
 def _run_stages(

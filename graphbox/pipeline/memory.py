@@ -26,6 +26,7 @@ class PeakMemory:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._sampled_bytes = 0
+        self._final_bytes: int | None = None
 
     def __enter__(self) -> Self:
         self._sampled_bytes = resident_bytes()
@@ -37,13 +38,16 @@ class PeakMemory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._final_bytes = self.bytes
         if self._thread is not None:
             self._stop.set()
             self._thread.join()
 
     @property
     def bytes(self) -> int:
-        """The peak so far."""
+        """The peak so far, and of the whole block once it has ended."""
+        if self._final_bytes is not None:
+            return self._final_bytes
         if self._thread is not None:
             return max(self._sampled_bytes, resident_bytes())
         return _status_bytes("VmHWM")
