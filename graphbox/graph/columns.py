@@ -132,7 +132,7 @@ def read_feature(source: SourceTable, column: str, kind: FeatureKind) -> Column:
 
 def _number(source: SourceTable, column: str) -> Column:
     values = source.column(column)
-    if not (_is_number(values.type) or _is_readable_text(source, values)):
+    if not (_is_number(values.type) or _is_readable_text(source, values) or _is_empty(values)):
         raise _wrong_type(source, column, "numbers", values)
     if pa.types.is_integer(values.type):
         numbers = values.cast(pa.float64(), safe=False)
@@ -165,7 +165,8 @@ def _boolean(source: SourceTable, column: str) -> Column:
 def _categorical(source: SourceTable, column: str) -> Column:
     values = source.column(column)
     kind = values.type
-    if not (pa.types.is_large_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+    is_discrete = pa.types.is_large_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    if not (is_discrete or _is_empty(values)):
         raise _wrong_type(source, column, "strings, integers or booleans", values)
     texts = values.cast(pa.large_string())
     categories = texts.unique().drop_null()
@@ -224,6 +225,11 @@ def read_timestamp(source: SourceTable, column: str) -> Int64Array:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _is_empty(values: pa.Array) -> bool:
+    """Return whether every cell is missing, in a file that says nothing of the column's type."""
+    return bool(pa.types.is_null(values.type))
 
 
 def _is_fixed_list(kind: pa.DataType) -> bool:

@@ -10,17 +10,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import json
+import math
 import os
 import re
 import shutil
+import struct
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 import filelock
 import numpy as np
@@ -54,6 +55,8 @@ LOCK_TIMEOUT_S = 10.0
 
 _CHECKSUM = "checksum"
 _BASE = re.compile(r"base-(\d{6})")
+_NPY_MAGIC = b"\x93NUMPY\x01\x00"
+_DTYPES = ("<f4", "<i4", "<i8", "|b1", "|u1")
 _BLOCK_BYTES = 1 << 24
 _OPEN_ATTEMPTS = 10
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -201,32 +204,32 @@ def _map_array(folder: Path, name: str, manifest: Mapping[str, Any]) -> Array:
                 where=str(path),
                 hint="import the graph again",
             )
-        dtype, shape = _read_header(file, path)
-        if [dtype.str, list(shape)] != [entry["dtype"], entry["shape"]]:
+        if entry["dtype"] not in _DTYPES:
             raise FormatError(
-                f"expected an array {entry['dtype']} {entry['shape']}, received {dtype.str} {list(shape)}",
+                f"expected one of {', '.join(_DTYPES)}, received {entry['dtype']!r}", where=str(path)
+            )
+        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+        header = _array_header(dtype, shape)
+        if file.read(len(header)) != header or size != len(header) + dtype.itemsize * math.prod(shape):
+            raise FormatError(
+                f"expected the header of a .npy array {dtype.str} {list(shape)}, received another one",
                 where=str(path),
                 hint="import the graph again",
             )
         if 0 in shape:
             return np.empty(shape, dtype)
-        mapped = np.memmap(file, dtype, "r", file.tell(), shape)
+        mapped = np.memmap(file, dtype, "r", len(header), shape)
     return mapped.view(np.ndarray)
 
 
-def _read_header(file: IO[bytes], path: Path) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    try:
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"version {version}")
-        shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(file)
-        if fortran_order or dtype.hasobject:
-            raise ValueError("not a plain C array")
-    except ValueError as error:
-        raise FormatError(
-            f"expected a .npy file of version 1.0 ({error})", where=str(path), hint="import the graph again"
-        ) from error
-    return dtype, shape
+def _array_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """Return the header of a .npy file of version 1.0, padded with spaces to a multiple of 64 bytes.
+
+    Written here and not by NumPy, whose padding differs between versions: a file has one header it may have.
+    """
+    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
+    padding = -(len(_NPY_MAGIC) + 2 + len(text) + 1) % 64
+    return _NPY_MAGIC + struct.pack("<H", len(text) + padding + 1) + text + b" " * padding + b"\n"
 
 
 def verify(path: Path) -> None:
@@ -344,15 +347,14 @@ class FolderWriter:
         relative = f"{self._base}/{name}.npy"
         path = self.path / relative
         path.parent.mkdir(parents=True, exist_ok=True)
-        header = io.BytesIO()
         array = np.ascontiguousarray(array)
-        np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-        size = len(header.getvalue()) + array.nbytes
+        header = _array_header(array.dtype, array.shape)
+        size = len(header) + array.nbytes
         free = shutil.disk_usage(self.path).free
         if size > free:
             raise self._does_not_fit(path, size, f"{free:,} bytes are free")
         try:
-            digest = _write(path, header.getvalue(), array)
+            digest = _write(path, header, array)
         except OSError as error:
             if error.errno in _NO_SPACE:
                 raise self._does_not_fit(path, size, str(error.strerror)) from error
