@@ -1,0 +1,18 @@
+import createFetchClient from "openapi-fetch";
+import createClient from "openapi-react-query";
+import type { paths } from "./schema";
+
+/** Where the server is: beside this page, whatever path prefix a proxy put before both. */
+export function serverAddress(path: string): string {
+  return new URL(path.replace(/^\//, ""), document.baseURI).href;
+}
+
+/** Typed `fetch` of the REST interface. */
+export const fetchClient = createFetchClient<paths>({
+  baseUrl: new URL(".", document.baseURI).href,
+  // Looked up at each call, not captured once, so that tests can intercept it.
+  fetch: (request) => globalThis.fetch(request),
+});
+
+/** Typed queries of the REST interface: `api.useQuery("get", "/api/v1/runs")`. */
+export const api = createClient(fetchClient);

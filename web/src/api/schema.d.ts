@@ -1,0 +1,1277 @@
+// Generated from openapi.json by `npm run api`. Do not edit.
+
+export interface paths {
+  "/api/v1/events": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Events
+     * @description Stream a run: event `point` for each measured point, `run` when its state changes, `end` at its end.
+     *
+     *     The id of a `point` is its line in metrics.jsonl. A client that comes back with `Last-Event-ID`
+     *     gets what it missed.
+     */
+    get: operations["events"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/graphs": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Graphs
+     * @description List the graphs.
+     */
+    get: operations["graphs"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Models
+     * @description List the models with their versions, newest first.
+     */
+    get: operations["models"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/ids": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Ids
+     * @description List ids the model can be asked about that start with ``prefix``, shortest first.
+     */
+    get: operations["ids"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/neighbors": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Neighbors
+     * @description Return the nodes whose vectors are nearest to that of one node, with the links known between them.
+     */
+    get: operations["neighbors"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/overview": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Overview
+     * @description Count graphs, runs and models.
+     */
+    get: operations["overview"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/runs": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Runs
+     * @description List the runs, newest first.
+     */
+    get: operations["runs"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/runs/{run_id}": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Run
+     * @description Describe one run.
+     */
+    get: operations["run"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/runs/{run_id}/metrics": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Run Metrics
+     * @description Return the measured quantities of a run, each thinned to at most ``max_points`` points.
+     */
+    get: operations["run_metrics"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/targets": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Targets
+     * @description List adapters with the devices they found, or the reason why there is none.
+     */
+    get: operations["targets"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/healthz": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Health
+     * @description Tell that the process answers.
+     */
+    get: operations["health"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/healthz/live": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Live
+     * @description Tell that the process answers; restart it when it does not.
+     */
+    get: operations["live"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/healthz/ready": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Ready
+     * @description Tell that requests are accepted. A model that cannot be loaded does not change this.
+     */
+    get: operations["ready"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/metrics": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Metrics
+     * @description Answer the counters in the text format of Prometheus.
+     */
+    get: operations["metrics"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+  schemas: {
+    /**
+     * BenchPoint
+     * @description Latency and throughput of a model at one batch size.
+     */
+    BenchPoint: {
+      /** Batch */
+      batch: number;
+      /** P50 Ms */
+      p50_ms: number;
+      /** P99 Ms */
+      p99_ms: number;
+      /** Rows Per S */
+      rows_per_s: number;
+      /**
+       * Target
+       * @description the adapter that ran it
+       */
+      target: string;
+      /** Threads */
+      threads: number;
+    };
+    /**
+     * DeploymentTarget
+     * @description A device that an adapter can use, or the reason why it cannot.
+     */
+    DeploymentTarget: {
+      /** Adapter */
+      adapter: string;
+      /** Available */
+      available: boolean;
+      /**
+       * Description
+       * @description what the device is called
+       */
+      description: string | null;
+      /**
+       * Details
+       * @default {}
+       */
+      details: {
+        [key: string]: string;
+      };
+      /** Device */
+      device: string | null;
+      /**
+       * Distribution
+       * @description the package the adapter comes from, with its version
+       */
+      distribution: string;
+      /** Kind */
+      kind: ("cpu" | "gpu" | "npu" | "other") | null;
+      /**
+       * Reason
+       * @description why it is not available
+       */
+      reason: string | null;
+    };
+    /**
+     * EdgeTypeCount
+     * @description An edge type and its number of edges.
+     */
+    EdgeTypeCount: {
+      /** Edges */
+      edges: number;
+      /** Relation */
+      relation: string;
+      /** Source */
+      source: string;
+      /** Target */
+      target: string;
+    };
+    /**
+     * EventEnd
+     * @description Data of the event ``end``, the last one of a stream.
+     */
+    EventEnd: {
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "created" | "running" | "finished" | "failed" | "interrupted";
+    };
+    /**
+     * GraphSummary
+     * @description A graph of the workspace.
+     */
+    GraphSummary: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Edge Types */
+      edge_types: components["schemas"]["EdgeTypeCount"][];
+      /** Name */
+      name: string;
+      /** Node Types */
+      node_types: components["schemas"]["NodeTypeCount"][];
+      /** Size Bytes */
+      size_bytes: number;
+    };
+    /**
+     * Health
+     * @description Whether the process is up.
+     */
+    Health: {
+      /**
+       * Status
+       * @default ok
+       * @constant
+       */
+      status: "ok";
+      /** Version */
+      version: string;
+    };
+    /**
+     * IdMatches
+     * @description Original ids with the asked prefix, in ascending order.
+     */
+    IdMatches: {
+      /** Ids */
+      ids: components["schemas"]["NodeId"][];
+    };
+    /**
+     * MetricPoint
+     * @description Data of the event ``point``: what one line of metrics.jsonl says.
+     */
+    MetricPoint: {
+      /** Epoch */
+      epoch: number | null;
+      /** Model */
+      model: string;
+      /** Step */
+      step: number;
+      /** Time S */
+      time_s: number | null;
+      /** Values */
+      values: {
+        [key: string]: number | null;
+      };
+    };
+    /**
+     * MetricSeries
+     * @description One measured quantity over the steps of a model's training.
+     */
+    MetricSeries: {
+      /** Key */
+      key: string;
+      /** Model */
+      model: string;
+      /**
+       * Non Finite
+       * @description points left out because they were NaN or infinite
+       * @default 0
+       */
+      non_finite: number;
+      /** Steps */
+      steps: number[];
+      /** Values */
+      values: number[];
+    };
+    /**
+     * ModelSummary
+     * @description A model with its versions, newest first.
+     */
+    ModelSummary: {
+      /** Name */
+      name: string;
+      /** Versions */
+      versions: components["schemas"]["ModelVersion"][];
+    };
+    /**
+     * ModelVersion
+     * @description One version of a model.
+     */
+    ModelVersion: {
+      /**
+       * Active
+       * @description the version the workspace has promoted
+       */
+      active: boolean;
+      /** Bench */
+      bench: components["schemas"]["BenchPoint"][];
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Kind */
+      kind: string;
+      /**
+       * Metrics
+       * @description task, then metric
+       */
+      metrics: {
+        [key: string]: {
+          [key: string]: number | null;
+        };
+      };
+      /**
+       * Parent
+       * @description the version this one was made from by compression
+       */
+      parent: number | null;
+      /** Precision */
+      precision: string;
+      /** Run Id */
+      run_id: string | null;
+      /**
+       * Served
+       * @description this version answers requests that name no version
+       */
+      served: boolean;
+      /** Size Bytes */
+      size_bytes: number;
+      /** Task */
+      task: string | null;
+      /** Version */
+      version: number;
+    };
+    /**
+     * Neighbor
+     * @description A node near the query in the embedding space.
+     */
+    Neighbor: {
+      /** Id */
+      id: string | number;
+      /** Links */
+      links: components["schemas"]["TrueLink"][];
+      /**
+       * Score
+       * @description inner product of the query vector and the target vector
+       */
+      score: number;
+      /** Type */
+      type: string;
+    };
+    /**
+     * NeighborAnswer
+     * @description The nearest nodes of one node, best first.
+     */
+    NeighborAnswer: {
+      /** Model */
+      model: string;
+      /** Neighbors */
+      neighbors: components["schemas"]["Neighbor"][];
+      query: components["schemas"]["NodeId"];
+      /** Version */
+      version: number;
+    };
+    /**
+     * NodeId
+     * @description An original id and the node type it belongs to.
+     */
+    NodeId: {
+      /** Id */
+      id: string | number;
+      /** Type */
+      type: string;
+    };
+    /**
+     * NodeTypeCount
+     * @description A node type and its number of nodes.
+     */
+    NodeTypeCount: {
+      /** Name */
+      name: string;
+      /** Nodes */
+      nodes: number;
+    };
+    /**
+     * Overview
+     * @description Counts of what the workspace holds.
+     */
+    Overview: {
+      /** Graphs */
+      graphs: number;
+      /** Models */
+      models: number;
+      /**
+       * Running
+       * @description runs in state `running`
+       */
+      running: number;
+      /** Runs */
+      runs: number;
+      /**
+       * Version
+       * @description version of graphbox
+       */
+      version: string;
+      /**
+       * Workspace Name
+       * @description name of the workspace folder; null when there is none
+       */
+      workspace_name: string | null;
+    };
+    /**
+     * Problem
+     * @description An error: what was expected and received, where, and what to do next.
+     */
+    Problem: {
+      /**
+       * Code
+       * @description stable machine-readable name of the kind of error
+       */
+      code: string;
+      /**
+       * Hint
+       * @description what to do next
+       * @default null
+       */
+      hint: string | null;
+      /**
+       * Message
+       * @description what was expected and what was received
+       */
+      message: string;
+      /**
+       * Request Id
+       * @description also in the X-Request-ID header and in the server's log
+       */
+      request_id: string;
+      /**
+       * Where
+       * @description the parameter, file or id the message is about
+       * @default null
+       */
+      where: string | null;
+    };
+    /**
+     * RunDetail
+     * @description A run with its stages, its resolved run file and its report.
+     */
+    RunDetail: {
+      /**
+       * Config
+       * @description the resolved run file, YAML
+       */
+      config: string;
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      error: components["schemas"]["RunError"] | null;
+      /** Id */
+      id: string;
+      /** Name */
+      name: string;
+      report: components["schemas"]["RunReport"];
+      /**
+       * Seconds
+       * @description time spent in stages
+       */
+      seconds: number;
+      /** Size Bytes */
+      size_bytes: number;
+      /**
+       * Stage
+       * @description the stage that runs, or ran last
+       */
+      stage: string | null;
+      /** Stages */
+      stages: components["schemas"]["StageSummary"][];
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "created" | "running" | "finished" | "failed" | "interrupted";
+      /**
+       * Updated At
+       * Format: date-time
+       */
+      updated_at: string;
+    };
+    /**
+     * RunError
+     * @description What ended a run.
+     */
+    RunError: {
+      /** Code */
+      code: string;
+      /** Hint */
+      hint: string | null;
+      /** Message */
+      message: string;
+      /** Where */
+      where: string | null;
+    };
+    /**
+     * RunMetrics
+     * @description The measured quantities of a run.
+     */
+    RunMetrics: {
+      /**
+       * Damaged Lines
+       * @description lines that are no metric point and were left out
+       * @default 0
+       */
+      damaged_lines: number;
+      /**
+       * Last Line
+       * @description lines of metrics.jsonl read; `after` of the event stream goes on from here
+       */
+      last_line: number;
+      /** Series */
+      series: components["schemas"]["MetricSeries"][];
+    };
+    /**
+     * RunReport
+     * @description What a run measured. ``metrics`` and ``baselines``: task, then model, then metric.
+     */
+    RunReport: {
+      /**
+       * Baselines
+       * @default {}
+       */
+      baselines: {
+        [key: string]: {
+          [key: string]: {
+            [key: string]: number | null;
+          };
+        };
+      };
+      /**
+       * Bench
+       * @default {}
+       */
+      bench: {
+        [key: string]: unknown;
+      };
+      /**
+       * Compress
+       * @default {}
+       */
+      compress: {
+        [key: string]: unknown;
+      };
+      /**
+       * Export
+       * @default {}
+       */
+      export: {
+        [key: string]: unknown;
+      };
+      /**
+       * Metrics
+       * @default {}
+       */
+      metrics: {
+        [key: string]: {
+          [key: string]: {
+            [key: string]: number | null;
+          };
+        };
+      };
+    };
+    /**
+     * RunSummary
+     * @description A run of a pipeline.
+     */
+    RunSummary: {
+      /**
+       * Created At
+       * Format: date-time
+       */
+      created_at: string;
+      /** Id */
+      id: string;
+      /** Name */
+      name: string;
+      /**
+       * Seconds
+       * @description time spent in stages
+       */
+      seconds: number;
+      /** Size Bytes */
+      size_bytes: number;
+      /**
+       * Stage
+       * @description the stage that runs, or ran last
+       */
+      stage: string | null;
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "created" | "running" | "finished" | "failed" | "interrupted";
+      /**
+       * Updated At
+       * Format: date-time
+       */
+      updated_at: string;
+    };
+    /**
+     * StageSummary
+     * @description One stage of a run.
+     */
+    StageSummary: {
+      /** Name */
+      name: string;
+      /**
+       * Peak Bytes
+       * @description largest memory use of the process during the stage
+       */
+      peak_bytes: number | null;
+      /** Seconds */
+      seconds: number | null;
+      /**
+       * State
+       * @enum {string}
+       */
+      state: "pending" | "running" | "finished" | "failed" | "interrupted" | "skipped";
+    };
+    /**
+     * TrueLink
+     * @description A link of the graph between a query and one of its neighbours.
+     */
+    TrueLink: {
+      /**
+       * Direction
+       * @description out: from the query to the neighbour
+       * @enum {string}
+       */
+      direction: "out" | "in";
+      /**
+       * Held Out
+       * @description the model did not see this link in training
+       */
+      held_out: boolean;
+      /** Relation */
+      relation: string;
+    };
+  };
+  responses: never;
+  parameters: never;
+  requestBodies: never;
+  headers: never;
+  pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+  events: {
+    parameters: {
+      query: {
+        /** @description lines of metrics.jsonl already known */
+        after?: number;
+        /** @description id of the run */
+        run: string;
+      };
+      header?: {
+        "last-event-id"?: number | null;
+      };
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "text/event-stream": unknown;
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  graphs: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["GraphSummary"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  models: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["ModelSummary"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  ids: {
+    parameters: {
+      query?: {
+        /** @description node type; needed when several have this id */
+        type?: string | null;
+        /** @description how the ids start */
+        prefix?: string;
+        /** @description most ids to return */
+        limit?: number;
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["IdMatches"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  neighbors: {
+    parameters: {
+      query: {
+        /** @description original id of the query */
+        id: string;
+        /** @description node type; needed when several have this id */
+        type?: string | null;
+        /** @description number of neighbours */
+        k?: number;
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["NeighborAnswer"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  overview: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Overview"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  runs: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["RunSummary"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  run: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        run_id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["RunDetail"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  run_metrics: {
+    parameters: {
+      query?: {
+        max_points?: number;
+      };
+      header?: never;
+      path: {
+        run_id: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["RunMetrics"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  targets: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["DeploymentTarget"][];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  health: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Health"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  live: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Health"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  ready: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Health"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  metrics: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "text/plain": unknown;
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+}

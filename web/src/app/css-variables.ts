@@ -1,0 +1,42 @@
+import type { CSSVariablesResolver } from "@mantine/core";
+
+/** Quiet tints for badges and alerts, and texts that keep at least 4.5:1 on them. */
+export const resolveVariables: CSSVariablesResolver = () => ({
+  variables: {},
+  light: {
+    "--mantine-color-body": "#ffffff",
+    "--mantine-color-dimmed": "#585f70",
+    "--mantine-color-placeholder": "#69707f",
+    "--mantine-color-anchor": "var(--mantine-color-brand-7)",
+    "--mantine-color-default-border": "#d5d9e2",
+    "--mantine-color-gray-light-color": "#414857",
+    "--mantine-color-brand-light-color": "#36419f",
+    "--mantine-color-teal-light-color": "#0b5f4c",
+    "--mantine-color-orange-light-color": "#8a3d00",
+    "--mantine-color-red-light-color": "#a11b1b",
+    "--mantine-color-error": "#b32020",
+    "--mantine-color-brand-light": "#e8ebff",
+    "--mantine-color-gray-light": "#eceef3",
+    "--mantine-color-teal-light": "#dcf3ea",
+    "--mantine-color-orange-light": "#ffecd6",
+    "--mantine-color-red-light": "#fde6e6",
+  },
+  dark: {
+    "--mantine-color-body": "var(--mantine-color-dark-7)",
+    "--mantine-color-dimmed": "#a3a9b9",
+    "--mantine-color-placeholder": "#8f96a8",
+    "--mantine-color-anchor": "var(--mantine-color-brand-3)",
+    "--mantine-color-default-border": "#3a4151",
+    "--mantine-color-gray-light-color": "#c3c8d4",
+    "--mantine-color-brand-light-color": "#bfc6ff",
+    "--mantine-color-teal-light-color": "#7fdcc0",
+    "--mantine-color-orange-light-color": "#ffb468",
+    "--mantine-color-red-light-color": "#ff9d9d",
+    "--mantine-color-error": "#ff9d9d",
+    "--mantine-color-brand-light": "#282e57",
+    "--mantine-color-gray-light": "#2c3240",
+    "--mantine-color-teal-light": "#14382f",
+    "--mantine-color-orange-light": "#402a12",
+    "--mantine-color-red-light": "#45202a",
+  },
+});

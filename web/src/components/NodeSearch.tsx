@@ -1,0 +1,122 @@
+import { Button, Combobox, Group, Text, TextInput, useCombobox } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { keepPreviousData } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { useTranslation } from "react-i18next";
+import { api } from "@/api/client";
+import type { NodeId } from "@/api/types";
+import { IconSearch } from "./icons";
+import classes from "./NodeSearch.module.css";
+import { SearchKeyHint } from "./SearchKeyHint";
+
+const SUGGESTIONS = 12;
+const DEBOUNCE_MS = 120;
+
+interface NodeSearchProps {
+  /** Whose ids are offered; without one nothing is. */
+  model: string | undefined;
+  version?: number | undefined;
+  initial?: string;
+  size?: "sm" | "md";
+  /** A suggestion names its type; typed text leaves it to the server. */
+  onOpen: (node: { id: NodeId["id"]; type?: string }) => void;
+}
+
+/** Where an id is typed; ids that start with what was typed are offered below. */
+export function NodeSearch(props: NodeSearchProps) {
+  const { model, version, initial = "", size = "sm", onOpen } = props;
+  const { t } = useTranslation();
+  const [text, setText] = useState(initial);
+  const [prefix] = useDebouncedValue(text.trim(), DEBOUNCE_MS);
+  const combobox = useCombobox({ onDropdownClose: () => combobox.resetSelectedOption() });
+  const suggestions = useSuggestions(model, version, prefix, combobox.dropdownOpened);
+
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    combobox.closeDropdown();
+    if (text.trim() !== "") onOpen({ id: text.trim() });
+  };
+  const take = (value: string) => {
+    const chosen = suggestions[Number(value)];
+    if (!chosen) return;
+    setText(String(chosen.id));
+    combobox.closeDropdown();
+    onOpen(chosen);
+  };
+
+  return (
+    <form onSubmit={submit} role="search">
+      <Group gap="xs" align="flex-end" wrap="nowrap">
+        <Combobox store={combobox} onOptionSubmit={take} offset={4}>
+          <Combobox.Target>
+            <TextInput
+              data-search
+              flex={1}
+              label={t("search.label")}
+              size={size}
+              leftSection={<IconSearch size={17} />}
+              rightSection={<SearchKeyHint />}
+              autoComplete="off"
+              spellCheck={false}
+              value={text}
+              onChange={(event) => {
+                setText(event.currentTarget.value);
+                combobox.openDropdown();
+                combobox.resetSelectedOption();
+              }}
+              onClick={() => combobox.openDropdown()}
+              onBlur={() => combobox.closeDropdown()}
+            />
+          </Combobox.Target>
+          <Combobox.Dropdown hidden={suggestions.length === 0}>
+            <Combobox.Options aria-label={t("search.suggestions")} className={classes.options}>
+              {suggestions.map(({ id, type }, index) => (
+                <Combobox.Option value={String(index)} key={`${type} ${id}`} className={classes.option}>
+                  <Suggestion id={String(id)} prefix={prefix} />
+                  <Text span size="xs" c="dimmed">
+                    {type}
+                  </Text>
+                </Combobox.Option>
+              ))}
+            </Combobox.Options>
+          </Combobox.Dropdown>
+        </Combobox>
+        <Button type="submit" size={size}>
+          {t("search.submit")}
+        </Button>
+      </Group>
+    </form>
+  );
+}
+
+function useSuggestions(
+  model: string | undefined,
+  version: number | undefined,
+  prefix: string,
+  wanted: boolean,
+): NodeId[] {
+  const asked = wanted && prefix !== "" && model !== undefined;
+  const query = api.useQuery(
+    "get",
+    "/api/v1/models/{name}/ids",
+    {
+      params: {
+        path: { name: model ?? "" },
+        query: { prefix, limit: SUGGESTIONS, ...(version !== undefined && { version }) },
+      },
+    },
+    { enabled: asked, placeholderData: keepPreviousData, retry: false },
+  );
+  return asked ? (query.data?.ids ?? []) : [];
+}
+
+function Suggestion({ id, prefix }: { id: string; prefix: string }) {
+  return id.startsWith(prefix) ? (
+    <span className={classes.id}>
+      <strong>{prefix}</strong>
+      {id.slice(prefix.length)}
+    </span>
+  ) : (
+    <span className={classes.id}>{id}</span>
+  );
+}

@@ -1,0 +1,35 @@
+import { Card, Group, Text, Title } from "@mantine/core";
+import { type ReactNode, useId } from "react";
+import classes from "./Panel.module.css";
+
+interface PanelProps {
+  title: ReactNode;
+  note?: ReactNode;
+  actions?: ReactNode;
+  /** Whether the content touches the panel's edges, as tables do. */
+  flush?: boolean;
+  children: ReactNode;
+}
+
+/** A titled surface. */
+export function Panel({ title, note, actions, flush = false, children }: PanelProps) {
+  const headingId = useId();
+  return (
+    <Card component="section" aria-labelledby={headingId} className={classes.panel} p={0}>
+      <Group className={classes.head} justify="space-between" gap="xs" wrap="nowrap">
+        <div>
+          <Title order={2} id={headingId} className={classes.title}>
+            {title}
+          </Title>
+          {note !== undefined && (
+            <Text size="xs" c="dimmed">
+              {note}
+            </Text>
+          )}
+        </div>
+        {actions}
+      </Group>
+      <div className={flush ? classes.flush : classes.content}>{children}</div>
+    </Card>
+  );
+}

@@ -1,0 +1,97 @@
+import { Badge, SimpleGrid, Stack } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { useTranslation } from "react-i18next";
+import { api } from "@/api/client";
+import type { ModelSummary, ModelVersion } from "@/api/types";
+import { PageHeader } from "@/components/PageHeader";
+import { Panel } from "@/components/Panel";
+import { ProblemAlert } from "@/components/ProblemAlert";
+import { QueryView } from "@/components/QueryView";
+import { TextLink } from "@/components/TextLink";
+import { BenchPanel } from "./BenchPanel";
+import { LineagePanel } from "./LineagePanel";
+import { Playground } from "./Playground";
+import { QualityPanel } from "./QualityPanel";
+import { VersionsTable } from "./VersionsTable";
+import { defaultVersion } from "./versions";
+
+const route = getRouteApi("/models/$name");
+
+/** One model: its versions, and one of them in full. */
+export function ModelPage() {
+  const { t } = useTranslation("models");
+  const { name } = route.useParams();
+  const { version: wanted } = route.useSearch();
+  const models = api.useQuery("get", "/api/v1/models");
+  const model = models.data?.find((entry) => entry.name === name);
+  const version =
+    model &&
+    (wanted === undefined
+      ? defaultVersion(model)
+      : model.versions.find((entry) => entry.version === wanted));
+  return (
+    <>
+      <PageHeader
+        back={
+          <TextLink to="/models" size="sm">
+            {t("back")}
+          </TextLink>
+        }
+        title={name}
+        actions={
+          version && (
+            <TextLink
+              to="/explore"
+              search={{ model: name, ...(wanted !== undefined && { version: wanted }) }}
+            >
+              {t("explore")}
+            </TextLink>
+          )
+        }
+      />
+      <QueryView query={models} skeleton={[180, 320]}>
+        {() =>
+          model && version ? (
+            <ModelView model={model} version={version} />
+          ) : (
+            <ProblemAlert
+              error={{
+                code: "not_found",
+                message: t("missing", { name: wanted === undefined ? name : `${name}/${wanted}` }),
+                where: null,
+                hint: t("missingHint"),
+                request_id: "",
+              }}
+            />
+          )
+        }
+      </QueryView>
+    </>
+  );
+}
+
+function ModelView({ model, version }: { model: ModelSummary; version: ModelVersion }) {
+  const { t } = useTranslation("models");
+  return (
+    <Stack gap="md">
+      <Panel title={t("versions", { name: model.name })} flush>
+        <VersionsTable model={model} selected={version.version} />
+      </Panel>
+      <Panel
+        title={
+          <>
+            {t("versionTitle", { version: version.version })}{" "}
+            {version.served && <Badge color="teal">{t("served")}</Badge>}
+          </>
+        }
+      >
+        <LineagePanel model={model} version={version} />
+      </Panel>
+      <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
+        <QualityPanel model={model} version={version} />
+        <BenchPanel model={model} version={version} />
+      </SimpleGrid>
+      <Playground key={`${model.name}/${version.version}`} name={model.name} version={version} />
+    </Stack>
+  );
+}

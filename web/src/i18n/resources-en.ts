@@ -1,0 +1,9 @@
+import common from "./en/common.json";
+import explore from "./en/explore.json";
+import graphs from "./en/graphs.json";
+import home from "./en/home.json";
+import models from "./en/models.json";
+import runs from "./en/runs.json";
+import targets from "./en/targets.json";
+
+export const english = { common, explore, graphs, home, models, runs, targets };

@@ -1,0 +1,17 @@
+import "./app/component-styles";
+import "./app/global.css";
+
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { App } from "./app/App";
+import { setUpLanguages } from "./i18n/setup";
+
+const root = document.getElementById("root");
+if (!root) throw new Error("index.html has no element with the id root");
+
+await setUpLanguages();
+createRoot(root).render(
+  <StrictMode>
+    <App />
+  </StrictMode>,
+);

@@ -1,0 +1,347 @@
+import type {
+  DeploymentTarget,
+  GraphSummary,
+  ModelSummary,
+  NeighborAnswer,
+  NodeId,
+  Overview,
+  RunDetail,
+  RunMetrics,
+  RunSummary,
+} from "@/api/types";
+
+/** Answers of a server that has run the pipeline of the bundled graph. */
+
+export const overview: Overview = {
+  version: "0.1.0",
+  workspace_name: "debian-workspace",
+  graphs: 1,
+  runs: 3,
+  models: 2,
+  running: 1,
+};
+
+const MINUTE_MS = 60_000;
+const before = (minutes: number) => new Date(Date.now() - minutes * MINUTE_MS).toISOString();
+
+export const runs: RunSummary[] = [
+  {
+    id: "debian-20261120-1",
+    name: "debian",
+    state: "running",
+    stage: "train",
+    created_at: before(3),
+    updated_at: before(0),
+    seconds: 183.4,
+    size_bytes: 21_400_000,
+  },
+  {
+    id: "debian-20261119-2",
+    name: "debian",
+    state: "finished",
+    stage: "bench",
+    created_at: before(60 * 26),
+    updated_at: before(60 * 25),
+    seconds: 402.7,
+    size_bytes: 86_300_000,
+  },
+  {
+    id: "shop-20261118-1",
+    name: "shop",
+    state: "failed",
+    stage: "compress",
+    created_at: before(60 * 50),
+    updated_at: before(60 * 49),
+    seconds: 77.1,
+    size_bytes: 9_100_000,
+  },
+];
+
+const stages: RunDetail["stages"] = [
+  { name: "import", state: "finished", seconds: 6.2, peak_bytes: 412_000_000 },
+  { name: "train", state: "finished", seconds: 301.8, peak_bytes: 1_320_000_000 },
+  { name: "evaluate", state: "finished", seconds: 41.5, peak_bytes: 1_180_000_000 },
+  { name: "export", state: "finished", seconds: 12.9, peak_bytes: 890_000_000 },
+  { name: "compress", state: "finished", seconds: 23.6, peak_bytes: 760_000_000 },
+  { name: "bench", state: "finished", seconds: 16.7, peak_bytes: 510_000_000 },
+];
+
+const config = `version: 1
+name: debian
+seed: 0
+graph:
+  name: debian
+  root: .
+tasks:
+  companion:
+    kind: recommend
+    node_type: package
+    relations: [recommends, suggests]
+models:
+  sage:
+    kind: sage
+    task: companion
+    dim: 64
+`;
+
+export const finishedRun: RunDetail = {
+  ...(runs[1] as RunSummary),
+  stages,
+  config,
+  report: {
+    metrics: {
+      section: { skipgram: { accuracy: 0.757, macro_f1: 0.579 } },
+      companion: { sage: { "recall@20": 0.351, "ndcg@20": 0.249, mrr: 0.262, "recall@20/rare": 0.12 } },
+    },
+    baselines: {
+      section: {
+        majority: { accuracy: 0.113, macro_f1: 0.004 },
+        neighbours_vote: { accuracy: 0.52, macro_f1: 0.41 },
+      },
+      companion: {
+        popular: { "recall@20": 0.144, "ndcg@20": 0.102, mrr: 0.11 },
+        popular_within_section: { "recall@20": 0.286, "ndcg@20": 0.221, mrr: 0.23 },
+        adamic_adar: { "recall@20": 0.228, "ndcg@20": 0.131, mrr: 0.128 },
+        personalised_pagerank: { "recall@20": 0.309, "ndcg@20": 0.175, mrr: 0.171 },
+        user_knn: { "recall@20": 0.363, "ndcg@20": 0.282, mrr: 0.301 },
+      },
+    },
+    export: {
+      "debian-companion": {
+        version: 1,
+        size_bytes: 24_100_000,
+        max_absolute_error: 2.4e-7,
+        max_relative_error: 1.1e-6,
+      },
+    },
+    compress: {
+      "debian-companion": {
+        size_bytes: { before: 24_100_000, after: 7_300_000 },
+        latency_ms: { before: 1.92, after: 1.31 },
+        metric: { name: "recall@20", before: 0.351, after: 0.3495, drop: 0.0015, max_drop: 0.01 },
+      },
+    },
+    bench: {
+      "debian-companion": [
+        {
+          version: 2,
+          precision: "int8_dynamic",
+          batches: [
+            { batch: 1, p50_ms: 1.31, p99_ms: 1.92, rows_per_s: 748 },
+            { batch: 32, p50_ms: 6.4, p99_ms: 8.8, rows_per_s: 4920 },
+          ],
+        },
+      ],
+    },
+  },
+  error: null,
+};
+
+export const runningRun: RunDetail = {
+  ...(runs[0] as RunSummary),
+  stages: [
+    { name: "import", state: "finished", seconds: 6.2, peak_bytes: 412_000_000 },
+    { name: "train", state: "running", seconds: 176.9, peak_bytes: 1_250_000_000 },
+  ],
+  config,
+  report: { metrics: {}, baselines: {}, export: {}, compress: {}, bench: {} },
+  error: null,
+};
+
+export const failedRun: RunDetail = {
+  ...(runs[2] as RunSummary),
+  stages: stages.slice(0, 4).concat({
+    name: "compress",
+    state: "failed",
+    seconds: 4.1,
+    peak_bytes: 300_000_000,
+  }),
+  config,
+  report: finishedRun.report,
+  error: {
+    code: "gate",
+    message: "expected recall@20 to drop by at most 0.02, received a drop of 0.051",
+    where: "compress.max_drop",
+    hint: "raise compress.max_drop, or keep the rows in float16 with compress.rows=float16",
+  },
+};
+
+const steps = Array.from({ length: 120 }, (_, index) => (index + 1) * 25);
+const wobble = (index: number) => Math.sin(index * 12.9898) * 0.5;
+
+export const metrics: RunMetrics = {
+  series: [
+    {
+      model: "sage",
+      key: "loss",
+      steps,
+      values: steps.map((_, index) => 0.4 + 3 * Math.exp(-index / 30) + 0.12 * wobble(index)),
+      non_finite: 0,
+    },
+    {
+      model: "sage",
+      key: "samples_per_s",
+      steps,
+      values: steps.map((_, index) => 41_000 + 3_000 * wobble(index)),
+      non_finite: 0,
+    },
+    {
+      model: "sage",
+      key: "validation_recall@20",
+      steps: steps.filter((_, index) => index % 12 === 11),
+      values: [0.12, 0.19, 0.24, 0.28, 0.305, 0.32, 0.334, 0.341, 0.343, 0.347],
+      non_finite: 0,
+    },
+  ],
+  last_line: 130,
+  damaged_lines: 0,
+};
+
+export const models: ModelSummary[] = [
+  {
+    name: "debian-companion",
+    versions: [
+      {
+        version: 2,
+        kind: "encoder",
+        task: "companion",
+        precision: "int8_dynamic",
+        size_bytes: 7_300_000,
+        parent: 1,
+        run_id: "debian-20261119-2",
+        created_at: before(60 * 25),
+        active: true,
+        metrics: { companion: { "recall@20": 0.3495, "ndcg@20": 0.2481 } },
+        bench: [
+          { target: "onnxruntime-cpu", threads: 1, batch: 1, p50_ms: 1.31, p99_ms: 1.92, rows_per_s: 748 },
+          { target: "onnxruntime-cpu", threads: 1, batch: 32, p50_ms: 6.4, p99_ms: 8.8, rows_per_s: 4920 },
+        ],
+        served: true,
+      },
+      {
+        version: 1,
+        kind: "encoder",
+        task: "companion",
+        precision: "float32",
+        size_bytes: 24_100_000,
+        parent: null,
+        run_id: "debian-20261119-2",
+        created_at: before(60 * 25 + 2),
+        active: false,
+        metrics: { companion: { "recall@20": 0.351, "ndcg@20": 0.249 } },
+        bench: [
+          { target: "onnxruntime-cpu", threads: 1, batch: 1, p50_ms: 1.92, p99_ms: 2.7, rows_per_s: 511 },
+          { target: "onnxruntime-cpu", threads: 1, batch: 32, p50_ms: 11.2, p99_ms: 15.1, rows_per_s: 2830 },
+        ],
+        served: false,
+      },
+    ],
+  },
+  {
+    name: "debian-section",
+    versions: [
+      {
+        version: 1,
+        kind: "embedding",
+        task: "section",
+        precision: "float32",
+        size_bytes: 16_900_000,
+        parent: null,
+        run_id: "debian-20261119-2",
+        created_at: before(60 * 25),
+        active: true,
+        metrics: { section: { accuracy: 0.757, macro_f1: 0.579 } },
+        bench: [],
+        served: true,
+      },
+    ],
+  },
+];
+
+const names = [
+  "nginx-common", "apache2", "ssl-cert", "certbot", "python3-certbot-nginx", "php-fpm", "logrotate",
+  "haproxy", "varnish", "libnginx-mod-http-geoip", "lighttpd", "fail2ban", "ufw", "goaccess",
+  "awstats", "squid", "memcached", "redis-server", "openssl", "nginx-doc",
+];
+
+const linksOf: Record<string, NeighborAnswer["neighbors"][number]["links"]> = {
+  "nginx-common": [{ relation: "depends", direction: "out", held_out: false }],
+  "python3-certbot-nginx": [{ relation: "recommends", direction: "in", held_out: true }],
+  "php-fpm": [{ relation: "suggests", direction: "out", held_out: true }],
+  "ssl-cert": [
+    { relation: "suggests", direction: "out", held_out: false },
+    { relation: "recommends", direction: "in", held_out: false },
+  ],
+};
+
+export const neighbors: NeighborAnswer = {
+  model: "debian-companion",
+  version: 2,
+  query: { id: "nginx", type: "package" },
+  neighbors: names.map((id, index) => ({
+    id,
+    type: "package",
+    score: 9.412 - 0.31 * index - 0.02 * index ** 1.3,
+    links: linksOf[id] ?? [],
+  })),
+};
+
+export const ids: NodeId[] = [
+  { id: "nginx", type: "package" },
+  { id: "nginx", type: "source" },
+  { id: "nginx-common", type: "package" },
+  { id: "nginx-core", type: "package" },
+];
+
+export const graphs: GraphSummary[] = [
+  {
+    name: "debian",
+    size_bytes: 12_700_000,
+    created_at: before(60 * 27),
+    node_types: [
+      { name: "package", nodes: 63_714 },
+      { name: "source", nodes: 34_021 },
+      { name: "tag", nodes: 597 },
+    ],
+    edge_types: [
+      { source: "package", relation: "depends", target: "package", edges: 275_310 },
+      { source: "package", relation: "recommends", target: "package", edges: 34_110 },
+      { source: "package", relation: "suggests", target: "package", edges: 31_250 },
+      { source: "package", relation: "pre_depends", target: "package", edges: 6_120 },
+      { source: "package", relation: "enhances", target: "package", edges: 3_044 },
+      { source: "package", relation: "built_from", target: "source", edges: 63_714 },
+      { source: "package", relation: "tagged", target: "tag", edges: 110_450 },
+    ],
+  },
+];
+
+export const targets: DeploymentTarget[] = [
+  {
+    adapter: "onnxruntime-cpu",
+    device: "cpu",
+    available: true,
+    reason: null,
+    details: { runtime: "onnxruntime 1.31.1", cores: "2" },
+    distribution: "graphbox 0.1.0",
+    kind: "cpu",
+    description: "AMD EPYC 9R14",
+  },
+  {
+    adapter: "onnxruntime-cuda",
+    device: null,
+    available: false,
+    reason: "onnxruntime on this machine has no CUDA provider",
+    details: {},
+    distribution: "graphbox 0.1.0",
+    kind: null,
+    description: null,
+  },
+];
+
+export const kserveMetadata = {
+  name: "debian-companion",
+  versions: ["1", "2"],
+  platform: "graphbox",
+  inputs: [{ name: "id", datatype: "BYTES", shape: [-1] }],
+  outputs: [{ name: "embedding", datatype: "FP32", shape: [-1, 64] }],
+};
