@@ -40,6 +40,8 @@ from graphbox.errors import ConfigError, GraphboxError
 
 __all__ = ["app", "main"]
 
+_STOPPED = 130
+
 app = typer.Typer(
     name="graphbox",
     help="Train, compress, export and serve embeddings of graphs. Start with `graphbox demo`.",
@@ -87,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except GraphboxError as error:
         return _report(session, error.exit_code, _document(error), str(error))
     except KeyboardInterrupt:
-        return _report(session, 130, {"code": "stopped", "message": "stopped by Ctrl-C"}, "stopped by Ctrl-C")
+        code = _STOPPED
     except typer.Abort:
         return 1
     except BrokenPipeError:
@@ -96,6 +98,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:  # noqa: BLE001 (the last resort: nothing may end in a traceback)
         return _report_unexpected(session, error, given)
+    if code == _STOPPED:
+        # The option parser, too, answers Ctrl-C with this code.
+        return _report(
+            session, _STOPPED, {"code": "stopped", "message": "stopped by Ctrl-C"}, "stopped by Ctrl-C"
+        )
     return code if isinstance(code, int) else 0
 
 
