@@ -34,7 +34,18 @@ _MODULE_OF = {
     "sample_neighbors": "graphbox.sample",
 }
 
-__all__ = [*sorted(_MODULE_OF), "__version__"]
+__all__ = [
+    "Artifact",
+    "EmbeddingTable",
+    "Graph",
+    "GraphboxError",
+    "NeighborLoader",
+    "Workspace",
+    "__version__",
+    "random_walk",
+    "run",
+    "sample_neighbors",
+]
 
 
 def __getattr__(name: str) -> Any:
