@@ -1,6 +1,26 @@
-"""Smaller and faster models: quantization of the ONNX part and of embedding rows, with a report and a gate."""
+"""Smaller and faster models: quantization of the ONNX part and of embedding rows, with report and gate."""
 
 from __future__ import annotations
 
 if __name__ != "graphbox.compress":
-    raise ImportError("import this package as `graphbox.compress`, not as `compress`: two copies of it would not share state")
+    raise ImportError(
+        "import this package as `graphbox.compress`, not as `compress`: two copies would not share state"
+    )
+
+from graphbox.compress.apply import compress
+from graphbox.compress.quantize import QuantizationReport, QuantizedOnnx, quantize_onnx
+from graphbox.compress.report import BeforeAfter, CompressReport
+from graphbox.compress.tables import QuantizedRows, TableError, quantize_rows, quantize_table
+
+__all__ = [
+    "BeforeAfter",
+    "CompressReport",
+    "QuantizationReport",
+    "QuantizedOnnx",
+    "QuantizedRows",
+    "TableError",
+    "compress",
+    "quantize_onnx",
+    "quantize_rows",
+    "quantize_table",
+]

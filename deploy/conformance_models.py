@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import missing_extra
+from graphbox.deploy.onnx_writer import Node, write_onnx
 
-__all__ = ["OPERATORS", "OperatorCase", "external_model", "gather_model", "sum_model"]
+__all__ = ["OPERATORS", "OperatorCase", "gather_model", "sum_model"]
 
 Array = npt.NDArray[Any]
-_OPSET = 20
-_IR_VERSION = 10
+Tail = tuple[type[Any], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class OperatorCase:
     """
 
     name: str
-    inputs: Mapping[str, tuple[type[Any], tuple[int, ...]]]
+    inputs: Mapping[str, Tail]
     answer: Callable[[Mapping[str, Array]], Array]
     constants: Mapping[str, Array] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -42,10 +41,9 @@ class OperatorCase:
 
     def model(self) -> bytes:
         """Return the ONNX file's content."""
-        names = [*self.inputs, *self.constants]
-        node = (self.operator or self.name, names, ["result"], dict(self.attributes))
-        probe = self.answer(self.feeds(np.random.default_rng(0), 2))
-        return _model([node], self.inputs, self.constants, probe)
+        node = Node(self.operator or self.name, [*self.inputs, *self.constants], ["result"], self.attributes)
+        result = self.answer(self.feeds(np.random.default_rng(0), 2))
+        return _model([node], self.inputs, result.dtype, result.shape[1:], self.constants)
 
     def feeds(self, random: np.random.Generator, batch: int) -> dict[str, Array]:
         """Return random feeds with ``batch`` rows."""
@@ -60,70 +58,35 @@ class OperatorCase:
 
 def sum_model(operator: str = "Add") -> bytes:
     """Return the model ``result = x + x`` for x float32 [n, 3], with another operator if asked."""
-    return _model(
-        [(operator, ["x", "x"], ["result"], {})], {"x": (np.float32, (3,))}, {}, np.empty((1, 3), np.float32)
-    )
+    return _model([Node(operator, ["x", "x"], ["result"])], {"x": _float(3)}, np.float32, (3,))
 
 
 def gather_model() -> bytes:
     """Return ``result = rows[positions]`` for rows float32 [n, 2]; the positions go through a Cast."""
-    nodes = [("Cast", ["positions"], ["p"], {"to": 7}), ("Gather", ["rows", "p"], ["result"], {})]
-    inputs = {"rows": (np.float32, (2,)), "positions": (np.int64, ())}
-    return _model(nodes, inputs, {}, np.empty((1, 2), np.float32))
-
-
-def external_model() -> bytes:
-    """Return a model whose one constant says that its data lies in another file."""
-    onnx = _onnx()
-    model = onnx.load_model_from_string(_BIAS.model())
-    tensor = model.graph.initializer[0]
-    tensor.ClearField("raw_data")
-    tensor.data_location = onnx.TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="../secrets.bin")
-    content: bytes = model.SerializeToString()
-    return content
+    nodes = [
+        Node("Cast", ["positions"], ["cast"], {"to": 7}),
+        Node("Gather", ["rows", "cast"], ["result"], {"axis": 0}),
+    ]
+    return _model(nodes, {"rows": _float(2), "positions": (np.int64, ())}, np.float32, (2,))
 
 
 def _model(
-    nodes: list[tuple[str, list[str], list[str], dict[str, Any]]],
-    inputs: Mapping[str, tuple[type[Any], tuple[int, ...]]],
-    constants: Mapping[str, Array],
-    result: Array,
+    nodes: list[Node],
+    inputs: Mapping[str, Tail],
+    result_dtype: npt.DTypeLike,
+    result_tail: tuple[int, ...],
+    constants: Mapping[str, Array] | None = None,
 ) -> bytes:
-    onnx = _onnx()
-    helper, numpy_helper = onnx.helper, onnx.numpy_helper
-
-    def info(name: str, dtype: Any, tail: tuple[int, ...]) -> Any:
-        return helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [f"n_{name}", *tail]
-        )
-
-    graph = helper.make_graph(
-        [
-            helper.make_node(operator, names, outputs, **attributes)
-            for operator, names, outputs, attributes in nodes
-        ],
-        "conformance",
-        [info(name, dtype, tail) for name, (dtype, tail) in inputs.items()],
-        [info("result", result.dtype, result.shape[1:])],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    """Return a model whose every input and whose ``result`` have a first dimension of any size."""
+    return write_onnx(
+        nodes,
+        {name: (dtype, [f"n_{name}", *tail]) for name, (dtype, tail) in inputs.items()},
+        {"result": (result_dtype, ["n_result", *result_tail])},
+        constants,
     )
-    opset = helper.make_opsetid("", _OPSET)
-    content: bytes = helper.make_model(
-        graph, opset_imports=[opset], ir_version=_IR_VERSION
-    ).SerializeToString()
-    return content
 
 
-def _onnx() -> Any:
-    try:
-        import onnx
-    except ImportError as error:
-        raise missing_extra("onnx", "train") from error
-    return onnx
-
-
-def _float(*tail: int) -> tuple[type[Any], tuple[int, ...]]:
+def _float(*tail: int) -> Tail:
     return (np.float32, tail)
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import RowTable
+from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.program import CheckedProgram
 
 __all__ = ["RANKING_MODEL", "ExactRanking"]
 
-# ONNX, opset 20: `score, index = TopK(Gemm(queries, rows, transB=1), k)`; TopK gives ties to the lower index.
-# NumPy's BLAS is not used: its threads cannot be bounded per call, and where other processes want the
-# same cores its product of one query with 63,000 rows took 20 ms instead of the 0.2 ms of this.
-RANKING_MODEL: Final = base64.b64decode(
-    "CAo64AEKLAoHcXVlcmllcwoEcm93cxIGc2NvcmVzIgRHZW1tKg0KBnRyYW5zQhgBoAECCh8KBnNjb3JlcwoBaxIF"
-    "c2NvcmUSBWluZGV4IgRUb3BLEgdyYW5raW5nWh0KB3F1ZXJpZXMSEgoQCAESDAoDEgFuCgUSA2RpbVoaCgRyb3dz"
-    "EhIKEAgBEgwKAxIBbQoFEgNkaW1aDwoBaxIKCggIBxIECgIIAWIcCgVzY29yZRITChEIARINCgMSAW4KBhIEYmVz"
-    "dGIcCgVpbmRleBITChEIBxINCgMSAW4KBhIEYmVzdEIECgAQFA=="
+# NumPy's BLAS is not used: its threads cannot be bounded per call, and where other processes want the same
+# cores its product of one query with 63,000 rows took 20 ms, where this takes 0.2 ms. TopK gives ties to the
+# lower index.
+RANKING_MODEL: Final = write_onnx(
+    [
+        Node("Gemm", ["queries", "rows"], ["scores"], {"transB": 1}),
+        Node("TopK", ["scores", "k"], ["score", "index"]),
+    ],
+    {"queries": (np.float32, ["n", "dim"]), "rows": (np.float32, ["m", "dim"]), "k": (np.int64, [1])},
+    {"score": (np.float32, ["n", "best"]), "index": (np.int64, ["n", "best"])},
 )
 _BLOCK_ROWS = 65_536
 _MAX_SCORES_BYTES = 64 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import platform
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import TensorSpec, inspect_onnx
+from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Support
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError
 
@@ -30,10 +30,8 @@ _DATATYPE_OF = {
     "tensor(float)": "FP32",
     "tensor(double)": "FP64",
 }
-# The ONNX model `y = Neg(x)` for x float32 [n], opset 20: small enough to try the device with.
-_PROBE_MODEL = base64.b64decode(
-    "CAoSADo4CgsKAXgSAXkiA05lZxIFcHJvYmVaEAoBeBILCgkIARIFCgMSAW5iEAoBeRILCgkIARIFCgMSAW5CBAoAEBQ="
-)
+# Small enough to try the device with.
+_PROBE_MODEL = write_onnx([Node("Neg", ["x"], ["y"])], {"x": (np.float32, ["n"])}, {"y": (np.float32, ["n"])})
 
 
 class OnnxRuntimeCpuProgram:

@@ -204,7 +204,7 @@ class Artifact:
                 f"received {array.dtype.str} {list(array.shape)}",
                 where=str(file),
             )
-        return array
+        return array.view(np.ndarray)
 
 
 def sha256_of(file: Path) -> str:

@@ -137,6 +137,30 @@ class ArtifactWriter:
         self.add_array(f"tables/{name}/{CODES_FILE}", codes)
         self.add_array(f"tables/{name}/{SCALE_BIAS_FILE}", scale_bias)
 
+    def copy_table(self, artifact: Artifact, name: str) -> None:
+        """Take over a table of another model version as it is."""
+        spec = artifact.manifest.tables[name]
+        self._add_table_spec(name, spec.node_type, spec.codec, (spec.rows, spec.dim))
+        for path in artifact.manifest.files:
+            if path.startswith(f"tables/{name}/"):
+                shutil.copyfile(artifact.path / path, self._place(path))
+
+    def copy_rest(self, artifact: Artifact) -> None:
+        """Take over what is neither ids nor tables nor ONNX: how ids become feeds, neighbours, links."""
+        manifest = artifact.manifest
+        own = {
+            manifest.preprocess,
+            manifest.example_request,
+            *(spec.ids for spec in manifest.tables.values()),
+        }
+        if manifest.onnx is not None:
+            own.add(manifest.onnx.path)
+        for path in manifest.files:
+            if path not in own and not path.startswith("tables/"):
+                shutil.copyfile(artifact.path / path, self._place(path))
+        self.set_preprocess(artifact.preprocess)
+        self._links = manifest.links
+
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)

@@ -1,0 +1,200 @@
+"""Makes a smaller version of an artifact, measures both, and refuses one that got too much worse."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
+from graphbox.compress.quantize import QuantizationReport, quantize_onnx
+from graphbox.compress.report import BeforeAfter, CompressReport, sizes_of
+from graphbox.compress.tables import TableError, quantize_table
+from graphbox.config import BenchConfig, CompressConfig
+from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy.bench import bench_together
+from graphbox.errors import GateError, UsageError, did_you_mean
+
+__all__ = ["Evaluate", "compress"]
+
+Evaluate = Callable[[DeployedModel], Mapping[str, float]]
+
+
+@dataclass
+class _Changes:
+    """What was done to the parts, in the order it was done."""
+
+    steps: list[str] = field(default_factory=list)
+    dense: QuantizationReport | None = None
+    tables: dict[str, TableError] = field(default_factory=dict)
+
+
+def compress(
+    artifact: Artifact,
+    destination: str | os.PathLike[str],
+    config: CompressConfig,
+    *,
+    version: int,
+    metric: str,
+    evaluate: Evaluate,
+    bench: BenchConfig | None = None,
+) -> CompressReport:
+    """Write a compressed version of an artifact, unless it answers too much worse.
+
+    Both models are opened on the same target, evaluated as they are served, and measured alternately.
+
+    Args:
+        artifact: the model version to compress; it stays as it is.
+        destination: the folder of the new version, to be made.
+        config: which parts become int8, and the largest allowed drop.
+        version: of the new model version; the name stays.
+        metric: the one of ``evaluate``'s metrics that decides; higher is better.
+        evaluate: returns the task's metrics of a deployed model.
+        bench: what to measure, and on which target.
+
+    Raises:
+        GateError: when the metric drops by more than ``config.max_drop``; nothing is written then.
+        UsageError: when nothing is to be compressed, or the metric is not among the measured ones.
+        ConflictError: when the destination exists.
+    """
+    settings = bench or BenchConfig()
+    changes = _Changes()
+    reports: list[CompressReport] = []
+    with _open(artifact.path, settings) as original, ArtifactWriter(destination) as writer:
+        metrics_before = _measured(evaluate, original, metric)
+
+        def judge(compressed: Artifact) -> Mapping[str, Mapping[str, float]]:
+            with _open(compressed.path, settings) as model:
+                metrics_after = _measured(evaluate, model, metric)
+                _refuse_drop(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
+                report = _report(
+                    original, model, changes, metrics_before, metrics_after, metric, config, settings
+                )
+            reports.append(report)
+            return {**compressed.manifest.metrics, compressed.manifest.task: metrics_after}
+
+        _write_parts(artifact, writer, config, changes)
+        manifest = artifact.manifest
+        writer.commit(
+            name=manifest.name,
+            version=version,
+            kind=manifest.kind,
+            task=manifest.task,
+            dim=manifest.dim,
+            targets=manifest.targets,
+            metrics=manifest.metrics,
+            lineage=Lineage(
+                run=manifest.lineage.run,
+                graph=manifest.lineage.graph,
+                parent=f"{manifest.name}/{manifest.version}",
+                steps=(*manifest.lineage.steps, *changes.steps),
+            ),
+            check=judge,
+        )
+    return reports[0]
+
+
+def _open(path: Path, settings: BenchConfig) -> DeployedModel:
+    return open_model(path, target=settings.target, threads=settings.threads, verify=False)
+
+
+def _measured(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str, float]:
+    metrics = dict(evaluate(model))
+    if metric not in metrics:
+        raise UsageError(
+            f"expected one of the measured metrics {sorted(metrics)}, received `{metric}`",
+            hint=did_you_mean(metric, metrics),
+        )
+    return metrics
+
+
+def _refuse_drop(metric: str, before: float, after: float, max_drop: float) -> None:
+    drop = before - after
+    if not math.isfinite(drop) or drop > max_drop:
+        raise GateError(
+            f"expected {metric} to drop by at most {max_drop:g}, "
+            f"it dropped by {drop:g} ({before:g} to {after:g})",
+            hint="nothing was written; compress less (`dense` or `tables`: float32) or raise `max_drop`",
+        )
+
+
+def _write_parts(
+    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
+) -> None:
+    """Write every part of the original, smaller where that was asked for."""
+    for node_type in artifact.node_types:
+        writer.add_ids(node_type, artifact.ids(node_type).to_arrow())
+    _write_tables(artifact, writer, config, changes)
+    _write_dense(artifact, writer, config, changes)
+    if not changes.steps:
+        raise UsageError(
+            "expected something to compress, received a model whose parts already are what is asked for",
+            where=str(artifact.path),
+            hint="set `dense: int8` or `tables: int8`",
+        )
+    writer.copy_rest(artifact)
+
+
+def _write_tables(
+    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
+) -> None:
+    for name, spec in artifact.manifest.tables.items():
+        if config.tables == "float32" or spec.codec != "float32":
+            writer.copy_table(artifact, name)
+            continue
+        quantized = quantize_table(artifact.table(name))
+        writer.add_int8_table(name, spec.node_type, quantized.codes, quantized.scale_bias)
+        changes.tables[name] = quantized.error
+    if changes.tables:
+        changes.steps.append("tables int8_rowwise")
+
+
+def _write_dense(
+    artifact: Artifact, writer: ArtifactWriter, config: CompressConfig, changes: _Changes
+) -> None:
+    onnx = artifact.manifest.onnx
+    if onnx is None:
+        return
+    model = artifact.onnx_bytes()
+    if config.dense == "int8" and onnx.precision == "float32":
+        quantized = quantize_onnx(model)
+        model, changes.dense = quantized.model, quantized.report
+        changes.steps.append("dense int8_dynamic")
+    precision = inspect_onnx(model, onnx.path).precision
+    writer.set_onnx(model, opset=onnx.opset, precision=precision, inputs=onnx.inputs, outputs=onnx.outputs)
+
+
+def _report(
+    original: DeployedModel,
+    compressed: DeployedModel,
+    changes: _Changes,
+    metrics_before: Mapping[str, float],
+    metrics_after: Mapping[str, float],
+    metric: str,
+    config: CompressConfig,
+    settings: BenchConfig,
+) -> CompressReport:
+    measured = bench_together(
+        {"before": original, "after": compressed}, settings.batch_sizes, seconds=settings.seconds
+    )
+    before, after = sizes_of(original.manifest), sizes_of(compressed.manifest)
+    return CompressReport(
+        metric=metric,
+        quality=BeforeAfter(metrics_before[metric], metrics_after[metric]),
+        drop=metrics_before[metric] - metrics_after[metric],
+        max_drop=config.max_drop,
+        metrics_before=metrics_before,
+        metrics_after=metrics_after,
+        size_bytes=BeforeAfter(sum(before.values()), sum(after.values())),
+        parts_bytes={part: BeforeAfter(before[part], after[part]) for part in before},
+        latency_ms={
+            first.batch: BeforeAfter(first.p50_ms, second.p50_ms)
+            for first, second in zip(measured["before"].batches, measured["after"].batches, strict=True)
+        },
+        bench_before=measured["before"],
+        bench_after=measured["after"],
+        dense=changes.dense,
+        tables=changes.tables,
+    )

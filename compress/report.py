@@ -1,0 +1,73 @@
+"""What compression did to a model: size, latency and quality, before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from graphbox.artifact import Manifest
+from graphbox.compress.quantize import QuantizationReport
+from graphbox.compress.tables import TableError
+from graphbox.deploy.bench import BenchReport
+
+__all__ = ["BeforeAfter", "CompressReport", "sizes_of"]
+
+
+@dataclass(frozen=True)
+class BeforeAfter:
+    """One figure of the original and of the compressed model."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class CompressReport:
+    """The outcome of one compression.
+
+    Attributes:
+        metric: name of the task's metric that decides.
+        quality: that metric, measured on both models as they are served.
+        drop: ``before - after``; above ``max_drop`` the model is refused.
+        max_drop: what was allowed.
+        metrics_before: all metrics of the original.
+        metrics_after: all metrics of the compressed model.
+        size_bytes: of the whole folder, without its manifest.
+        parts_bytes: of the dense part, the tables and the rest.
+        latency_ms: median latency by batch size, measured alternately.
+        bench_before: the full measurement of the original.
+        bench_after: the full measurement of the compressed model.
+        dense: what became int8 in the ONNX part; None when it was left as it is, or there is none.
+        tables: the error that quantization made in each table.
+    """
+
+    metric: str
+    quality: BeforeAfter
+    drop: float
+    max_drop: float
+    metrics_before: Mapping[str, float]
+    metrics_after: Mapping[str, float]
+    size_bytes: BeforeAfter
+    parts_bytes: Mapping[str, BeforeAfter]
+    latency_ms: Mapping[int, BeforeAfter]
+    bench_before: BenchReport
+    bench_after: BenchReport
+    dense: QuantizationReport | None
+    tables: Mapping[str, TableError]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as plain values; batch sizes become text, as JSON wants it."""
+        values = asdict(self)
+        values["latency_ms"] = {str(batch): value for batch, value in values["latency_ms"].items()}
+        return values
+
+
+def sizes_of(manifest: Manifest) -> dict[str, int]:
+    """Return the bytes of a model's parts: ``dense``, ``tables`` and ``other``."""
+    sizes = {"dense": 0, "tables": 0, "other": 0}
+    for path, record in manifest.files.items():
+        is_dense = manifest.onnx is not None and path == manifest.onnx.path
+        part = "dense" if is_dense else "tables" if path.startswith("tables/") else "other"
+        sizes[part] += record.bytes
+    return sizes
