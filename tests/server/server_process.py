@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 
 TOKEN = "a-token-long-enough-to-be-one"
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - servers on it are started with a token
 START_TIMEOUT_S = 60.0
 
 

@@ -1,0 +1,245 @@
+"""Who is let in: token, Host header, origin of a browser's request; refusals before anything is read."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from graphbox.errors import UsageError
+from graphbox.server.auth import HostRule, TokenRule
+from graphbox.server.problem import RefusedError
+from graphbox.server.settings import Settings, is_loopback
+from graphbox.workspace import Workspace
+from tests.server.server_process import EVERY_ADDRESS, TOKEN, ServerProcess, StartServer
+
+OVERVIEW = "/api/v1/overview"
+
+
+@pytest.fixture
+def guarded(start_server: StartServer, shared_workspace: Workspace) -> ServerProcess:
+    return start_server(workspace=shared_workspace.root, token=TOKEN)
+
+
+def test_nothing_without_the_token(guarded: ServerProcess) -> None:
+    with guarded.client() as client:
+        for path in (
+            OVERVIEW,
+            "/metrics",
+            "/v2",
+            "/v2/models/companion",
+            "/favicon.ico",
+            "/api/v1/openapi.json",
+        ):
+            answer = client.get(path)
+            assert answer.status_code == 401, path
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+            wrong = client.get(path, headers={"authorization": f"Bearer {TOKEN}x"})
+            assert wrong.status_code == 401
+        assert client.get(f"{OVERVIEW}?token={TOKEN}").status_code == 401, (
+            "only the page takes it from its address"
+        )
+        assert client.get(OVERVIEW).json()["code"] == "token_required"
+        assert "expected the token" in client.get("/v2").json()["error"]
+
+
+def test_bearer_token(guarded: ServerProcess) -> None:
+    with guarded.client(headers={"authorization": f"bearer {TOKEN}"}) as client:
+        assert client.get(OVERVIEW).status_code == 200
+        assert client.get("/metrics").status_code == 200
+
+
+def test_health_needs_no_token(guarded: ServerProcess) -> None:
+    for path in ("/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready"):
+        assert httpx.get(guarded.base + path, headers={"host": "10.1.2.3"}).status_code == 200
+
+
+def test_page_gets_a_cookie_and_loses_the_token(guarded: ServerProcess) -> None:
+    assert guarded.url == f"{guarded.base}/?token={TOKEN}"
+    with guarded.client() as client:
+        answer = client.get(f"/?token={TOKEN}")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "./"
+        cookie = answer.headers["set-cookie"]
+        assert re.fullmatch(
+            rf"graphbox_{guarded.port}=[0-9a-f]{{64}}; Path=/; HttpOnly; SameSite=Lax", cookie
+        )
+        assert TOKEN not in cookie
+        assert client.get(OVERVIEW).status_code == 200
+        assert client.get("/").status_code in {200, 503}
+        assert client.get("/?token=wrong-token-wrong").status_code in {200, 503}, "the cookie is enough"
+    with guarded.client(cookies={f"graphbox_{guarded.port}": TOKEN}) as client:
+        assert client.get(OVERVIEW).status_code == 401, "the token itself is no cookie"
+
+
+def test_page_without_the_token_is_readable(guarded: ServerProcess) -> None:
+    with guarded.client() as client:
+        for path in ("/", "/?token=wrong-token-wrong"):
+            answer = client.get(path, headers={"accept": "text/html,*/*"})
+            assert answer.status_code == 401
+            assert "This page needs its token" in answer.text
+            assert TOKEN not in answer.text
+
+
+def test_token_is_in_no_log(guarded: ServerProcess) -> None:
+    with guarded.client() as client:
+        client.get(f"/?token={TOKEN}")
+    guarded.stop()
+    assert TOKEN not in guarded.log.read_text()
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "LOCALHOST:{port}", "127.0.0.1:{port}", "[::1]:{port}", "localhost:9"]
+)
+def test_hosts_that_name_the_server(server: ServerProcess, host: str) -> None:
+    answer = httpx.get(server.base + OVERVIEW, headers={"host": host.format(port=server.port)})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8710", "localhost.evil.example", "127.0.0.1.nip.io", "10.0.0.1"]
+)
+def test_rebound_names_are_refused(server: ServerProcess, host: str) -> None:
+    for path in (OVERVIEW, "/v2/models/companion", "/", "/metrics"):
+        answer = httpx.get(server.base + path, headers={"host": host})
+        assert answer.status_code == 403
+        assert host.partition(":")[0] in answer.text
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a b", "local/host", "localhost:port", "user@localhost", "[::1", "x" * 300 + "!"]
+)
+def test_malformed_hosts(server: ServerProcess, host: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.putrequest("GET", OVERVIEW, skip_host=True)
+    connection.putheader("Host", host)
+    connection.endheaders()
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
+def test_missing_host(server: ServerProcess) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.putrequest("GET", OVERVIEW, skip_host=True)
+    connection.endheaders()
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
+def test_further_host_names_can_be_allowed(start_server: StartServer, shared_workspace: Workspace) -> None:
+    server = start_server(workspace=shared_workspace.root, allowed_hosts=["graphs.example"])
+    for host, status in (("graphs.example", 200), ("Graphs.Example:80", 200), ("example", 403)):
+        assert httpx.get(server.base + OVERVIEW, headers={"host": host}).status_code == status
+
+
+def test_other_origins_cannot_act(server: ServerProcess) -> None:
+    url = f"{server.base}/v2/repository/index"
+    own = {"origin": server.base}
+    assert httpx.post(url, headers=own).status_code == 200
+    assert httpx.post(url).status_code == 200
+    assert httpx.post(url, headers={"sec-fetch-site": "same-origin"}).status_code == 200
+    for foreign in (
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": f"http://127.0.0.1:{server.port + 1}"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ):
+        answer = httpx.post(url, headers=foreign)
+        assert answer.status_code == 403, foreign
+        assert "another origin" in answer.json()["error"]
+
+
+def test_security_headers(server: ServerProcess) -> None:
+    for path in (OVERVIEW, "/v2", "/", "/metrics", "/absent"):
+        headers = httpx.get(server.base + path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+
+
+# The rules alone
+
+
+@pytest.mark.parametrize("host", [EVERY_ADDRESS, "::"])
+def test_on_every_address_any_address_names_the_server(host: str) -> None:
+    rule = HostRule(Settings(host=host, token=TOKEN))
+    for name in (b"10.1.2.3:8710", b"[fe80::1]:8710", b"localhost", b"127.0.0.1:1"):
+        rule.check(name)
+    with pytest.raises(RefusedError):
+        rule.check(b"evil.example")
+
+
+def test_token_in_the_address() -> None:
+    rule = TokenRule(TOKEN, 8710)
+    assert rule.presented(f"a=1&token={TOKEN}".encode())
+    for query in (
+        "",
+        "token=",
+        f"token={TOKEN}x",
+        f"token=x&token={TOKEN}",
+        f"atoken={TOKEN}",
+        "token=%ff%fe",
+    ):
+        assert not rule.presented(query.encode()), query
+
+
+def test_cookies_of_other_servers_do_not_open_this_one() -> None:
+    first, second = TokenRule(TOKEN, 1), TokenRule(TOKEN + "x", 1)
+    cookie = first.set_cookie().partition(";")[0].encode()
+    first.check({b"cookie": b"other=1; " + cookie})
+    with pytest.raises(RefusedError):
+        second.check({b"cookie": cookie})
+
+
+@pytest.mark.parametrize(
+    "authorization", [b"", b"Bearer", b"Bearer ", TOKEN.encode(), b"Basic " + TOKEN.encode(), b"Bearer \xff"]
+)
+def test_other_credentials(authorization: bytes) -> None:
+    with pytest.raises(RefusedError):
+        TokenRule(TOKEN, 8710).check({b"authorization": authorization})
+
+
+# Settings
+
+
+@pytest.mark.parametrize("host", [EVERY_ADDRESS, "::", "10.0.0.1"])
+def test_reachable_address_needs_a_token(host: str) -> None:
+    with pytest.raises(UsageError, match="needs a token") as caught:
+        Settings(host=host).check()
+    assert caught.value.hint is not None
+    assert "--token" in caught.value.hint
+    Settings(host=host, token=TOKEN).check()
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), (EVERY_ADDRESS, False)],
+)
+def test_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"port": 65536}, "between 0 and 65535, received 65536"),
+        ({"port": -1}, "received -1"),
+        ({"token": "short"}, "at least 16 characters, received 5"),
+        ({"token": "sixteen characters"}, "without spaces"),
+        ({"token": "caf\u00e9" * 8}, "printable ASCII"),
+        ({"threads": 0}, "at least 1, received 0"),
+        ({"host": "no such host"}, "expected a host name"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Settings(**settings).check()  # type: ignore[arg-type]
+
+
+def test_token_is_in_no_text_of_the_settings() -> None:
+    assert TOKEN not in repr(Settings(token=TOKEN, workspace=Path("x")))

@@ -1,0 +1,138 @@
+"""The web page's files: caching, compression, safety, and what is shown when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from graphbox.server.page import PageFiles, accepts_gzip
+from graphbox.server.page import router as page_router
+from graphbox.server.problem import add_error_handlers
+
+SCRIPT = "assets/index-BWEhfFeP.js"
+
+
+@pytest.fixture
+def static(tmp_path: Path) -> Path:
+    """A build like Vite's."""
+    root = tmp_path / "static"
+    (root / "assets").mkdir(parents=True)
+    (root / "index.html").write_text("<!doctype html><title>graphbox</title>")
+    (root / SCRIPT).write_text("console.log(1)")
+    (root / f"{SCRIPT}.gz").write_bytes(gzip.compress(b"console.log(1)"))
+    (root / "favicon.svg").write_text("<svg/>")
+    (root / ".secret").write_text("secret")
+    (tmp_path / "outside.txt").write_text("secret")
+    return root
+
+
+class PageClient:
+    """Asks an application that serves one build, without a socket."""
+
+    def __init__(self, root: Path) -> None:
+        self._api = FastAPI()
+        add_error_handlers(self._api)
+        self._api.include_router(page_router)
+        self._api.state.page = PageFiles(root)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self._api)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.get(path, headers=headers)
+
+        return asyncio.run(ask())
+
+
+def test_page_is_always_asked_for_again(static: Path) -> None:
+    answer = PageClient(static).get("/")
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    policy = answer.headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert "default-src 'self';" in policy
+    assert "http:" not in policy
+
+
+def test_hashed_files_never_change(static: Path) -> None:
+    client = PageClient(static)
+    assert client.get(f"/{SCRIPT}").headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert client.get("/favicon.svg").headers["cache-control"] == "no-cache"
+
+
+def test_compressed_file_is_served_when_accepted(static: Path) -> None:
+    client = PageClient(static)
+    compressed = client.get(f"/{SCRIPT}", headers={"accept-encoding": "br, gzip"})
+    assert compressed.headers["content-encoding"] == "gzip"
+    assert compressed.text == "console.log(1)"
+    assert compressed.headers["content-type"] == "text/javascript; charset=utf-8"
+    plain = client.get(f"/{SCRIPT}", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.text == "console.log(1)"
+    assert plain.headers["vary"] == compressed.headers["vary"] == "accept-encoding"
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("gzip", True),
+        ("br, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0", False),
+        ("br", False),
+        ("", False),
+    ],
+)
+def test_accept_encoding(header: str, accepted: bool) -> None:
+    assert accepts_gzip(header) is accepted
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "absent.js",
+        "assets",
+        "assets/",
+        ".secret",
+        "..%2foutside.txt",
+        "%2e%2e/outside.txt",
+        "assets/..%2f..%2foutside.txt",
+        "assets%5c..%5c..%5coutside.txt",
+        "%2fetc%2fpasswd",
+        "index.html%00.js",
+        f"{SCRIPT}.gz",
+    ],
+)
+def test_nothing_but_the_listed_files(static: Path, path: str) -> None:
+    answer = PageClient(static).get(f"/{path}")
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "not_found"
+
+
+def test_missing_build_is_said(tmp_path: Path) -> None:
+    for root in (tmp_path / "absent", tmp_path):
+        answer = PageClient(root).get("/")
+        assert answer.status_code == 503
+        assert "make web" in answer.text
+        assert "<script" not in answer.text
+
+
+def test_shipped_page(client: httpx.Client) -> None:
+    """Whatever is built: the page or a readable notice, never an error of the server."""
+    answer = client.get("/", headers={"accept": "text/html"})
+    assert answer.status_code in {200, 503}
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_page_does_not_hide_unknown_paths_of_the_interfaces(client: httpx.Client) -> None:
+    for path in ("/api/v1/absent", "/api", "/v3", "/metrics/x"):
+        answer = client.get(path, headers={"accept": "text/html"})
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "not_found"
