@@ -57,7 +57,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphbox.errors import BackendMissingError, DataError, GraphboxError, NotFoundError
+from graphbox.errors import BackendMissingError, DataError, GraphboxError, NotFoundError, UsageError
 
 RELATIONS = {
     "depends": "Depends",
@@ -243,7 +243,7 @@ def version_key(version: str) -> tuple[Any, ...]:
 
 def _part_key(part: str) -> tuple[Any, ...]:
     key: list[Any] = []
-    for text, digits in _VERSION_PART.findall(part):
+    for text, digits in _VERSION_PART.findall(part or "0"):  # an absent part counts as 0
         if text or digits:
             order = [-1 if c == "~" else ord(c) if c.isalpha() else ord(c) + 256 for c in text]
             key += [(*order, 0), int(digits or 0)]
@@ -417,7 +417,7 @@ def write_tables(tables: dict[str, pa.Table], out: Path, summary: Summary) -> No
     """Write each table as ``<name>.parquet`` into the folder ``out``, replacing what is there.
 
     Raises:
-        DataError: the folder cannot be made or written.
+        UsageError: the folder cannot be made or written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -446,7 +446,7 @@ def write_tables(tables: dict[str, pa.Table], out: Path, summary: Summary) -> No
             summary.rows[name] = len(table)
             summary.file_bytes[name] = path.stat().st_size
     except OSError as error:
-        raise DataError(f"cannot write the tables: {error.strerror}", where=str(out)) from error
+        raise UsageError(f"cannot write the tables: {error.strerror}", where=str(out)) from error
 
 
 # Command line
@@ -475,7 +475,8 @@ def build(paths: Sequence[Path], out: Path) -> Summary:
 
     Raises:
         NotFoundError: a file is missing.
-        DataError: a file is malformed or ``out`` cannot be written.
+        DataError: a file is malformed.
+        UsageError: ``out`` cannot be written.
         BackendMissingError: a file is .lz4 and the package ``lz4`` is not installed.
     """
     summary = Summary()
