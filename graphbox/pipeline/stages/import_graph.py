@@ -49,11 +49,12 @@ def import_config(
     from graphbox.graph.ingest import import_graph
 
     fingerprint = graph_fingerprint(config)
-    known = {record.name: record for record in workspace.graphs()}
-    if not again and config.name in known and known[config.name].fingerprint == fingerprint:
-        record = workspace.graph(config.name)
-        return record, f"graph `{record.name}` is already there: {_counts(record)}"
+    # Asked under the lock: another process may just have imported it.
     with workspace.graph_lock(config.name):
+        known = {record.name: record for record in workspace.graphs()}
+        there = known.get(config.name)
+        if not again and there is not None and there.fingerprint == fingerprint and there.path.is_dir():
+            return there, f"graph `{there.name}` is already there: {_counts(there)}"
         report = import_graph(
             _source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
         )
