@@ -1,0 +1,90 @@
+"""The pool of threads: bounded, fair to its callers, and quick to say no."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from graphbox.server.kserve.executor import INLINE_NS, CostEstimate, Executor
+from graphbox.server.problem import RefusedError
+
+
+def test_more_than_it_takes_is_refused() -> None:
+    async def fill() -> None:
+        executor = Executor(max_pending=3, threads=1)
+        release = threading.Event()
+        try:
+            running = [asyncio.ensure_future(executor.run(lambda: release.wait(20))) for _ in range(3)]
+            await asyncio.sleep(0)
+            assert executor.pending == 3
+            with pytest.raises(RefusedError) as caught:
+                await executor.run(lambda: None)
+            assert caught.value.status == 503
+            assert caught.value.headers == {"retry-after": "1"}
+            release.set()
+            assert await asyncio.gather(*running) == [True] * 3
+            assert await executor.run(lambda: 7) == 7
+            assert executor.pending == 0
+        finally:
+            release.set()
+            executor.close()
+
+    asyncio.run(fill())
+
+
+def test_a_caller_that_left_frees_its_place_when_its_work_is_done() -> None:
+    async def leave() -> None:
+        executor = Executor(max_pending=1, threads=1)
+        release, begun = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            release.wait(20)
+
+        try:
+            running = asyncio.ensure_future(executor.run(work))
+            await asyncio.to_thread(begun.wait, 20)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert executor.pending == 1
+            release.set()
+            await asyncio.wait_for(wait_for_none(executor), 20)
+            assert await executor.run(lambda: "next") == "next"
+        finally:
+            release.set()
+            executor.close()
+
+    async def wait_for_none(executor: Executor) -> None:
+        while executor.pending:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(leave())
+
+
+def test_errors_reach_the_caller() -> None:
+    async def fail() -> None:
+        executor = Executor(max_pending=2)
+        with pytest.raises(ZeroDivisionError):
+            await executor.run(lambda: 1 // 0)
+        assert executor.pending == 0
+        executor.close()
+        with pytest.raises(RefusedError, match="stopping"):
+            await executor.run(lambda: None)
+
+    asyncio.run(fail())
+
+
+def test_cost_is_learnt() -> None:
+    cost = CostEstimate()
+    assert not cost.is_short(1), "what is not known may be long"
+    cost.observe(10, INLINE_NS // 10)
+    assert cost.is_short(50)
+    assert not cost.is_short(200)
+    for _ in range(100):
+        cost.observe(1, INLINE_NS * 2)
+    assert not cost.is_short(1)
+    cost.observe(0, 1)
+    assert not cost.is_short(0)

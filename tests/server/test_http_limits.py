@@ -1,0 +1,205 @@
+"""What a client may do before its request is complete, written byte by byte."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from graphbox.workspace import Workspace
+from tests.server.server_process import ServerProcess, start_process
+
+HEAD = b"POST /v2/models/companion/infer HTTP/1.1\r\nHost: localhost\r\n"
+BODY = json.dumps({"inputs": [{"name": "id", "datatype": "BYTES", "shape": [1], "data": ["zsh"]}]}).encode()
+
+
+@pytest.fixture(scope="module")
+def strict(shared_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with short limits."""
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    settings: dict[str, Any] = {
+        "port": 0,
+        "workspace": shared_workspace.root,
+        "header_timeout_s": 0.5,
+        "body_timeout_s": 0.5,
+        "keep_alive_s": 1,
+        "max_body_bytes": 100_000,
+    }
+    server = start_process(settings, log)
+    yield server
+    assert server.stop() == 0
+    assert server.process.stdout is not None
+    server.process.stdout.close()
+    assert "Traceback" not in log.read_text()
+
+
+def connect(server: ServerProcess) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what comes until the server closes the connection."""
+    answer = b""
+    while True:
+        try:
+            chunk = connection.recv(65536)
+        except ConnectionResetError:
+            return answer
+        if not chunk:
+            return answer
+        answer += chunk
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def send(connection: socket.socket, data: bytes) -> None:
+    try:
+        connection.sendall(data)
+    except (BrokenPipeError, ConnectionResetError):
+        return  # the server has said no already
+
+
+@pytest.mark.parametrize("start", [b"", b"\r\n", b"GET", HEAD, HEAD + b"X-Half: 1"])
+def test_slow_headers(strict: ServerProcess, start: bytes) -> None:
+    with connect(strict) as connection:
+        connection.sendall(start)
+        started = time.monotonic()
+        assert status(read_all(connection)) == 408
+        assert time.monotonic() - started < 10
+
+
+def test_headers_byte_by_byte(strict: ServerProcess) -> None:
+    """Each byte in time does not make the whole in time."""
+    answer = b""
+    with connect(strict) as connection:
+        connection.settimeout(0.03)
+        started = time.monotonic()
+        for byte in b"GET /healthz HTTP/1.1\r\nX-Slow: " + b"a" * 500:
+            send(connection, bytes([byte]))
+            try:
+                answer = connection.recv(1000)
+                break
+            except TimeoutError:
+                continue
+    assert status(answer) == 408
+    assert time.monotonic() - started < 10
+
+
+def test_slow_second_request(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first = connection.recv(65536)
+        assert status(first) == 200
+        connection.sendall(b"GET /heal")
+        assert status(read_all(connection)) == 408
+
+
+def test_idle_connection_is_closed(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert read_all(connection).count(b"HTTP/1.1") == 1
+
+
+def test_slow_body(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+        answer = read_all(connection)
+        assert status(answer) == 408
+        assert b"expected the whole body within 0.5 s, received 1 bytes" in answer
+
+
+def test_content_length_of_a_terabyte(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: 1000000000000\r\n\r\n{")
+        assert status(read_all(connection)) == 413
+
+
+@pytest.mark.parametrize("length", [b"-1", b"1e3", b"0x10", b"+5", b"99999999999999999999999"])
+def test_malformed_content_length(strict: ServerProcess, length: bytes) -> None:
+    with connect(strict) as connection:
+        send(connection, HEAD + b"Content-Length: " + length + b"\r\n\r\n{}")
+        assert status(read_all(connection)) in {400, 413}
+
+
+def test_chunked_body(strict: ServerProcess) -> None:
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunks)
+        assert status(read_all(connection)) == 200
+
+
+def test_chunked_body_beyond_the_limit(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(40):
+            send(connection, b"1000\r\n" + b"x" * 4096 + b"\r\n")
+        assert status(read_all(connection)) in {413, 0}
+    assert httpx.get(f"{strict.base}/healthz").status_code == 200
+
+
+def test_length_and_chunks_together(strict: ServerProcess) -> None:
+    """Two ways to find the end of a body are how requests are smuggled past a proxy."""
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        assert status(read_all(connection)) == 400
+
+
+@pytest.mark.parametrize("size", [70_000, 1_000_000])
+def test_large_headers(strict: ServerProcess, size: int) -> None:
+    with connect(strict) as connection:
+        send(connection, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Large: " + b"x" * size + b"\r\n\r\n")
+        assert status(read_all(connection)) in {400, 431, 0}
+    assert httpx.get(f"{strict.base}/healthz").status_code == 200
+
+
+def test_headers_within_the_limit(strict: ServerProcess) -> None:
+    assert httpx.get(f"{strict.base}/healthz", headers={"x-large": "x" * 30_000}).status_code == 200
+
+
+def test_large_body(strict: ServerProcess) -> None:
+    body = b" " * 90_000 + BODY
+    url = f"{strict.base}/v2/models/companion/infer"
+    assert httpx.post(url, content=body).status_code == 200
+    answer = httpx.post(url, content=b" " * 100_001)
+    assert answer.status_code == 413
+    assert "at most 100000 bytes" in answer.json()["error"]
+
+
+def test_pipelined_requests(strict: ServerProcess) -> None:
+    one = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with connect(strict) as connection:
+        connection.sendall(one * 3 + one.replace(b"Host:", b"Connection: close\r\nHost:"))
+        assert read_all(connection).count(b"HTTP/1.1 200") == 4
+
+
+def test_client_that_leaves_amid_its_request(strict: ServerProcess) -> None:
+    for _ in range(20):
+        with connect(strict) as connection:
+            connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n{")
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(BODY) + BODY)
+        assert status(read_all(connection)) == 200
+
+
+def test_upgrade_is_ignored(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        assert status(connection.recv(65536)) in {200, 400}
+
+
+def test_garbage(strict: ServerProcess) -> None:
+    for data in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\x00" * 100, b"HTTP/1.1 200 OK\r\n\r\n"):
+        with connect(strict) as connection:
+            send(connection, data)
+            assert status(read_all(connection)) in {400, 408}
+    assert httpx.get(f"{strict.base}/healthz").status_code == 200
