@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, LayerSpec, PaddedBlockForm, RelationGroup, RowTable
+from graphbox.artifact import Artifact, LayerSpec, NeighborLists, PaddedBlockForm, RelationGroup, RowTable
 
 __all__ = ["PaddedBlockFeeds"]
 
@@ -32,14 +32,10 @@ class PaddedBlockFeeds:
         self._tables: dict[str, list[RowTable]] = {
             node_type: [artifact.table(name) for name in rows.tables] for node_type, rows in form.rows.items()
         }
-        self._neighbors: dict[str, npt.NDArray[np.int32]] = {}
-        self._weights: dict[str, npt.NDArray[np.float32]] = {}
-        for layer in form.layers:
-            for group in layer.groups:
-                self._neighbors[group.neighbors] = artifact.neighbors(group)
-                weights = artifact.weights(group)
-                if group.weights is not None and weights is not None:
-                    self._weights[group.weights] = weights
+        self._lists: dict[str, NeighborLists] = {}
+        for group in (group for layer in form.layers for group in layer.groups):
+            if group.neighbors not in self._lists:
+                self._lists[group.neighbors] = artifact.neighbor_lists(group)
 
     def build(self, queries: Nodes) -> dict[str, npt.NDArray[Any]]:
         """Return the feeds for query nodes.
@@ -81,17 +77,26 @@ class PaddedBlockFeeds:
 
     def _neighbor_block(
         self, group: RelationGroup, targets: Nodes, feeds: dict[str, npt.NDArray[Any]]
-    ) -> npt.NDArray[np.int32]:
-        """Return the neighbours of ``targets``, int32 [n, R, F]; write their weights into the feeds."""
-        neighbors = self._neighbors[group.neighbors][targets]
+    ) -> Nodes:
+        """Return the neighbours of ``targets``, int64 [n, R, F], -1 = absent; write their weights."""
+        lists = self._lists[group.neighbors]
+        counts = lists.counts[targets]
+        start = lists.start[targets]
         if len(targets) and targets[0] == _ABSENT:
-            neighbors[0] = _ABSENT
-        present = neighbors >= 0
-        if group.weights is not None:
-            feeds[group.weights_input] = self._weights[group.weights][targets] * present
-            return neighbors
-        count = np.maximum(present.sum(axis=2, keepdims=True), 1).astype(np.float32)
-        feeds[group.weights_input] = present / (count if group.normalization == "mean" else np.sqrt(count))
+            counts[0] = 0
+        slots = np.arange(max(1, int(counts.max(initial=0))))
+        present = slots < counts[..., None]
+        neighbors = np.full(present.shape, _ABSENT, np.int64)
+        positions = (start[..., None] + slots)[present]
+        neighbors[present] = lists.neighbors[positions]
+        if lists.weights is not None:
+            weights = np.zeros(present.shape, np.float32)
+            weights[present] = lists.weights[positions]
+        else:
+            number = np.maximum(counts, 1).astype(np.float32)[..., None]
+            divisor = number if group.normalization == "mean" else np.sqrt(number)
+            weights = np.divide(present, divisor, dtype=np.float32)
+        feeds[group.weights_input] = weights
         return neighbors
 
     def _rows(self, node_type: str, nodes: Nodes) -> npt.NDArray[np.float32]:

@@ -22,7 +22,7 @@ from graphbox.artifact.manifest import (
 )
 from graphbox.artifact.onnx_inspection import OnnxSummary, inspect_onnx
 from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationGroup, RowsSpec
-from graphbox.artifact.reader import Artifact
+from graphbox.artifact.reader import Artifact, NeighborLists
 from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
 from graphbox.artifact.writer import ArtifactWriter
 
@@ -40,6 +40,7 @@ __all__ = [
     "Links",
     "LookupForm",
     "Manifest",
+    "NeighborLists",
     "OnnxSpec",
     "OnnxSummary",
     "PaddedBlockForm",

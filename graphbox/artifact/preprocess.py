@@ -51,20 +51,25 @@ class RowsSpec(Record):
 
 
 class RelationGroup(Record):
-    """The relations of one layer that join the same two node types: one neighbour table, two inputs.
+    """The relations of one layer that join the same two node types, and the two inputs they feed.
+
+    Neighbours are stored as lists, one for each node and relation, one after the other; a request pads
+    them to the longest list it meets, ``F``.
 
     Attributes:
         edge_types: ``R`` triples ``(source, relation, target)`` with the same source and the same
             target; nodes of the target aggregate nodes of the source.
-        neighbors: an ``int32 [nodes of target, R, F]`` array of source node indices, ``-1`` = absent.
-        normalization: the weight of each of the ``n`` neighbours present in a relation: ``mean`` 1 / n,
-            ``square_root`` 1 / sqrt(n), ``table`` the value in ``weights``.
-        weights: a ``float32 [nodes of target, R, F]`` array, for the normalization ``table``.
+        counts: a ``uint16 [nodes of target, R]`` array: the lengths of the lists.
+        neighbors: an ``int32 [sum of counts]`` array of source node indices.
+        normalization: the weight of each of a list's ``n`` neighbours: ``mean`` 1 / n, ``square_root``
+            1 / sqrt(n), ``table`` the value in ``weights``.
+        weights: a ``float32 [sum of counts]`` array, for the normalization ``table``.
         neighbors_input: ONNX input ``INT64 [n, R, F]``: positions in the source's frontier, 0 = absent.
         weights_input: ONNX input ``FP32 [n, R, F]``, 0 where absent.
     """
 
     edge_types: tuple[tuple[str, str, str], ...] = Field(min_length=1)
+    counts: RelativePath
     neighbors: RelativePath
     normalization: Literal["mean", "square_root", "table"] = "mean"
     weights: RelativePath | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,23 @@ from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
 _MAX_MANIFEST_BYTES = 64 << 20
 _HASH_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborLists:
+    """The neighbours of every node in each of R relations.
+
+    Attributes:
+        start: int64 [nodes, R], where each list begins.
+        counts: uint16 [nodes, R], how long it is.
+        neighbors: int32 [sum of counts], source node indices.
+        weights: float32 [sum of counts], or None where they follow from the counts.
+    """
+
+    start: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.uint16]
+    neighbors: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.float32] | None
 
 
 class Artifact:
@@ -123,15 +141,24 @@ class Artifact:
             hint=did_you_mean(node_type, self.node_types),
         )
 
-    def neighbors(self, group: RelationGroup) -> npt.NDArray[np.int32]:
-        """Return the neighbour table of a group of relations: int32 [nodes, R, F], -1 = absent."""
-        return self._array(group.neighbors, "<i4", (len(self.ids(group.target)), len(group.edge_types), None))
+    def neighbor_lists(self, group: RelationGroup) -> NeighborLists:
+        """Return the neighbours of a group of relations.
 
-    def weights(self, group: RelationGroup) -> npt.NDArray[np.float32] | None:
-        """Return the stored weights of a group, float32 [nodes, R, F], or None when it has none."""
-        if group.weights is None:
-            return None
-        return self._array(group.weights, "<f4", self.neighbors(group).shape)
+        Raises:
+            FormatError: when the arrays do not fit together, or a neighbour is out of range.
+        """
+        counts = self._array(group.counts, "<u2", (len(self.ids(group.target)), len(group.edge_types)))
+        start = np.zeros(counts.size + 1, np.int64)
+        np.cumsum(counts.reshape(-1), out=start[1:])
+        neighbors = self._array(group.neighbors, "<i4", (int(start[-1]),))
+        sources = len(self.ids(group.source))
+        if len(neighbors) and not 0 <= int(neighbors.min()) <= int(neighbors.max()) < sources:
+            raise FormatError(
+                f"expected neighbours in [0, {sources}), received {neighbors.min()} to {neighbors.max()}",
+                where=str(self.path / group.neighbors),
+            )
+        weights = None if group.weights is None else self._array(group.weights, "<f4", neighbors.shape)
+        return NeighborLists(start[:-1].reshape(counts.shape), counts, neighbors, weights)
 
     def onnx_bytes(self) -> bytes:
         """Return the content of the ONNX file.

@@ -73,7 +73,7 @@ class Int8Rows:
 
     def __init__(self, codes: npt.NDArray[np.uint8], scale_bias: npt.NDArray[np.float16], ids: Ids) -> None:
         self._codes = codes
-        self._scale_bias = scale_bias
+        self._scale_bias = scale_bias.astype(np.float32)
         self.ids = ids
         self.dim = codes.shape[1]
         self.nbytes = codes.nbytes + scale_bias.nbytes
@@ -84,7 +84,8 @@ class Int8Rows:
     def rows(self, indices: Indices, out: npt.NDArray[np.float32] | None = None) -> npt.NDArray[np.float32]:
         """Return the decoded rows at ``indices``; see `RowTable.rows`."""
         indices = _checked(indices, len(self), self.ids.node_type)
-        return _decode(self._codes[indices], self._scale_bias[indices], out)
+        codes = np.take(self._codes, indices, axis=0, mode="clip")
+        return _decode(codes, np.take(self._scale_bias, indices, axis=0, mode="clip"), out)
 
     def block(self, start: int, stop: int) -> npt.NDArray[np.float32]:
         """Return the decoded rows ``start`` to ``stop``; see `RowTable.block`."""
@@ -92,11 +93,14 @@ class Int8Rows:
 
 
 def _decode(
-    codes: npt.NDArray[np.uint8], scale_bias: npt.NDArray[np.float16], out: npt.NDArray[np.float32] | None
+    codes: npt.NDArray[np.uint8],
+    scale_bias: npt.NDArray[np.float32],
+    out: npt.NDArray[np.float32] | None,
 ) -> npt.NDArray[np.float32]:
-    scale_and_bias = scale_bias.astype(np.float32)
-    values = np.multiply(codes, scale_and_bias[:, :1], out=out, dtype=np.float32)
-    values += scale_and_bias[:, 1:]
+    values = np.empty(codes.shape, np.float32) if out is None else out
+    values[...] = codes
+    values *= scale_bias[:, :1]
+    values += scale_bias[:, 1:]
     return values
 
 

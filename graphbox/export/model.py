@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from torch import Tensor
 
 from graphbox.artifact import (
     Artifact,
@@ -145,7 +144,8 @@ def export_encoder(
         target_table = _free_name(_TARGET, tables.values())
         writer.add_table(target_table, source.node_type, source.target)
         for number, block in enumerate(blocks):
-            writer.add_array(f"neighbors/{number}.npy", block.neighbors)
+            writer.add_array(_counts_file(number), block.counts)
+            writer.add_array(_neighbors_file(number), block.neighbors)
         writer.set_onnx(
             exported.model,
             opset=exported.opset,
@@ -218,25 +218,28 @@ def export_embedding(
 
 def _to_onnx(source: EncoderSource, blocks: Sequence[RelationBlock], sources: Sequence[str]) -> ExportedOnnx:
     encoder = PaddedBlockEncoder(source.tower, source.relations, blocks, sources, source.node_type).eval()
-    batch, rows = 3, 5  # not 0 or 1, which the exporter would fix, and no two alike
+    # Sizes that are not 0 or 1, which the exporter would take for fixed, and no two alike.
+    batch, slots, rows = 3, 4, 11
+    relations = [len(block.edge_types) for block in blocks]
 
-    def positions(*tail: int) -> Tensor:
-        return torch.zeros((batch, *tail), dtype=torch.int64)
+    def inputs(name: Callable[[int], str], dtype: torch.dtype) -> list[TensorInput]:
+        return [
+            TensorInput(
+                name(i), torch.zeros(batch, count, slots + i, dtype=dtype), {0: "batch", 2: f"slots_{i}"}
+            )
+            for i, count in enumerate(relations)
+        ]
 
-    shapes = [block.neighbors.shape[1:] for block in blocks]
     return export_onnx(
         encoder,
         [
             [
-                TensorInput(_rows_input(i), torch.zeros(rows + i, encoder.dim), f"rows_{i}")
+                TensorInput(_rows_input(i), torch.zeros(rows + i, encoder.dim), {0: f"rows_{i}"})
                 for i in range(len(sources))
             ],
-            TensorInput("own", positions(), "batch"),
-            [TensorInput(_neighbors_input(i), positions(*shape), "batch") for i, shape in enumerate(shapes)],
-            [
-                TensorInput(_weights_input(i), torch.zeros(batch, *shape), "batch")
-                for i, shape in enumerate(shapes)
-            ],
+            TensorInput("own", torch.zeros(batch, dtype=torch.int64), {0: "batch"}),
+            inputs(_neighbors_input, torch.int64),
+            inputs(_weights_input, torch.float32),
         ],
     )
 
@@ -247,7 +250,8 @@ def _preprocess(
     groups = tuple(
         RelationGroup(
             edge_types=block.edge_types,
-            neighbors=f"neighbors/{number}.npy",
+            counts=_counts_file(number),
+            neighbors=_neighbors_file(number),
             normalization="square_root",
             neighbors_input=_neighbors_input(number),
             weights_input=_weights_input(number),
@@ -257,6 +261,14 @@ def _preprocess(
     rows = {name: RowsSpec(input=_rows_input(i), tables=(tables[name],)) for i, name in enumerate(sources)}
     layer = LayerSpec(groups=groups, self_inputs={node_type: "own"})
     return PaddedBlockForm(node_type=node_type, rows=rows, layers=(layer,))
+
+
+def _counts_file(block: int) -> str:
+    return f"neighbors/{block}.counts.npy"
+
+
+def _neighbors_file(block: int) -> str:
+    return f"neighbors/{block}.npy"
 
 
 def _rows_input(source: int) -> str:
@@ -320,7 +332,7 @@ def _parity_cases(
     spread = np.unique(np.linspace(0, max(nodes - 1, 0), min(rows, nodes)).astype(np.int64))
     degree = np.zeros(nodes, np.int64)
     for block in blocks:
-        degree += (block.neighbors >= 0).sum(axis=(1, 2))
+        degree += block.counts.sum(axis=1, dtype=np.int64)
     isolated, fullest = (
         np.flatnonzero(degree == 0)[:_SINGLE_ROWS],
         np.argsort(-degree, kind="stable")[:_SINGLE_ROWS],

@@ -44,13 +44,13 @@ class TensorInput:
 
     Attributes:
         name: in the graph.
-        example: a tensor with at least two rows.
-        rows: name of its first dimension; inputs with the same name have the same number of rows.
+        example: a tensor whose dynamic dimensions are at least 2.
+        dynamic: names of the dimensions of any size, by axis; the same name is the same size everywhere.
     """
 
     name: str
     example: Tensor
-    rows: str
+    dynamic: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def export_onnx(module: nn.Module, arguments: Sequence[TensorInput | list[Tensor
     except ImportError as error:
         raise missing_extra(error.name or "onnx", "train") from error
     inputs = [tensor for argument in arguments for tensor in _listed(argument)]
-    dimensions = {tensor.rows: torch.export.Dim(tensor.rows) for tensor in inputs}
+    names = {name for tensor in inputs for name in tensor.dynamic.values()}
+    dimensions = {name: torch.export.Dim(name) for name in sorted(names)}
     with _quiet(), torch.no_grad():
         program = torch.onnx.export(
             module,
@@ -112,7 +113,9 @@ def _examples(argument: TensorInput | list[TensorInput]) -> Any:
 
 
 def _dynamic(argument: TensorInput | list[TensorInput], dimensions: Mapping[str, Any]) -> Any:
-    dynamic = [{0: dimensions[tensor.rows]} for tensor in _listed(argument)]
+    dynamic = [
+        {axis: dimensions[name] for axis, name in tensor.dynamic.items()} for tensor in _listed(argument)
+    ]
     return dynamic if isinstance(argument, list) else dynamic[0]
 
 

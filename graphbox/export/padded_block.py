@@ -1,7 +1,7 @@
 """A GraphSAGE tower lowered to padded blocks: Gather, MatMul and one Gemm; no scatter, no loop.
 
 Relations that join the same two node types share one neighbour table, so that a request needs few inputs.
-A Gather of all their slots at once would leave the cache at large batches: the slots are taken in chunks.
+A Gather of all their slots at once would leave the cache at large batches: they are taken a few at a time.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from graphbox.models.sage import SageTower
 
 __all__ = ["PaddedBlockEncoder", "RelationBlock", "group_relations"]
 
-_SLOTS_PER_GATHER = 48
+_RELATIONS_PER_GATHER = 4
 
 
 @dataclass(frozen=True, eq=False)
 class RelationBlock:
-    """The relations between two node types, with one neighbour table.
+    """The relations between two node types, with the neighbours of each node in each of them.
 
     Attributes:
-        edge_types: R triples with the same source and target, in the order of the table.
-        neighbors: int32 [nodes of the target, R, F], node indices of the source, -1 = absent.
+        edge_types: R triples with the same source and target.
+        counts: uint16 [nodes of the target, R].
+        neighbors: int32 [sum of counts], node indices of the source, node by node, then by relation.
     """
 
     edge_types: tuple[EdgeType, ...]
+    counts: npt.NDArray[np.uint16]
     neighbors: npt.NDArray[np.int32]
 
     @property
@@ -48,17 +50,23 @@ def group_relations(
 
     Args:
         relations: edge types that arrive at one node type.
-        neighbors: of each, int32 [nodes of the target, at most F], -1 = absent; narrower tables are
-            padded to the widest of their group.
+        neighbors: of each, a table int32 [nodes of the target, F], -1 = absent; F may differ.
     """
     blocks: list[RelationBlock] = []
     for source in dict.fromkeys(relation[0] for relation in relations):
         members = tuple(relation for relation in relations if relation[0] == source)
-        widest = max(neighbors[relation].shape[1] for relation in members)
-        table = np.full((len(neighbors[members[0]]), len(members), widest), -1, np.int32)
+        present = [neighbors[relation] >= 0 for relation in members]
+        counts = np.stack([table.sum(axis=1) for table in present], axis=1).astype(np.uint16)
+        start = np.concatenate([[0], np.cumsum(counts.reshape(-1), dtype=np.int64)])[:-1].reshape(
+            counts.shape
+        )
+        flat = np.empty(int(counts.sum(dtype=np.int64)), np.int32)
         for position, relation in enumerate(members):
-            table[:, position, : neighbors[relation].shape[1]] = neighbors[relation]
-        blocks.append(RelationBlock(members, table))
+            order = np.cumsum(present[position], axis=1) - 1
+            flat[(start[:, position, None] + order)[present[position]]] = neighbors[relation][
+                present[position]
+            ]
+        blocks.append(RelationBlock(members, counts, flat))
     return blocks
 
 
@@ -106,9 +114,8 @@ class PaddedBlockEncoder(nn.Module):
         """
         parts = [rows[self._own_source].index_select(0, own)]
         for source, table, weight in zip(self._source_of_block, neighbors, weights, strict=True):
-            at_once = max(1, _SLOTS_PER_GATHER // table.shape[2])
-            chunks = zip(torch.split(table, at_once, 1), torch.split(weight, at_once, 1), strict=True)
-            for some, factor in chunks:
+            some_of_both = (torch.split(part, _RELATIONS_PER_GATHER, 1) for part in (table, weight))
+            for some, factor in zip(*some_of_both, strict=True):
                 # `rows[some]` would become GatherND, 15 % slower than the Gather that `embedding` becomes.
                 gathered = functional.embedding(some, rows[source])
                 total = torch.matmul(factor.unsqueeze(2), gathered)

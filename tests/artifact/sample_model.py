@@ -134,6 +134,7 @@ def preprocess_of(model: SampleModel) -> PaddedBlockForm:
         specs = tuple(
             RelationGroup(
                 edge_types=group,
+                counts=f"neighbors/{_name(group)}.counts.npy",
                 neighbors=f"neighbors/{_name(group)}.npy",
                 normalization=NORMALIZATION[group[0]],
                 weights=f"weights/{_name(group)}.npy" if NORMALIZATION[group[0]] == "table" else None,
@@ -166,7 +167,7 @@ def onnx_of(model: SampleModel) -> tuple[bytes, list[TensorSpec], list[TensorSpe
                 if group[0][2] != node_type:
                     continue
                 source, key = group[0][0], f"{layer}_{_name(group)}"
-                shape = (-1, len(group), FAN_OUT[group[0]])
+                shape = (-1, len(group), -1)
                 inputs.append(TensorSpec(name=f"neighbors_{key}", datatype="INT64", shape=shape))
                 inputs.append(TensorSpec(name=f"weights_{key}", datatype="FP32", shape=shape))
                 flat = np.array([-1, len(group) * width[source]], np.int64)
@@ -209,9 +210,12 @@ def write_encoder(path: Path, model: SampleModel, *, name: str = "sample", versi
         writer.add_table("target", "package", model.target)
         for group in LAYERS[0]:
             table = np.stack([model.neighbors[edge_type] for edge_type in group], axis=1)
-            writer.add_array(f"neighbors/{_name(group)}.npy", table)
+            counts = (table >= 0).sum(axis=2).astype(np.uint16)
+            writer.add_array(f"neighbors/{_name(group)}.counts.npy", counts)
+            writer.add_array(f"neighbors/{_name(group)}.npy", table[table >= 0])
         for edge_type, weights in model.fixed_weights.items():
-            writer.add_array(f"weights/{_name((edge_type,))}.npy", weights[:, None])
+            present = model.neighbors[edge_type] >= 0
+            writer.add_array(f"weights/{_name((edge_type,))}.npy", weights[present])
         writer.set_onnx(content, opset=20, precision="float32", inputs=inputs, outputs=outputs)
         writer.set_preprocess(preprocess_of(model))
         writer.set_links(sample_links(model))
