@@ -9,12 +9,13 @@ if __name__ != "graphbox.compress":
 
 from graphbox.compress.apply import compress
 from graphbox.compress.quantize import QuantizationReport, QuantizedOnnx, quantize_onnx
-from graphbox.compress.report import BeforeAfter, CompressReport
+from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
 from graphbox.compress.tables import QuantizedRows, TableError, quantize_rows, quantize_table
 
 __all__ = [
     "BeforeAfter",
     "CompressReport",
+    "MetricDrop",
     "QuantizationReport",
     "QuantizedOnnx",
     "QuantizedRows",

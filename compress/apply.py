@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.quantize import QuantizationReport, quantize_onnx
-from graphbox.compress.report import BeforeAfter, CompressReport, sizes_of
+from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, sizes_of
 from graphbox.compress.tables import TableError, quantize_table
 from graphbox.config import BenchConfig, CompressConfig
 from graphbox.deploy import DeployedModel, open_model
@@ -68,11 +68,10 @@ def compress(
         def judge(compressed: Artifact) -> Mapping[str, Mapping[str, float]]:
             with _open(compressed.path, settings) as model:
                 metrics_after = _measured(evaluate, model, metric)
-                _refuse_drop(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
-                report = _report(
-                    original, model, changes, metrics_before, metrics_after, metric, config, settings
+                drop = _judged(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
+                reports.append(
+                    _report(original, model, changes, drop, metrics_before, metrics_after, settings)
                 )
-            reports.append(report)
             return {**compressed.manifest.metrics, compressed.manifest.task: metrics_after}
 
         _write_parts(artifact, writer, config, changes)
@@ -110,7 +109,7 @@ def _measured(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str
     return metrics
 
 
-def _refuse_drop(metric: str, before: float, after: float, max_drop: float) -> None:
+def _judged(metric: str, before: float, after: float, max_drop: float) -> MetricDrop:
     drop = before - after
     if not math.isfinite(drop) or drop > max_drop:
         raise GateError(
@@ -118,6 +117,7 @@ def _refuse_drop(metric: str, before: float, after: float, max_drop: float) -> N
             f"it dropped by {drop:g} ({before:g} to {after:g})",
             hint="nothing was written; compress less (`dense` or `tables`: float32) or raise `max_drop`",
         )
+    return MetricDrop(metric, before, after, drop, max_drop)
 
 
 def _write_parts(
@@ -170,29 +170,27 @@ def _report(
     original: DeployedModel,
     compressed: DeployedModel,
     changes: _Changes,
+    drop: MetricDrop,
     metrics_before: Mapping[str, float],
     metrics_after: Mapping[str, float],
-    metric: str,
-    config: CompressConfig,
     settings: BenchConfig,
 ) -> CompressReport:
     measured = bench_together(
         {"before": original, "after": compressed}, settings.batch_sizes, seconds=settings.seconds
     )
+    latency = {
+        first.batch: BeforeAfter(first.p50_ms, second.p50_ms)
+        for first, second in zip(measured["before"].batches, measured["after"].batches, strict=True)
+    }
     before, after = sizes_of(original.manifest), sizes_of(compressed.manifest)
     return CompressReport(
-        metric=metric,
-        quality=BeforeAfter(metrics_before[metric], metrics_after[metric]),
-        drop=metrics_before[metric] - metrics_after[metric],
-        max_drop=config.max_drop,
+        metric=drop,
         metrics_before=metrics_before,
         metrics_after=metrics_after,
         size_bytes=BeforeAfter(sum(before.values()), sum(after.values())),
         parts_bytes={part: BeforeAfter(before[part], after[part]) for part in before},
-        latency_ms={
-            first.batch: BeforeAfter(first.p50_ms, second.p50_ms)
-            for first, second in zip(measured["before"].batches, measured["after"].batches, strict=True)
-        },
+        latency_ms=latency[min(latency)],
+        latency_by_batch_ms=latency,
         bench_before=measured["before"],
         bench_after=measured["after"],
         dense=changes.dense,

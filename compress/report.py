@@ -11,7 +11,7 @@ from graphbox.compress.quantize import QuantizationReport
 from graphbox.compress.tables import TableError
 from graphbox.deploy.bench import BenchReport
 
-__all__ = ["BeforeAfter", "CompressReport", "sizes_of"]
+__all__ = ["BeforeAfter", "CompressReport", "MetricDrop", "sizes_of"]
 
 
 @dataclass(frozen=True)
@@ -23,34 +23,49 @@ class BeforeAfter:
 
 
 @dataclass(frozen=True)
+class MetricDrop:
+    """The metric that decides, measured on both models as they are served.
+
+    Attributes:
+        name: of the metric; higher is better.
+        before: of the original.
+        after: of the compressed model.
+        drop: ``before - after``.
+        max_drop: above it the model is refused.
+    """
+
+    name: str
+    before: float
+    after: float
+    drop: float
+    max_drop: float
+
+
+@dataclass(frozen=True)
 class CompressReport:
     """The outcome of one compression.
 
     Attributes:
-        metric: name of the task's metric that decides.
-        quality: that metric, measured on both models as they are served.
-        drop: ``before - after``; above ``max_drop`` the model is refused.
-        max_drop: what was allowed.
+        metric: the task's metric that decides.
         metrics_before: all metrics of the original.
         metrics_after: all metrics of the compressed model.
         size_bytes: of the whole folder, without its manifest.
         parts_bytes: of the dense part, the tables and the rest.
-        latency_ms: median latency by batch size, measured alternately.
+        latency_ms: median latency at the smallest batch size.
+        latency_by_batch_ms: median latency by batch size, measured alternately.
         bench_before: the full measurement of the original.
         bench_after: the full measurement of the compressed model.
         dense: what became int8 in the ONNX part; None when it was left as it is, or there is none.
         tables: the error that quantization made in each table.
     """
 
-    metric: str
-    quality: BeforeAfter
-    drop: float
-    max_drop: float
+    metric: MetricDrop
     metrics_before: Mapping[str, float]
     metrics_after: Mapping[str, float]
     size_bytes: BeforeAfter
     parts_bytes: Mapping[str, BeforeAfter]
-    latency_ms: Mapping[int, BeforeAfter]
+    latency_ms: BeforeAfter
+    latency_by_batch_ms: Mapping[int, BeforeAfter]
     bench_before: BenchReport
     bench_after: BenchReport
     dense: QuantizationReport | None
@@ -59,7 +74,8 @@ class CompressReport:
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values; batch sizes become text, as JSON wants it."""
         values = asdict(self)
-        values["latency_ms"] = {str(batch): value for batch, value in values["latency_ms"].items()}
+        by_batch = values["latency_by_batch_ms"]
+        values["latency_by_batch_ms"] = {str(batch): value for batch, value in by_batch.items()}
         return values
 
 

@@ -6,8 +6,8 @@ from graphbox.export.embeddings import export_embeddings
 from graphbox.export.links import links_of
 from graphbox.export.model import (
     EmbeddingSource,
-    EncoderSource,
     ExportResult,
+    TrainedEncoder,
     export_embedding,
     export_encoder,
 )
@@ -17,12 +17,12 @@ from graphbox.export.parity import ParityReport
 
 __all__ = [
     "EmbeddingSource",
-    "EncoderSource",
     "ExportResult",
     "ExportedOnnx",
     "PaddedBlockEncoder",
     "ParityReport",
     "RelationBlock",
+    "TrainedEncoder",
     "export_embedding",
     "export_embeddings",
     "export_encoder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,9 @@ from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
 from graphbox.export.parity import ParityReport, check_parity
 from graphbox.graph.schema import EdgeType
-from graphbox.models.sage import NeighborBlock, SageTower
+from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 
-__all__ = ["EmbeddingSource", "EncoderSource", "ExportResult", "export_embedding", "export_encoder"]
+__all__ = ["EmbeddingSource", "ExportResult", "TrainedEncoder", "export_embedding", "export_encoder"]
 
 Float = npt.NDArray[np.float32]
 Metrics = Mapping[str, Mapping[str, float]]
@@ -44,27 +44,28 @@ _SINGLE_ROWS = 16
 _TARGET = "target"
 
 
-@dataclass(frozen=True, eq=False)
-class EncoderSource:
-    """A trained two-tower model, ready to be written.
+class TrainedEncoder(Protocol):
+    """A trained two-tower model with everything that encoding needs."""
 
-    Attributes:
-        tower: the query tower, in evaluation mode.
-        node_type: of queries and targets.
-        relations: edge types in the order of the tower's columns.
-        ids: original ids of every node type that has input rows.
-        inputs: input rows by node type, float32 [nodes, dim]: embedding row + features.
-        neighbors: by relation, int32 [nodes of ``node_type``, at most F], -1 = absent.
-        target: float32 [nodes of ``node_type``, dim], the vectors that queries are ranked against.
-    """
+    @property
+    def model(self) -> TwoTowerSAGE:
+        """The model, in evaluation mode."""
+        ...
 
-    tower: SageTower
-    node_type: str
-    relations: Sequence[EdgeType]
-    ids: Mapping[str, pa.Array]
-    inputs: Mapping[str, Float]
-    neighbors: Mapping[EdgeType, npt.NDArray[np.int32]]
-    target: Float
+    @property
+    def inputs(self) -> Mapping[str, Float]:
+        """Input rows by node type, float32 [nodes, dim]: embedding row + features."""
+        ...
+
+    @property
+    def neighbors(self) -> Mapping[EdgeType, npt.NDArray[np.int32]]:
+        """By relation, int32 [nodes of the model's type, at most F], -1 = absent."""
+        ...
+
+    @property
+    def target(self) -> Float:
+        """The vectors that queries are ranked against, float32 [nodes of the model's type, dim]."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,8 @@ class ExportResult:
 
 
 def export_encoder(
-    source: EncoderSource,
+    trained: TrainedEncoder,
+    ids: Mapping[str, pa.Array],
     destination: str | os.PathLike[str],
     *,
     name: str,
@@ -112,7 +114,8 @@ def export_encoder(
     nodes: single ones, batches, an empty batch, nodes without neighbours, nodes with the most.
 
     Args:
-        source: the trained model.
+        trained: the trained model.
+        ids: original ids of every node type that has input rows.
         destination: the folder of the version, to be made.
         name: of the model.
         version: of the model.
@@ -128,21 +131,23 @@ def export_encoder(
         GateError: when the exported model differs more than allowed; nothing is written then.
         ConflictError: when the destination exists.
     """
-    blocks = group_relations(source.relations, source.neighbors)
-    sources = list(dict.fromkeys((source.node_type, *(block.source for block in blocks))))
-    exported = _to_onnx(source, blocks, sources)
+    node_type = trained.model.node_type
+    blocks = group_relations(trained.model.relations, trained.neighbors)
+    sources = list(dict.fromkeys((node_type, *(block.source for block in blocks))))
+    exported = _to_onnx(trained.model, blocks, sources)
     reports: list[ParityReport] = []
 
     def prove(artifact: Artifact) -> None:
         with open_model(artifact.path, verify=False) as model:
-            cases = _parity_cases(blocks, len(source.target), parity_rows)
-            trained = _trained(source)
-            reports.append(check_parity(model, trained, cases, max_absolute_error, max_relative_error))
+            cases = _parity_cases(blocks, len(trained.target), parity_rows)
+            reports.append(
+                check_parity(model, _encode_trained(trained), cases, max_absolute_error, max_relative_error)
+            )
 
     with ArtifactWriter(destination) as writer:
-        tables = _add_rows(writer, {node_type: source.ids[node_type] for node_type in sources}, source.inputs)
+        tables = _add_rows(writer, {name: ids[name] for name in sources}, trained.inputs)
         target_table = _free_name(_TARGET, tables.values())
-        writer.add_table(target_table, source.node_type, source.target)
+        writer.add_table(target_table, node_type, trained.target)
         for number, block in enumerate(blocks):
             writer.add_array(_counts_file(number), block.counts)
             writer.add_array(_neighbors_file(number), block.neighbors)
@@ -153,7 +158,7 @@ def export_encoder(
             inputs=exported.inputs,
             outputs=exported.outputs,
         )
-        writer.set_preprocess(_preprocess(source.node_type, blocks, sources, tables))
+        writer.set_preprocess(_preprocess(node_type, blocks, sources, tables))
         if links is not None:
             writer.set_links(links)
         artifact = writer.commit(
@@ -161,8 +166,8 @@ def export_encoder(
             version=version,
             kind="encoder",
             task=task,
-            dim=source.target.shape[1],
-            targets={source.node_type: TargetSpec(table=target_table, score="inner_product")},
+            dim=trained.target.shape[1],
+            targets={node_type: TargetSpec(table=target_table, score="inner_product")},
             metrics=metrics,
             lineage=lineage,
             check=prove,
@@ -216,8 +221,8 @@ def export_embedding(
     return ExportResult(artifact)
 
 
-def _to_onnx(source: EncoderSource, blocks: Sequence[RelationBlock], sources: Sequence[str]) -> ExportedOnnx:
-    encoder = PaddedBlockEncoder(source.tower, source.relations, blocks, sources, source.node_type).eval()
+def _to_onnx(model: TwoTowerSAGE, blocks: Sequence[RelationBlock], sources: Sequence[str]) -> ExportedOnnx:
+    encoder = PaddedBlockEncoder(model.query, model.relations, blocks, sources, model.node_type).eval()
     # Sizes that are not 0 or 1, which the exporter would take for fixed, and no two alike.
     batch, slots, rows = 3, 4, 11
     relations = [len(block.edge_types) for block in blocks]
@@ -304,15 +309,17 @@ def _free_name(wanted: str, taken: Any) -> str:
     return wanted
 
 
-def _trained(source: EncoderSource) -> Callable[[npt.NDArray[np.int64]], Float]:
-    """Return the trained tower's own computation, through its training path, for node indices."""
-    inputs = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in source.inputs.items()}
+def _encode_trained(trained: TrainedEncoder) -> Callable[[npt.NDArray[np.int64]], Float]:
+    """Return the trained model's own computation, the one it was trained with, for node indices."""
+    inputs = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in trained.inputs.items()}
 
     def encode(indices: npt.NDArray[np.int64]) -> Float:
-        blocks = [_neighbor_block(source.neighbors[relation][indices]) for relation in source.relations]
+        around = {
+            relation: _neighbor_block(trained.neighbors[relation][indices])
+            for relation in trained.model.relations
+        }
         with torch.no_grad():
-            own = inputs[source.node_type][torch.from_numpy(indices)]
-            vectors = source.tower(own, [inputs[relation[0]] for relation in source.relations], blocks)
+            vectors = trained.model.encode_query(inputs, torch.from_numpy(indices), around)
         result: Float = vectors.numpy()
         return result
 
