@@ -1,0 +1,216 @@
+#include "table/table.h"
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "errors/error.h"
+#include "tests/check.h"
+
+namespace graphbox {
+namespace {
+
+TableConfig config(Optimizer optimizer, std::uint64_t dim = 8) {
+  TableConfig config;
+  config.dim = dim;
+  config.optimizer = optimizer;
+  config.init_scale = 0.5F;
+  config.seed = 3;
+  return config;
+}
+
+std::vector<std::int64_t> some_keys(std::size_t count, std::uint64_t range, std::uint64_t seed) {
+  std::vector<std::int64_t> keys(count);
+  const PhiloxKey key = derive_key(Stream::kWalk, seed, 0, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    keys[i] = static_cast<std::int64_t>(DrawSequence(key, 0, 0, i).bounded_wide(0, range)) - 1000;
+  }
+  return keys;
+}
+
+std::vector<float> rows_of(Table& table, const std::vector<std::int64_t>& keys) {
+  std::vector<float> rows(keys.size() * table.config().dim);
+  table.pull(keys.data(), static_cast<std::int64_t>(keys.size()), rows.data(), false, 1);
+  return rows;
+}
+
+// Three pushes of gradients that depend on the position.
+void train(Table& table, int threads, std::uint64_t first_seed = 0) {
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    const auto keys = some_keys(20000, 3000, first_seed + step);
+    std::vector<float> gradients(keys.size() * table.config().dim);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      gradients[i] = static_cast<float>(i % 101) * 0.01F - 0.5F;
+    }
+    table.push(keys.data(), gradients.data(), static_cast<std::int64_t>(keys.size()), threads);
+  }
+}
+
+TEST(table, any_number_of_threads_gives_the_same_bits) {
+  const auto keys = some_keys(5000, 5000, 9);
+  for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kRowwiseAdagrad}) {
+    Table one(config(optimizer));
+    train(one, 1);
+    for (const int threads : {2, 5}) {
+      Table other(config(optimizer));
+      train(other, threads);
+      CHECK(rows_of(one, keys) == rows_of(other, keys));
+      const auto left = one.keys();
+      const auto right = other.keys();
+      CHECK(std::equal(left.begin(), left.end(), right.begin(), right.end()));
+    }
+  }
+}
+
+TEST(table, saved_and_loaded_goes_on_the_same) {
+  const auto keys = some_keys(5000, 5000, 9);
+  for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kRowwiseAdagrad}) {
+    Table table(config(optimizer, 5));
+    train(table, 1);
+    const std::string path = testing::temporary_path("table");
+    table.save(path);
+    const auto loaded = Table::load(path, UINT64_MAX);
+    CHECK(rows_of(table, keys) == rows_of(*loaded, keys));
+    train(table, 1, 50);
+    train(*loaded, 2, 50);
+    CHECK(rows_of(table, keys) == rows_of(*loaded, keys));
+    table.save(path);
+    loaded->save(testing::temporary_path("other"));
+    CHECK_EQUAL(std::filesystem::file_size(path), std::filesystem::file_size(testing::temporary_path("other")));
+  }
+}
+
+TEST(table, every_damaged_byte_is_noticed) {
+  Table table(config(Optimizer::kAdagrad, 3));
+  const auto keys = some_keys(50, 5000, 9);
+  std::vector<float> rows(keys.size() * 3);
+  table.pull(keys.data(), 50, rows.data(), true, 1);
+  const std::string path = testing::temporary_path("sound");
+  const std::string damaged = testing::temporary_path("damaged");
+  table.save(path);
+  std::ifstream in(path, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto write = [&](const std::string& text) { std::ofstream(damaged, std::ios::binary) << text; };
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string flipped = bytes;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
+    write(flipped);
+    CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "");
+  }
+  for (std::size_t length = 0; length < bytes.size(); length += 7) {
+    write(bytes.substr(0, length));
+    CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "");
+  }
+  write(bytes + "x");
+  CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "after the table");
+}
+
+TEST(table, stays_within_its_budget_and_as_it_was) {
+  TableConfig tight = config(Optimizer::kRowwiseAdagrad, 64);
+  tight.memory_bytes = 8 << 20;
+  Table table(tight);
+  std::vector<std::int64_t> keys(5000);
+  std::vector<float> rows(keys.size() * 64);
+  std::int64_t next = 0;
+  bool refused = false;
+  while (!refused) {
+    const std::uint64_t before = table.rows();
+    for (std::int64_t& key : keys) {
+      key = next++;
+    }
+    try {
+      table.pull(keys.data(), 5000, rows.data(), true, 1);
+    } catch (const Error& error) {
+      refused = true;
+      CHECK(error.kind() == ErrorKind::kDoesNotFit);
+      CHECK_EQUAL(table.rows(), before);
+      bool found = true;
+      table.contains(keys.data(), 1, &found, 1);
+      CHECK(!found);
+    }
+    CHECK(table.bytes() <= tight.memory_bytes);
+  }
+  CHECK(table.rows() >= 15000);
+  keys = {0, 1, 2};
+  table.pull(keys.data(), 3, rows.data(), true, 1);  // still there
+}
+
+TEST(table, erased_keys_start_anew) {
+  Table table(config(Optimizer::kRowwiseAdagrad));
+  const auto keys = some_keys(2000, 3000, 1);
+  const std::vector<float> initial = rows_of(table, keys);
+  train(table, 1);
+  CHECK(rows_of(table, keys) != initial);
+  const std::uint64_t before = table.rows();
+  const std::int64_t erased = table.erase(keys.data(), static_cast<std::int64_t>(keys.size()));
+  CHECK(erased > 0 && erased <= 2000);
+  CHECK_EQUAL(table.rows(), before - static_cast<std::uint64_t>(erased));
+  CHECK(rows_of(table, keys) == initial);
+  CHECK_EQUAL(table.erase(keys.data(), static_cast<std::int64_t>(keys.size())), std::int64_t{0});
+  const auto left = table.keys();
+  std::vector<std::int64_t> rest(left.begin(), left.end());
+  bool found[3000];
+  table.contains(rest.data(), static_cast<std::int64_t>(rest.size()), found, 1);
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    CHECK(found[i]);
+  }
+}
+
+// For ThreadSanitizer: everything at once.
+TEST(table, many_threads_use_one_table) {
+  Table table(config(Optimizer::kAdagrad));
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  const auto run = [&](auto body) {
+    threads.emplace_back([&failures, body] {
+      try {
+        for (std::uint64_t step = 0; step < 6; ++step) {
+          body(step);
+        }
+      } catch (const std::exception&) {
+        ++failures;
+      }
+    });
+  };
+  for (std::uint64_t worker = 0; worker < 2; ++worker) {
+    run([&, worker](std::uint64_t step) {
+      const auto keys = some_keys(12000, 4000, worker * 10 + step);
+      std::vector<float> rows(keys.size() * 8);
+      table.pull(keys.data(), 12000, rows.data(), step % 2 == 0, 2);
+      table.push(keys.data(), rows.data(), 12000, 2);
+    });
+  }
+  run([&](std::uint64_t step) {
+    const auto keys = some_keys(100, 4000, 100 + step);
+    table.erase(keys.data(), 100);
+    bool found[100];
+    table.contains(keys.data(), 100, found, 1);
+    table.set_lr(0.01F * static_cast<float>(step));
+  });
+  run([&](std::uint64_t) {
+    table.save(testing::temporary_path("concurrent"));
+    table.keys();
+    CHECK(table.bytes() > 0);
+  });
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK_EQUAL(failures.load(), 0);
+  CHECK(Table::load(testing::temporary_path("concurrent"), UINT64_MAX)->rows() <= table.rows() + 4000);
+}
+
+TEST(table, wrong_settings_are_refused) {
+  CHECK_THROWS(Table{config(Optimizer::kSgd, 0)}, ErrorKind::kUsage, "dim");
+  CHECK_THROWS(Table{config(Optimizer::kSgd, 65537)}, ErrorKind::kUsage, "dim");
+  TableConfig wrong = config(Optimizer::kSgd);
+  wrong.lr = -1;
+  CHECK_THROWS(Table{wrong}, ErrorKind::kUsage, "lr");
+  wrong = config(Optimizer::kSgd);
+  wrong.memory_bytes = 100;
+  CHECK_THROWS(Table{wrong}, ErrorKind::kDoesNotFit, "memory_bytes");
+}
+
+}  // namespace
+}  // namespace graphbox
