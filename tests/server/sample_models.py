@@ -27,7 +27,6 @@ from graphbox.artifact.links import links_table
 from graphbox.workspace import BenchRecord, EdgeTypeCount, Workspace
 
 DIM = 4
-FAN_OUT = 3
 PACKAGES = ["nginx", "nginx-common", "nginx-extras", "curl", "python", "zsh", "caf\u00e9", "git"]
 TAGS = ["python", "web", "shell"]
 DEPENDS = ("package", "depends", "package")
@@ -55,8 +54,8 @@ def encoder_onnx() -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
     inputs = [
         TensorSpec(name="rows", datatype="FP32", shape=(-1, DIM)),
         TensorSpec(name="own", datatype="INT64", shape=(-1,)),
-        TensorSpec(name="neighbors", datatype="INT64", shape=(-1, 1, FAN_OUT)),
-        TensorSpec(name="weights", datatype="FP32", shape=(-1, 1, FAN_OUT)),
+        TensorSpec(name="neighbors", datatype="INT64", shape=(-1, 1, -1)),
+        TensorSpec(name="weights", datatype="FP32", shape=(-1, 1, -1)),
     ]
     outputs = [TensorSpec(name="embedding", datatype="FP32", shape=(-1, DIM))]
     nodes = [
@@ -91,6 +90,7 @@ def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scal
     content, inputs, outputs = encoder_onnx()
     group = RelationGroup(
         edge_types=(DEPENDS,),
+        counts="neighbors/depends_counts.npy",
         neighbors="neighbors/depends.npy",
         normalization="mean",
         neighbors_input="neighbors",
@@ -107,7 +107,10 @@ def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scal
         writer.add_ids("package", PACKAGES)
         writer.add_table("package", "package", ROWS * np.float32(scale))
         writer.add_table("target", "package", TARGET)
-        writer.add_array("neighbors/depends.npy", NEIGHBORS[:, None])
+        writer.add_array("neighbors/depends.npy", NEIGHBORS[NEIGHBORS >= 0])
+        writer.add_array(
+            "neighbors/depends_counts.npy", (NEIGHBORS >= 0).sum(1, keepdims=True).astype(np.uint16)
+        )
         writer.set_onnx(content, opset=20, precision="float32", inputs=inputs, outputs=outputs)
         writer.set_preprocess(form)
         writer.set_links(links_table(source, target, np.arange(len(source)) % 2 == 0, DEPENDS))
