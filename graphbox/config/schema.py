@@ -226,20 +226,26 @@ class Metapath2VecConfig(Section):
     """Each a list of edge types that a walk follows in turn, again and again."""
     dim: PositiveInt = 64
     """Length of an embedding."""
-    walks_per_node: PositiveInt = 10
+    walks_per_node: PositiveInt = 1
     """Walks from each node, for each metapath and epoch."""
-    walk_length: PositiveInt = 40
+    walk_length: PositiveInt = 8
     """Steps of a walk."""
-    window: PositiveInt = 5
+    window: PositiveInt = 2
     """Largest distance, in steps, between a centre and its context."""
-    negatives: PositiveInt = 5
-    """Negative samples for each positive pair."""
-    epochs: PositiveInt = 3
+    negatives: PositiveInt = 1024
+    """Negatives drawn for each batch; all its pairs share them."""
+    negative_weight: PositiveFloat = 2.0
+    """How many independent negatives the shared ones count as, for each pair."""
+    negative_exponent: Annotated[float, Field(ge=0.0)] = 1.0
+    """Negatives are drawn by how often walks visit a node, to this power."""
+    subsample: Annotated[float, Field(ge=0.0)] = 1e-3
+    """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
+    epochs: PositiveInt = 6
     """Passes over all start nodes."""
-    batch_size: PositiveInt = 4096
-    """Walks in a batch."""
-    learning_rate: PositiveFloat = 0.05
-    """Learning rate of the embedding table."""
+    batch_size: PositiveInt = 256
+    """Walks of each metapath in a batch."""
+    learning_rate: PositiveFloat = 0.2
+    """Learning rate of the embedding tables (row-wise Adagrad)."""
 
 
 class SageConfig(Section):
@@ -248,7 +254,7 @@ class SageConfig(Section):
     kind: Literal["sage"]
     """Kind of model."""
     task: Name
-    """Task the model is trained and evaluated on."""
+    """Task of kind `recommend` that the model is trained and evaluated on."""
     dim: PositiveInt = 64
     """Length of an embedding and of a table row."""
     num_neighbors: PositiveInt = 16
@@ -256,17 +262,29 @@ class SageConfig(Section):
     relations: tuple[EdgeTypeList, ...] = ()
     """Edge types that are aggregated; none means all that arrive at the task's node type."""
     features: tuple[str, ...] = ()
-    """Node features the encoder reads."""
-    epochs: PositiveInt = 20
-    """Passes over the training edges."""
-    batch_size: PositiveInt = 2048
-    """Training edges in a batch."""
-    negatives: PositiveInt = 512
-    """Sampled candidates each positive is ranked against."""
-    learning_rate: PositiveFloat = 0.003
-    """Learning rate of the dense parameters."""
-    table_learning_rate: PositiveFloat = 0.05
-    """Learning rate of the embedding table."""
+    """Features of the task's node type that the encoder reads."""
+    epochs: PositiveInt = 30
+    """Epochs; each holds out other training edges and learns to find them."""
+    holdout_fraction: Fraction = 0.3
+    """Share of the training edges that an epoch holds out."""
+    batch_size: PositiveInt = 512
+    """Query nodes in a batch, each with all its held-out edges."""
+    candidates: PositiveInt = 8192
+    """Nodes drawn for each batch, against which its positives are ranked."""
+    popularity_exponent: Annotated[float, Field(ge=0.0)] = 0.75
+    """Candidates are drawn by in-degree to this power."""
+    own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.7
+    """Probability that a query's own row is left out in training, so that its neighbours have to do."""
+    learning_rate: PositiveFloat = 0.005
+    """Learning rate of the dense parameters (Adam) at the start; it falls linearly."""
+    table_learning_rate: PositiveFloat = 0.02
+    """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly."""
+    initial_row_scale: PositiveFloat = 0.17
+    """New embedding rows are uniform between plus and minus this."""
+    initial_scale: PositiveFloat = 15.0
+    """Factor between cosines and logits at the start; it is learnt."""
+    validate_every: PositiveInt = 5
+    """Epochs between measurements on the validation part."""
 
 
 ModelConfig = Annotated[Metapath2VecConfig | SageConfig, Field(discriminator="kind")]

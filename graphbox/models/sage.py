@@ -143,7 +143,11 @@ class TwoTowerSAGE(nn.Module):
         return rows + added
 
     def encode_query(
-        self, inputs: Mapping[str, Tensor], seeds: Tensor, neighbors: Mapping[EdgeType, NeighborBlock]
+        self,
+        inputs: Mapping[str, Tensor],
+        seeds: Tensor,
+        neighbors: Mapping[EdgeType, NeighborBlock],
+        keep_own: Tensor | None = None,
     ) -> Tensor:
         """Return the query vectors of seeds, float32 [seeds, dim].
 
@@ -151,14 +155,20 @@ class TwoTowerSAGE(nn.Module):
             inputs: input rows by node type.
             seeds: int64 [seeds], positions in ``inputs[node_type]``.
             neighbors: the neighbours of the seeds by relation.
+            keep_own: float32 [seeds], 0 where a seed's own input row is dropped in training, so that the
+                tower learns to answer from the neighbours.
         """
-        return self._encode(self.query, inputs, seeds, neighbors)
+        own = inputs[self.node_type].index_select(0, seeds)
+        if keep_own is not None:
+            own = own * keep_own.unsqueeze(1)
+        return self._encode(self.query, own, inputs, neighbors)
 
     def encode_target(
         self, inputs: Mapping[str, Tensor], seeds: Tensor, neighbors: Mapping[EdgeType, NeighborBlock]
     ) -> Tensor:
         """Return the target vectors of seeds; like :meth:`encode_query`."""
-        return self._encode(self.target, inputs, seeds, neighbors)
+        own = inputs[self.node_type].index_select(0, seeds)
+        return self._encode(self.target, own, inputs, neighbors)
 
     def logits(self, queries: Tensor, targets: Tensor) -> Tensor:
         """Return the logits of all pairs: float32 [queries, targets]."""
@@ -167,12 +177,12 @@ class TwoTowerSAGE(nn.Module):
     def _encode(
         self,
         tower: SageTower,
+        own: Tensor,
         inputs: Mapping[str, Tensor],
-        seeds: Tensor,
         neighbors: Mapping[EdgeType, NeighborBlock],
     ) -> Tensor:
         vectors: Tensor = tower(
-            inputs[self.node_type].index_select(0, seeds),
+            own,
             [inputs[relation[0]] for relation in self.relations],
             [neighbors[relation] for relation in self.relations],
         )

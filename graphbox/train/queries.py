@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from graphbox.graph.schema import CSC
 from graphbox.metrics import RankingQueries
+from graphbox.train.compressed import CompressedRows
 from graphbox.train.tasks import Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["adjacency", "in_degree", "ranking_queries"]
+__all__ = ["adjacency", "in_degree", "known_links", "ranking_queries"]
 
 
 def adjacency(csc: CSC) -> sp.csr_array:
@@ -47,21 +48,14 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
         split: the split of the task.
         fold: validation or test.
     """
-    node_type = split.node_type
-    num_nodes = view.num_nodes(node_type)
+    num_nodes = view.num_nodes(split.node_type)
     edges = split.edges(fold)
     queries, row = np.unique(edges[:, 0], return_inverse=True)
-
-    linked: sp.csr_array = sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
-    for edge_type in view.edge_types:
-        if edge_type[0] == edge_type[2] == node_type:
-            linked = linked + adjacency(view.csc(edge_type))
     groups = int(split.group.max()) + 1
     member = sp.csr_array(
         (np.ones(num_nodes, np.float32), (np.arange(num_nodes), split.group)), shape=(num_nodes, groups)
     )
-    both_ways = sp.csr_array(linked + linked.T)
-    masked = sp.csr_array(both_ways[queries] + member[queries] @ member.T)
+    masked = sp.csr_array(_linked(view, split)[queries] + member[queries] @ member.T)
     # Edges are ascending by query, then target: their targets are already the rows of a CSR.
     return RankingQueries(
         queries=queries,
@@ -70,3 +64,18 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
         masked_indptr=masked.indptr.astype(np.int64),
         masked=masked.indices.astype(np.int64),
     )
+
+
+def known_links(view: GraphView, split: RecommendSplit) -> CompressedRows:
+    """Return the nodes that an edge of any relation joins to each node, in either direction."""
+    linked = _linked(view, split)
+    return CompressedRows(linked.indptr.astype(np.int64), linked.indices.astype(np.int64))
+
+
+def _linked(view: GraphView, split: RecommendSplit) -> sp.csr_array:
+    num_nodes = view.num_nodes(split.node_type)
+    linked = sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
+    for edge_type in view.edge_types:
+        if edge_type[0] == edge_type[2] == split.node_type:
+            linked = sp.csr_array(linked + adjacency(view.csc(edge_type)))
+    return sp.csr_array(linked + linked.T)

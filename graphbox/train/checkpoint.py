@@ -1,0 +1,211 @@
+"""Checkpoints: what is needed to go on with a training as if it had never stopped.
+
+A checkpoint is a folder: ``state.json`` (position, figures, digests of the other files),
+``dense.safetensors`` (parameters and optimizer state) and a file for each embedding table. It is written
+beside and moved into place, so a killed process leaves a whole checkpoint or none; the last two are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from graphbox.errors import ConflictError, FormatError
+from graphbox.table import EmbeddingTable
+from graphbox.train.storage import replace_file, sync_folder
+
+__all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
+
+_FORMAT = "graphbox-checkpoint"
+_FORMAT_VERSION = 1
+_KEPT = 2
+_STATE = "state.json"
+_DENSE = "dense.safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of a training between two batches.
+
+    Attributes:
+        step: number of batches trained so far.
+        state: plain values, as JSON keeps them.
+        dense: tensors by name.
+        tables: embedding tables by name.
+    """
+
+    step: int
+    state: Mapping[str, Any]
+    dense: Mapping[str, Tensor]
+    tables: Mapping[str, EmbeddingTable]
+
+
+class CheckpointStore:
+    """The checkpoints of one model in one run.
+
+    Args:
+        folder: where they are; made when the first is written.
+        settings: digest of everything that must be the same when the training goes on.
+    """
+
+    def __init__(self, folder: Path, settings: str) -> None:
+        self._folder = folder
+        self._settings = settings
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Write a checkpoint, then remove all but the last two; return its folder."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._remove_partial()
+        place = self._folder / f"{checkpoint.step:010d}"
+        beside = self._folder / f".{place.name}.partial"
+        beside.mkdir()
+        save_file({name: value.contiguous() for name, value in checkpoint.dense.items()}, beside / _DENSE)
+        for name, table in checkpoint.tables.items():
+            table.save(beside / _table_file(name))
+        files = {path.name: _digest(path) for path in sorted(beside.iterdir())}
+        header = {"format": _FORMAT, "version": _FORMAT_VERSION, "settings": self._settings, "files": files}
+        text = json.dumps({**header, "step": checkpoint.step, "state": dict(checkpoint.state)}, indent=1)
+        (beside / _STATE).write_text(text)
+        for path in beside.iterdir():
+            _sync(path)
+        sync_folder(beside)
+        if place.exists():  # the same position, reached again
+            shutil.rmtree(place)
+        replace_file(beside, place)
+        for old in self._places()[:-_KEPT]:
+            shutil.rmtree(old)
+        return place
+
+    def load(self, threads: int | None = None) -> Checkpoint | None:
+        """Return the last checkpoint, or None when there is none.
+
+        Args:
+            threads: threads of the embedding tables.
+
+        Raises:
+            FormatError: it is damaged; the message says which file, and how to go on from the one before.
+            ConflictError: it was made with other settings.
+        """
+        places = self._places()
+        if not places:
+            return None
+        place = places[-1]
+        before = f"that of step {int(places[-2].name)}" if len(places) > 1 else "the beginning"
+        hint = f"delete the folder {place} to go on from {before}"
+        header = _read_state(place / _STATE, hint)
+        if header.get("settings") != self._settings:
+            raise ConflictError(
+                "expected a checkpoint of the same task, model and seed, received one made with others",
+                where=str(place),
+                hint="start a new run, or give back the settings that the checkpoint was made with",
+            )
+        for name, digest in header["files"].items():
+            path = place / name
+            if not path.is_file() or _digest(path) != digest:
+                state = "is damaged or cut off" if path.is_file() else "is missing"
+                raise FormatError(
+                    f"expected the file as it was written, received one that {state}",
+                    where=str(path),
+                    hint=hint,
+                )
+        try:
+            dense = load_file(place / _DENSE)
+        except SafetensorError as error:
+            raise FormatError(
+                f"expected safetensors, received: {error}", where=str(place / _DENSE), hint=hint
+            ) from error
+        tables = {
+            _table_name(name): EmbeddingTable.load(place / name, threads=threads)
+            for name in header["files"]
+            if name.endswith(_TABLE_SUFFIX)
+        }
+        return Checkpoint(int(header["step"]), header["state"], dense, tables)
+
+    def remove(self) -> None:
+        """Remove all checkpoints."""
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
+
+    def _places(self) -> list[Path]:
+        """Return the checkpoints' folders, oldest first."""
+        if not self._folder.exists():
+            return []
+        return sorted(path for path in self._folder.iterdir() if path.name.isdecimal())
+
+    def _remove_partial(self) -> None:
+        for path in self._folder.glob(".*.partial"):
+            shutil.rmtree(path)
+
+
+_TABLE_SUFFIX = ".table"
+
+
+def _table_file(name: str) -> str:
+    return f"{name}{_TABLE_SUFFIX}"
+
+
+def _table_name(file: str) -> str:
+    return file.removesuffix(_TABLE_SUFFIX)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return the tensors of an optimizer's state by name: ``<parameter number>.<name>``."""
+    state = optimizer.state_dict()["state"]
+    return {
+        f"{number}.{name}": torch.as_tensor(value)
+        for number, values in state.items()
+        for name, value in values.items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimizer the state that :func:`optimizer_tensors` returned."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _read_state(path: Path, hint: str) -> dict[str, Any]:
+    try:
+        header = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise FormatError(
+            f"expected the state of a checkpoint, received a file that cannot be read ({error})",
+            where=str(path),
+            hint=hint,
+        ) from error
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise FormatError(f"expected a {_FORMAT}, received something else", where=str(path), hint=hint)
+    if header.get("version") != _FORMAT_VERSION:
+        raise FormatError(
+            f"expected version {_FORMAT_VERSION} of {_FORMAT}, received {header.get('version')}",
+            where=str(path),
+            hint=hint,
+        )
+    return header
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,65 @@
+"""``metrics.jsonl``: the figures of a training as it goes, one JSON line for each point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphbox.train.storage import write_atomically
+
+__all__ = ["MetricsLog"]
+
+
+class MetricsLog:
+    """Appends points to the ``metrics.jsonl`` of a run; several models write to it one after the other.
+
+    Args:
+        path: the file.
+        model: name of the model that is trained.
+    """
+
+    def __init__(self, path: Path, model: str) -> None:
+        self._path = path
+        self._model = model
+
+    def rewind(self, step: int) -> None:
+        """Drop the model's points after ``step``: a training that goes on from there writes them again.
+
+        A last line that was cut off when the process died is dropped too.
+        """
+        if not self._path.exists():
+            return
+        lines = self._path.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if self._stays(line, step)]
+        if kept != lines:
+            with write_atomically(self._path) as stream:
+                stream.writelines(kept)
+
+    def add(self, step: int, epoch: int, time_s: float, values: Mapping[str, float]) -> None:
+        """Append a point.
+
+        Args:
+            step: batches trained so far.
+            epoch: epochs finished so far.
+            time_s: seconds trained so far, those before an interruption included.
+            values: the figures.
+        """
+        point = {
+            "model": self._model,
+            "step": step,
+            "epoch": epoch,
+            "time_s": round(time_s, 3),
+            "values": dict(values),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("ab") as stream:
+            stream.write(json.dumps(point).encode() + b"\n")
+
+    def _stays(self, line: bytes, step: int) -> bool:
+        try:
+            point: dict[str, Any] = json.loads(line)
+        except ValueError:
+            return False
+        return bool(point["model"] != self._model or point["step"] <= step)

@@ -1,0 +1,406 @@
+"""Trains the two-tower GraphSAGE to find the held-out edges of a recommend task.
+
+Each epoch holds out pairs of groups of its own, by the rule by which the task holds out its test pairs. Their
+edges are the epoch's positives, and the epoch's neighbourhoods come from the graph without them. So a
+positive never sees itself, its siblings or its reverse among the neighbours, and a query in training has as
+many known edges as one in test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.config import SageConfig
+from graphbox.errors import DataError, UsageError
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.models.features import NodeFeatures
+from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
+from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
+from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
+from graphbox.train.compressed import CompressedRows
+from graphbox.train.losses import sampled_softmax
+from graphbox.train.queries import in_degree, known_links, ranking_queries
+from graphbox.train.tasks import RecommendSplit, pair_keys
+from graphbox.train.view import GraphView
+
+__all__ = ["SageEncoder", "SageTrainer"]
+
+_FINAL_LEARNING_RATE = 0.05
+"""Share of the learning rates that is left at the end of their linear decay."""
+
+_UNSEEN_WEIGHT = 0.1
+"""In-degree that a node without known edges counts as when candidates are drawn."""
+
+_INFERENCE_BLOCK = 8192
+_RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
+
+
+@dataclass(frozen=True, eq=False)
+class SageEncoder:
+    """A trained two-tower model with everything that encoding needs.
+
+    Attributes:
+        model: in evaluation mode.
+        inputs: input rows by node type, float32 [nodes, dim].
+        neighbors: by relation the fixed sample of neighbours, int32 [nodes of the type, at most F], -1 where
+            absent.
+        query: float32 [nodes, dim], query vectors of all nodes.
+        target: float32 [nodes, dim], target vectors of all nodes.
+    """
+
+    model: TwoTowerSAGE
+    inputs: dict[str, NDArray[np.float32]]
+    neighbors: dict[EdgeType, NDArray[np.int32]]
+    query: NDArray[np.float32]
+    target: NDArray[np.float32]
+
+    def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the inner products of queries with all targets: float32 [queries, nodes]."""
+        return np.asarray(self.query[queries] @ self.target.T, dtype=np.float32)
+
+
+class SageTrainer:
+    """See the module; implements :class:`graphbox.train.loop.Trainer`.
+
+    Args:
+        view: the graph as training sees it.
+        split: the split of the task.
+        config: the model's section of the run file.
+        seed: seed of every random choice.
+        k: length of the ranked lists in validation.
+        threads: threads of samplers and tables; those of torch are set elsewhere.
+
+    Raises:
+        UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
+        DataError: no pair of groups can be held out for training.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        split: RecommendSplit,
+        config: SageConfig,
+        *,
+        seed: int,
+        k: int = 20,
+        threads: int | None = None,
+    ) -> None:
+        self._view = view.with_reverse_edges()
+        self._split = split
+        self._config = config
+        self._seed = seed
+        self._k = k
+        self._threads = threads
+        self._node_type = split.node_type
+        self._relations = _relations(self._view, split.node_type, config.relations)
+        self._features = _features(self._view, split.node_type, config.features)
+        self._rows: dict[str, TableEmbedding] = {}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.model = TwoTowerSAGE(
+                split.node_type,
+                self._relations,
+                config.dim,
+                self._features,
+                initial_scale=config.initial_scale,
+            )
+        self._optimizer = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate)
+        self._set_tables(_new_tables(split.node_type, self._relations, config, seed, threads))
+        self._positives = _Positives(split)
+        self._links = known_links(self._view, split)
+        degree = in_degree(self._view, split)
+        self._negatives = NegativeSampler(degree + _UNSEEN_WEIGHT, config.popularity_exponent, seed)
+        weight = (degree + _UNSEEN_WEIGHT) ** config.popularity_exponent
+        drawn = -np.expm1(config.candidates * np.log1p(-weight / weight.sum()))
+        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self._degree = degree
+        self._validation: RankingQueries | None = None
+        self._epoch_view = self._view
+        self._epoch_edges = self._links
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    # ---------------------------------------------------------------------------- training
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return self._config.epochs
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Hold out this epoch's pairs, and return the number of batches of queries."""
+        held_pairs, edges = self._positives.hold_out(
+            self._config.holdout_fraction, np.random.default_rng([self._seed, epoch, _RESPLIT_STREAM])
+        )
+        self._epoch_view = self._view.without_pairs(self._node_type, self._split.group, held_pairs)
+        self._epoch_edges = CompressedRows.build(edges, len(self._degree))
+        queries = np.unique(edges[:, 0])
+        self._order = queries[permutation(len(queries), self._seed, epoch)]
+        return math.ceil(len(queries) / self._config.batch_size)
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch of queries with all their positives of the epoch."""
+        self._set_learning_rates(epoch, batch)
+        size = self._config.batch_size
+        queries = self._order[batch * size : (batch + 1) * size]
+        row, positive = self._epoch_edges.take(queries)
+        drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
+        candidates = np.unique(np.concatenate([positive, drawn]))
+        place = np.full(len(self._degree), -1, dtype=np.int64)
+        place[candidates] = np.arange(len(candidates))
+
+        excluded = np.equal.outer(self._split.group[queries], self._split.group[candidates])
+        linked_row, linked = self._links.take(queries)
+        among = place[linked] >= 0
+        excluded[linked_row[among], place[linked[among]]] = True
+        excluded[row, place[positive]] = True
+
+        self.model.train()
+        query_vectors, target_vectors = self._encode(queries, candidates, epoch, batch)
+        loss = sampled_softmax(
+            self.model.logits(query_vectors, target_vectors),
+            self._log_probability[torch.from_numpy(candidates)],
+            torch.from_numpy(excluded),
+            (torch.from_numpy(row), torch.from_numpy(place[positive])),
+        )
+        value = loss.item()
+        if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
+            self._optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+        return value, len(positive)
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        """Return recall and ndcg on the validation fold, every few epochs and after the last."""
+        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
+            return {}
+        if self._validation is None:
+            self._validation = ranking_queries(self._view, self._split, "validation")
+        report = evaluate_ranking(
+            self.encoder(self._view).score, self._validation, self._degree, k=self._k, buckets=()
+        )
+        names = (f"recall@{self._k}", f"ndcg@{self._k}")
+        return {f"validation_{name}": float(report[name]) for name in names}
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return parameters and optimizer state by name."""
+        parameters = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        state = optimizer_tensors(self._optimizer)
+        return parameters | {f"optimizer.{name}": value for name, value in state.items()}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding table of each node type."""
+        return {name: module.table for name, module in self._rows.items()}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
+        self.model.load_state_dict(_with_prefix(dense, "model."))
+        restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
+        self._set_tables(dict(tables))
+
+    # --------------------------------------------------------------------------- inference
+
+    def encoder(self, view: GraphView) -> SageEncoder:
+        """Return the encoder as it is now, over the neighbourhoods of ``view``.
+
+        Every node keeps one sample of at most ``num_neighbors`` neighbours for each relation, drawn with the
+        seed; what is served has the same.
+        """
+        view = view.with_reverse_edges()
+        self.model.eval()
+        with torch.no_grad():
+            inputs = {name: self._all_inputs(name) for name in self._rows}
+            neighbors = self._neighbor_tables(view)
+            vectors = [self._encode_all(tower, inputs, neighbors) for tower in ("query", "target")]
+        return SageEncoder(
+            self.model, {name: rows.numpy() for name, rows in inputs.items()}, neighbors, *vectors
+        )
+
+    def _all_inputs(self, node_type: str) -> Tensor:
+        nodes = torch.arange(self._view.num_nodes(node_type))
+        return self._input_rows(node_type, nodes, self._rows[node_type].eval())
+
+    def _neighbor_tables(self, view: GraphView) -> dict[EdgeType, NDArray[np.int32]]:
+        count = view.num_nodes(self._node_type)
+        sample = self._sample(view, np.arange(count), 0, 0)
+        tables = {}
+        for relation in self._relations:
+            rows, offsets = sample.rows[relation], _offsets(sample.cols[relation], count)
+            degree = np.diff(offsets)
+            table = np.full((count, max(1, int(degree.max(initial=0)))), -1, dtype=np.int32)
+            slot = np.arange(len(rows)) - np.repeat(offsets[:-1], degree)
+            table[np.repeat(np.arange(count), degree), slot] = sample.nodes[relation[0]][rows]
+            tables[relation] = table
+        return tables
+
+    def _encode_all(
+        self,
+        tower: str,
+        inputs: Mapping[str, Tensor],
+        neighbors: Mapping[EdgeType, NDArray[np.int32]],
+    ) -> NDArray[np.float32]:
+        encode = self.model.encode_query if tower == "query" else self.model.encode_target
+        blocks = []
+        for start in range(0, len(self._degree), _INFERENCE_BLOCK):
+            stop = min(start + _INFERENCE_BLOCK, len(self._degree))
+            around = {relation: _block_of_table(table[start:stop]) for relation, table in neighbors.items()}
+            blocks.append(encode(inputs, torch.arange(start, stop), around).numpy())
+        return np.concatenate(blocks)
+
+    # ----------------------------------------------------------------------------- details
+
+    def _encode(
+        self, queries: NDArray[np.int64], candidates: NDArray[np.int64], epoch: int, batch: int
+    ) -> tuple[Tensor, Tensor]:
+        """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
+        seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
+        sample = self._sample(self._epoch_view, seeds, epoch + 1, batch)
+        inputs = {
+            name: self._input_rows(name, torch.from_numpy(nodes), self._rows[name].train())
+            for name, nodes in sample.nodes.items()
+            if name in self._rows
+        }
+        around = {
+            relation: CompressedRows(_offsets(sample.cols[relation], len(seeds)), sample.rows[relation])
+            for relation in self._relations
+        }
+        query_place, target_place = place[: len(queries)], place[len(queries) :]
+        keep = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM]).random(len(queries))
+        query_vectors = self.model.encode_query(
+            inputs,
+            torch.from_numpy(query_place),
+            {relation: _block(rows, query_place) for relation, rows in around.items()},
+            keep_own=torch.from_numpy((keep >= self._config.own_row_dropout).astype(np.float32)),
+        )
+        target_vectors = self.model.encode_target(
+            inputs,
+            torch.from_numpy(target_place),
+            {relation: _block(rows, target_place) for relation, rows in around.items()},
+        )
+        return query_vectors, target_vectors
+
+    def _sample(
+        self, view: GraphView, seeds: NDArray[np.int64], epoch: int, batch: int
+    ) -> HeteroSample[NDArray[np.int64]]:
+        return sample_heterogeneous(
+            view,
+            {self._node_type: seeds},
+            {relation: [self._config.num_neighbors] for relation in self._relations},
+            seed=self._seed,
+            epoch=epoch,
+            batch=batch,
+            threads=self._threads,
+        )
+
+    def _input_rows(self, node_type: str, nodes: Tensor, rows: TableEmbedding) -> Tensor:
+        table = self._features.get(node_type)
+        own: Tensor = rows(nodes)
+        if table is None:
+            return own
+        index = nodes.numpy()
+        return self.model.input_rows(
+            node_type,
+            own,
+            torch.from_numpy(table.codes[index]),
+            torch.from_numpy(table.numbers[index]),
+        )
+
+    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+
+    def _set_learning_rates(self, epoch: int, batch: int) -> None:
+        batches = math.ceil(len(self._order) / self._config.batch_size)
+        done = (epoch + batch / batches) / self.epochs
+        share = max(1.0 - done, _FINAL_LEARNING_RATE)
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._config.learning_rate * share
+        for module in self._rows.values():
+            module.table.lr = self._config.table_learning_rate * share
+
+
+class _Positives:
+    """The training edges that may be held out for an epoch, by pair of groups."""
+
+    def __init__(self, split: RecommendSplit) -> None:
+        source, target = split.group[split.train[:, 0]], split.group[split.train[:, 1]]
+        keys = pair_keys(source, target)
+        eligible = (source != target) & ~np.isin(keys, split.linked_pairs)
+        if not eligible.any():
+            raise DataError(
+                "expected training edges between groups that no excluded relation joins, received none",
+                where=f"relations {', '.join(split.relations)} of {split.node_type}",
+            )
+        self._edges = split.train[eligible]
+        self._pairs, self._pair_of_edge = np.unique(keys[eligible], return_inverse=True)
+
+    def hold_out(
+        self, fraction: float, generator: np.random.Generator
+    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        """Return the keys of pairs drawn with a probability, one at least, and their edges, int64 [e, 2]."""
+        held = generator.random(len(self._pairs)) < fraction
+        held[generator.integers(len(held))] = True
+        return self._pairs[held], self._edges[held[self._pair_of_edge]]
+
+
+def _relations(view: GraphView, node_type: str, chosen: Sequence[EdgeType]) -> list[EdgeType]:
+    arriving = [edge_type for edge_type in view.edge_types if edge_type[2] == node_type]
+    for edge_type in chosen:
+        if edge_type not in arriving:
+            raise UsageError(
+                f"expected an edge type that arrives at {node_type}, received {edge_type_text(edge_type)}",
+                where="relations",
+                hint=f"there are {', '.join(map(edge_type_text, arriving)) or 'none'}",
+            )
+    return list(chosen) or arriving
+
+
+def _features(view: GraphView, node_type: str, names: Sequence[str]) -> dict[str, NodeFeatures]:
+    if not names:
+        return {}
+    columns = {name: (view.feature(node_type, name), view.features(node_type)[name]) for name in names}
+    read = {name: (spec, values) for name, (values, spec) in columns.items()}
+    return {node_type: NodeFeatures.build(read, view.num_nodes(node_type))}
+
+
+def _new_tables(
+    node_type: str, relations: Sequence[EdgeType], config: SageConfig, seed: int, threads: int | None
+) -> dict[str, EmbeddingTable]:
+    return {
+        name: EmbeddingTable(
+            config.dim,
+            "rowwise_adagrad",
+            config.table_learning_rate,
+            init_scale=config.initial_row_scale,
+            seed=seed + number,
+            threads=threads,
+        )
+        for number, name in enumerate(dict.fromkeys([node_type, *(edge[0] for edge in relations)]))
+    }
+
+
+def _offsets(cols: NDArray[np.int64], seeds: int) -> NDArray[np.int64]:
+    """Return where the neighbours of each seed start; the sampler gives them seed by seed."""
+    return np.concatenate([[0], np.cumsum(np.bincount(cols, minlength=seeds))])
+
+
+def _block(around: CompressedRows, seeds: NDArray[np.int64]) -> NeighborBlock:
+    row, neighbors = around.take(seeds)
+    return NeighborBlock(torch.from_numpy(neighbors), torch.from_numpy(_offsets(row, len(seeds))))
+
+
+def _block_of_table(table: NDArray[np.int32]) -> NeighborBlock:
+    present = table >= 0
+    offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    return NeighborBlock(torch.from_numpy(table[present].astype(np.int64)), torch.from_numpy(offsets))
+
+
+def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,183 @@
+"""Trains skip-gram embeddings on metapath walks (Dong et al., KDD 2017)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.config import Metapath2VecConfig
+from graphbox.graph.schema import EdgeType
+from graphbox.models.skip_gram import NodeKeys, SkipGram
+from graphbox.sample import NegativeSampler, permutation, random_walk, skip_gram_pairs
+from graphbox.table import EmbeddingTable
+from graphbox.train.view import GraphView
+
+__all__ = ["SkipGramTrainer"]
+
+_CENTER, _CONTEXT = "center", "context"
+_VISITS_EPOCH = 2**31
+"""Epoch number of the walks that count visits, which is no training epoch's."""
+
+_SUBSAMPLE_STREAM = 1
+
+
+class SkipGramTrainer:
+    """See the module; implements :class:`graphbox.train.loop.Trainer`.
+
+    Reads edges only, no feature.
+
+    Args:
+        view: the graph as training sees it.
+        config: the model's section of the run file.
+        seed: seed of every random choice.
+        threads: threads of walks and tables; those of torch are set elsewhere.
+
+    Raises:
+        UsageError: the graph lacks an edge type of a metapath, or the steps do not meet.
+    """
+
+    def __init__(
+        self, view: GraphView, config: Metapath2VecConfig, *, seed: int, threads: int | None = None
+    ) -> None:
+        self._view = view
+        self._config = config
+        self._seed = seed
+        self._threads = threads
+        self._keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
+        self._metapaths: list[Sequence[EdgeType]] = list(config.metapaths)
+        self._starts = [view.num_nodes(path[0][0]) for path in self._metapaths]
+        self._offsets = [self._column_offsets(path) for path in self._metapaths]
+        visits = self._visits()
+        self._keep = _kept_share(visits, config.subsample)
+        self._negatives = NegativeSampler(visits * self._keep, config.negative_exponent, seed)
+        self._orders: list[NDArray[np.int64]] = []
+        self._model = SkipGram(self._new_table(_CENTER), self._new_table(_CONTEXT))
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return self._config.epochs
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Put the starts of each metapath in a new order and return the number of batches."""
+        walks = [self._config.walks_per_node * nodes for nodes in self._starts]
+        self._orders = [
+            permutation(count, self._seed + number, epoch) % nodes
+            for number, (count, nodes) in enumerate(zip(walks, self._starts, strict=True))
+        ]
+        return max(math.ceil(count / self._config.batch_size) for count in walks)
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on the walks from the next starts of every metapath."""
+        centers, contexts = self._pairs(epoch, batch)
+        if not len(centers):
+            return 0.0, 0
+        changes = np.concatenate([[True], centers[1:] != centers[:-1]])
+        negatives = self._negatives.sample(self._config.negatives, epoch, batch, self._threads)
+        self._model.train()
+        loss = self._model(
+            torch.from_numpy(centers[changes]),
+            torch.from_numpy(np.cumsum(changes) - 1),
+            torch.from_numpy(contexts),
+            torch.from_numpy(negatives),
+            self._config.negative_weight,
+        )
+        value = float(loss.item())
+        if math.isfinite(value):  # the loop stops at any other, before the rows take it up
+            loss.backward()
+        return value, len(contexts)
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:  # noqa: ARG002 - the loop's interface
+        """Return nothing: the embeddings are judged once, by the task's classifier."""
+        return {}
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return no parameters: the model has rows alone."""
+        return {}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the tables of centres and contexts."""
+        return {_CENTER: self._model.center.table, _CONTEXT: self._model.context.table}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+        """Take up the state that :meth:`tables` returned."""
+        self._model = SkipGram(tables[_CENTER], tables[_CONTEXT])
+
+    def embeddings(self) -> dict[str, NDArray[np.float32]]:
+        """Return the embeddings of the node types that the metapaths visit: float32 [nodes, dim] each."""
+        visited = dict.fromkeys(edge[end] for path in self._metapaths for edge in path for end in (0, 2))
+        table = self._model.center.table
+        return {
+            name: np.asarray(table.pull(self._keys.keys(name), create=False), dtype=np.float32)
+            for name in self._view.node_types
+            if name in visited
+        }
+
+    def _pairs(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return centres and contexts of a batch as keys, pairs of one centre next to each other."""
+        size = self._config.batch_size
+        centers, contexts = [], []
+        for number, order in enumerate(self._orders):
+            starts = order[batch * size : (batch + 1) * size]
+            walks = self._walk(number, starts, epoch, batch)
+            pair = skip_gram_pairs(
+                walks, self._config.window, column_offsets=self._offsets[number], threads=self._threads
+            )
+            centers.append(pair[0])
+            contexts.append(pair[1])
+        center, context = np.concatenate(centers), np.concatenate(contexts)
+        draw = np.random.default_rng([self._seed, epoch, batch, _SUBSAMPLE_STREAM]).random((2, len(center)))
+        kept = (draw[0] < self._keep[center]) & (draw[1] < self._keep[context]) & (center != context)
+        return center[kept], context[kept]
+
+    def _walk(self, metapath: int, starts: NDArray[np.int64], epoch: int, batch: int) -> NDArray[np.int64]:
+        return random_walk(
+            self._view,
+            starts,
+            self._config.walk_length,
+            self._metapaths[metapath],
+            seed=self._seed + metapath,
+            epoch=epoch,
+            batch=batch,
+            threads=self._threads,
+        )
+
+    def _visits(self) -> NDArray[np.float64]:
+        """Return how often one walk from each start visits each key: float64 [keys]."""
+        visits = np.zeros(self._keys.total)
+        for number, nodes in enumerate(self._starts):
+            walks = self._walk(number, np.arange(nodes), _VISITS_EPOCH, 0)
+            keys = (walks + self._offsets[number])[walks >= 0]
+            visits += np.bincount(keys, minlength=self._keys.total)
+        return visits
+
+    def _column_offsets(self, metapath: Sequence[EdgeType]) -> NDArray[np.int64]:
+        """Return the key of the first node of the type in each column of a walk."""
+        types = [metapath[0][0]]
+        types += [metapath[step % len(metapath)][2] for step in range(self._config.walk_length)]
+        return np.array([self._keys.start(name) for name in types], dtype=np.int64)
+
+    def _new_table(self, name: str) -> EmbeddingTable:
+        # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
+        context = name == _CONTEXT
+        return EmbeddingTable(
+            self._config.dim,
+            "rowwise_adagrad",
+            self._config.learning_rate,
+            init_scale=0.0 if context else 1.0 / self._config.dim**0.5 / 2,
+            seed=self._seed + context,
+            threads=self._threads,
+        )
+
+
+def _kept_share(visits: NDArray[np.float64], subsample: float) -> NDArray[np.float64]:
+    """Return the probability that a visit of each key is kept: sqrt(subsample / share), at most 1."""
+    if subsample == 0.0:
+        return np.ones(len(visits))
+    share = visits / visits.sum()
+    return np.asarray(np.minimum(1.0, np.sqrt(subsample / np.maximum(share, 1e-300))))
