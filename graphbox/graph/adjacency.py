@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from graphbox.graph.schema import CSC, CSR, IndexArray, Int64Array
 
-__all__ = ["build_csc", "csr_of", "index_dtype", "indptr_of", "reverse_of", "sort_edges", "without_edges"]
+__all__ = [
+    "build_csc",
+    "csr_of",
+    "index_dtype",
+    "indptr_of",
+    "reverse_of",
+    "sort_edges",
+    "stable_order",
+    "without_edges",
+]
 
 
 def index_dtype(num_nodes: int) -> type[np.int32 | np.int64]:
@@ -17,11 +26,26 @@ def index_dtype(num_nodes: int) -> type[np.int32 | np.int64]:
     return np.int32 if num_nodes <= 2**31 else np.int64
 
 
+def stable_order(keys: npt.NDArray[np.integer[Any]], num_keys: int) -> Int64Array:
+    """Return the order that sorts ``keys`` (each in [0, num_keys)), equal ones by position: int64 [n].
+
+    Key and position are packed into one number, which makes NumPy's vectorised sort, an unstable one and many
+    times faster than its stable one, give the stable order.
+    """
+    position_bits = max(len(keys) - 1, 0).bit_length()
+    if num_keys.bit_length() + position_bits > 63:
+        return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+    packed = keys.astype(np.int64) << position_bits
+    packed |= np.arange(len(keys))
+    packed.sort()
+    packed &= (1 << position_bits) - 1
+    return packed
+
+
 def sort_edges(source: Int64Array, target: Int64Array, num_sources: int, num_targets: int) -> Int64Array:
     """Return the order that sorts edges by target, then source, then position: int64 [num_edges]."""
-    if num_sources * max(num_targets, 1) < 2**63:
-        return np.argsort(target * num_sources + source, kind="stable")
-    return np.lexsort((source, target)).astype(np.int64, copy=False)
+    by_source = stable_order(source, num_sources)
+    return by_source[stable_order(target[by_source], num_targets)]
 
 
 def indptr_of(sorted_nodes: npt.NDArray[np.integer[Any]], num_nodes: int) -> Int64Array:
@@ -63,8 +87,8 @@ def build_csc(
 
 def csr_of(csc: CSC) -> CSR:
     """Return the out-neighbours of every source."""
-    # Within one source the stable sort keeps the CSC's order, which is by target.
-    edge_ids = np.argsort(csc.indices, kind="stable").astype(np.int64, copy=False)
+    # Within one source the stable order keeps the CSC's, which is by target.
+    edge_ids = stable_order(csc.indices, csc.num_sources)
     numbers: IndexArray = np.arange(csc.num_targets).astype(index_dtype(csc.num_targets))
     targets = np.repeat(numbers, csc.in_degree())
     return CSR(

@@ -161,11 +161,7 @@ class StringIds(Ids):
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 where it is none or null."""
-        if len(ids) * _HASH_LOOKUP_SHARE >= len(self) and len(self) <= _MAX_ARROW_INDEX:
-            found = pc.index_in(ids, value_set=self._values)
-            index: Int64Array = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-            return index
-        return self._search(ids)
+        return _find_by_hash(ids, self._values) if _is_bulk(ids, self) else self._search(ids)
 
     def _search(self, ids: pa.Array) -> Int64Array:
         """Binary search of all ids at once: one step of all of them for each halving."""
@@ -228,6 +224,9 @@ class IntegerIds(Ids):
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 where it is none or null."""
+        return _find_by_hash(ids, self.values) if _is_bulk(ids, self) else self._search(ids)
+
+    def _search(self, ids: pa.Array) -> Int64Array:
         asked = ids.fill_null(0).to_numpy(zero_copy_only=False)
         position = np.minimum(np.searchsorted(self._sorted, asked), len(self) - 1)
         found = (self._sorted[position] == asked) & ids.is_valid().to_numpy(zero_copy_only=False)
@@ -268,6 +267,16 @@ def make_ids(values: pa.Array, where: str) -> Ids:
     if pa.types.is_int64(values.type):
         return IntegerIds(values.to_numpy(), positions)
     return StringIds(values, positions)
+
+
+def _is_bulk(asked: pa.Array, ids: Ids) -> bool:
+    """Return whether so many ids are asked for that hashing all of them first is faster than searching."""
+    return len(asked) * _HASH_LOOKUP_SHARE >= len(ids) and len(ids) <= _MAX_ARROW_INDEX
+
+
+def _find_by_hash(asked: pa.Array, values: pa.Array) -> Int64Array:
+    found: Int64Array = pc.fill_null(pc.index_in(asked, value_set=values), -1).to_numpy().astype(np.int64)
+    return found
 
 
 def _as_arrow(ids: IdsLike, kind: IdType, node_type: str) -> pa.Array:

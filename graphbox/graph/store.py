@@ -37,7 +37,7 @@ class Graph:
     """A heterogeneous graph that does not change: node types, and edge types as triples.
 
     Open one with :meth:`open`; build one in memory with :meth:`from_coo` or :meth:`from_pyg`. Arrays of an
-    opened graph are read-only views of memory-mapped files.
+    opened graph are read-only views of memory-mapped files; ``torch.from_numpy`` wants a copy of them.
 
     Args:
         name: name of the graph.

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphbox.graph import adjacency
-from graphbox.graph.adjacency import build_csc, csr_of, reverse_of, sort_edges, without_edges
+from graphbox.graph.adjacency import build_csc, csr_of, reverse_of, sort_edges, stable_order, without_edges
 
 Edge = tuple[int, int]
 
@@ -102,6 +102,14 @@ def test_huge_node_types_sort_without_overflow() -> None:
     source = np.array([2**32, 0, 2**32, 5], np.int64)
     target = np.array([2**40, 2**40, 7, 2**40], np.int64)
     assert sort_edges(source, target, 2**33, 2**41).tolist() == [2, 1, 3, 0]
+
+
+@pytest.mark.parametrize("num_keys", [5, 2**62])
+def test_equal_keys_stay_in_order(num_keys: int) -> None:
+    keys = np.array([3, 0, 3, 4, 0, 3], np.int64)
+    assert stable_order(keys, num_keys).tolist() == [1, 4, 0, 2, 5, 3]
+    assert stable_order(keys[:0], num_keys).tolist() == []
+    assert stable_order(keys[:1].astype(np.int32), num_keys).tolist() == [0]
 
 
 @pytest.mark.parametrize(("num_nodes", "dtype"), [(1, np.int32), (2**31, np.int32), (2**31 + 1, np.int64)])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphbox.errors import DataError, FormatError, NotFoundError, UsageError
-from graphbox.graph.ids import Ids, StringIds, make_ids, string_array, string_buffers
+from graphbox.graph.ids import IntegerIds, StringIds, make_ids, string_array, string_buffers
 
 STRINGS = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=60, unique=True)
 INTEGERS = st.lists(
@@ -20,9 +20,11 @@ INTEGERS = st.lists(
 )
 
 
-def ids_of(values: Sequence[Any]) -> Ids:
+def ids_of(values: Sequence[Any]) -> StringIds | IntegerIds:
     kind = pa.large_string() if isinstance(values[0], str) else pa.int64()
-    return make_ids(pa.array(values, kind), "ids")
+    ids = make_ids(pa.array(values, kind), "ids")
+    assert isinstance(ids, StringIds | IntegerIds)
+    return ids
 
 
 @settings(deadline=None, max_examples=60)
@@ -43,7 +45,6 @@ def test_strings_are_found_like_in_a_dictionary(values: list[str], others: list[
 @given(values=STRINGS, others=st.lists(st.text(max_size=6), max_size=20))
 def test_binary_search_and_hash_agree(values: list[str], others: list[str]) -> None:
     ids = ids_of(values)
-    assert isinstance(ids, StringIds)
     asked = pa.array([*values, *others, None], pa.large_string())
     position = {value: index for index, value in enumerate(values)}
     expected = [position.get(value, -1) for value in asked.to_pylist()]
@@ -66,13 +67,15 @@ def test_integers_are_found_like_in_a_dictionary(values: list[int], others: list
     asked = np.array([*values, *others], np.int64)
     expected = [position.get(value, -1) for value in asked.tolist()]
     assert ids.index(asked, node_type="n", missing=-1).tolist() == expected
+    assert ids._search(pa.array(asked)).tolist() == expected
     assert ids.take(np.arange(len(values))).tolist() == values
 
 
 def test_zero_and_null_are_told_apart() -> None:
     ids = ids_of([0, -1, 5])
     assert ids.find(pa.array([0, None, 5], pa.int64())).tolist() == [0, -1, 2]
-    assert ids_of([7, 5]).find(pa.array([0, None], pa.int64())).tolist() == [-1, -1]
+    assert ids._search(pa.array([0, None, 5], pa.int64())).tolist() == [0, -1, 2]
+    assert ids_of([7, 5])._search(pa.array([0, None], pa.int64())).tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize(
