@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +275,14 @@ def test_foreign_folders_are_not_written_into(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="received a file"):
         Graph.from_coo([0], [1]).save(tmp_path / "notes.txt")
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_store_loads_neither_torch_nor_the_native_core() -> None:
+    program = (
+        "import sys, graphbox.graph, graphbox.graph.ingest, graphbox.graph.describe\n"
+        "print(sorted({'torch', 'torch_geometric', 'rich', 'graphbox._core', 'pydantic'} & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert run.stdout == "[]\n"
