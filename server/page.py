@@ -95,7 +95,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-@router.get("/")
+@router.api_route("/", methods=["GET", "HEAD"])
 def page(request: Request) -> Response:
     """Answer the page itself."""
     files: PageFiles = request.app.state.page
@@ -109,7 +109,7 @@ def page(request: Request) -> Response:
     )
 
 
-@router.get("/{path:path}")
+@router.api_route("/{path:path}", methods=["GET", "HEAD"])
 def file(path: str, request: Request) -> Response:
     """Answer a file of the page."""
     files: PageFiles = request.app.state.page

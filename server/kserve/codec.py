@@ -45,7 +45,7 @@ _COMPRESS_FROM_BYTES = 1024
 _GZIP, _ZLIB = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestedOutput:
     """An output the client wants, and whether as bytes after the JSON."""
 
@@ -53,7 +53,7 @@ class RequestedOutput:
     binary: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InferRequest:
     """A valid request: a tensor for each input of the model, and the outputs wanted in order."""
 
@@ -63,7 +63,7 @@ class InferRequest:
     outputs: list[RequestedOutput]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InferResponse:
     """A response ready to send. ``header_length`` is None when the body is JSON alone."""
 

@@ -38,7 +38,7 @@ _SMALL_BODY_BYTES = 64 * 1024
 _JSON = b"application/json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One request: what it asks for, and how to read its body."""
 
@@ -51,7 +51,7 @@ class Call:
         return self.headers.get(name, b"").decode("latin-1")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """What goes back."""
 
@@ -60,7 +60,7 @@ class Answer:
     headers: tuple[tuple[bytes, bytes], ...] = ((b"content-type", _JSON),)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Named:
     """A model of the protocol: a slot of the repository, whole or its bare ONNX part."""
 
@@ -128,9 +128,9 @@ class KServe:
 
     async def _route(self, call: Call, scope: Scope) -> Answer:
         segments = _segments(scope)
-        scope["graphbox.route"] = "/v2/" + "/".join(segments)
         of_server = self._of_server.get(segments)
         if of_server is not None:
+            scope["graphbox.route"] = "/".join(["/v2", *segments])
             _expect_method(call, of_server[0])
             return await of_server[1](call)
         scope["graphbox.route"] = "unmatched"
@@ -269,7 +269,6 @@ class KServe:
         finally:
             self._repository.leave(named.slot)
         named.statistics.succeeded(rows, times)
-        self._services.telemetry.inference(name, str(named.slot.version), times.total_ns / 1e9)
         return answer
 
     async def _answer(
@@ -389,7 +388,8 @@ async def read_body(receive: Receive) -> bytes:
 def _segments(scope: Scope) -> tuple[str, ...]:
     """Return the parts of the path after ``/v2``, each decoded once, so that ``%2F`` separates nothing."""
     raw = scope.get("raw_path") or scope["path"].encode()
-    return tuple(unquote(part) for part in raw.decode("latin-1").split("/")[2:])
+    parts = raw.decode("latin-1").split("/")[2:]
+    return tuple(map(unquote, parts)) if b"%" in raw else tuple(parts)
 
 
 def _expect_method(call: Call, method: str) -> None:

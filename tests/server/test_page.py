@@ -131,6 +131,13 @@ def test_shipped_page(client: httpx.Client) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_head(client: httpx.Client) -> None:
+    got, head = client.get("/"), client.head("/")
+    assert head.status_code == got.status_code
+    assert head.content == b""
+    assert head.headers["content-length"] == got.headers["content-length"]
+
+
 def test_page_does_not_hide_unknown_paths_of_the_interfaces(client: httpx.Client) -> None:
     for path in ("/api/v1/absent", "/api", "/v3", "/metrics/x"):
         answer = client.get(path, headers={"accept": "text/html"})
