@@ -62,6 +62,8 @@ class SageTower(nn.Module):
     def __init__(self, dim: int, num_relations: int) -> None:
         super().__init__()
         self.combine = nn.Linear(dim * (1 + num_relations), dim)
+        # As large as that of one Linear for each relation: a seed has neighbours in few of them.
+        nn.init.uniform_(self.combine.weight, -1.0 / math.sqrt(dim), 1.0 / math.sqrt(dim))
 
     def forward(self, own: Tensor, inputs: Sequence[Tensor], neighbors: Sequence[NeighborBlock]) -> Tensor:
         """Return unit vectors, float32 [seeds, dim].

@@ -1,0 +1,111 @@
+"""How well a trained model does its task, by the task's own protocol."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
+from graphbox.errors import DataError, UsageError
+from graphbox.graph import Graph
+from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
+from graphbox.train.baselines import classify_baselines, recommend_baselines
+from graphbox.train.queries import in_degree, ranking_queries
+from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
+from graphbox.train.view import GraphView
+
+__all__ = ["cosine_scores", "evaluate_baselines", "evaluate_embeddings", "evaluate_scores"]
+
+_TOLERANCE = 1e-3
+_MOST_ITERATIONS = 500
+
+Metrics = dict[str, float | int]
+
+
+def evaluate_scores(
+    graph: Graph, split: Split, task: TaskConfig, score: ScoreBlock, fold: Fold = "test"
+) -> Metrics:
+    """Rank all candidates by ``score`` for every query of a recommend task's fold.
+
+    Args:
+        graph: the whole graph; only what is known when ``fold`` is predicted is used.
+        split: the split of the task.
+        task: the task's section of the run file.
+        score: maps query nodes [b] to scores float32 [b, nodes].
+        fold: validation or test.
+
+    Raises:
+        UsageError: the task is none to rank for.
+    """
+    if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
+        raise UsageError("expected a task of kind recommend, received one of kind classify")
+    view = GraphView(graph, split, fold)
+    queries = ranking_queries(view, split, fold)
+    return evaluate_ranking(score, queries, in_degree(view, split), k=task.k)
+
+
+def evaluate_embeddings(
+    graph: Graph, split: Split, task: TaskConfig, vectors: NDArray[np.float32], fold: Fold = "test"
+) -> Metrics:
+    """Measure frozen embeddings on a task: by a classifier, or by ranking with the cosine.
+
+    The classifier is multinomial logistic regression on the standardized embeddings, with an L2 penalty of
+    strength 1, trained on the nodes of the folds before ``fold``.
+
+    Args:
+        graph: the whole graph.
+        split: the split of the task.
+        task: the task's section of the run file.
+        vectors: float32 [nodes of the task's node type, dim].
+        fold: validation or test.
+
+    Raises:
+        DataError: the vectors hold NaN or infinity, or are not one for each node.
+    """
+    count = graph.num_nodes(split.node_type)
+    if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
+        raise DataError(
+            f"expected finite embeddings float32 [{count}, dim], received {vectors.dtype} {vectors.shape}"
+            f"{'' if np.isfinite(vectors).all() else ' with NaN or infinity'}",
+            where=f"node type {split.node_type}",
+        )
+    if isinstance(split, RecommendSplit):
+        return evaluate_scores(graph, split, task, cosine_scores(vectors), fold)
+    known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
+    nodes = split.nodes(fold)
+    mean = vectors[known].mean(axis=0, dtype=np.float64)
+    deviation = vectors[known].std(axis=0, dtype=np.float64)
+    standardized = (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
+    if len(np.unique(split.labels[known])) == 1:  # nothing to separate
+        predicted = np.full(len(nodes), split.labels[known[0]])
+        return classification_report(split.labels[nodes], predicted)
+    classifier = LogisticRegression(C=1.0, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
+    with warnings.catch_warnings():
+        # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        classifier.fit(standardized[known], split.labels[known])
+    predicted = np.asarray(classifier.predict(standardized[nodes]), dtype=np.int64)
+    return classification_report(split.labels[nodes], predicted)
+
+
+def evaluate_baselines(
+    graph: Graph, split: Split, task: TaskConfig, fold: Fold = "test"
+) -> dict[str, Metrics]:
+    """Return the metrics of the task's baselines by name: ``{baseline: {metric: value}}``."""
+    view = GraphView(graph, split, fold)
+    if isinstance(split, ClassifySplit) and isinstance(task, ClassifyTaskConfig):
+        return classify_baselines(view, split, task, fold)
+    if isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
+        return recommend_baselines(view, split, task, fold)
+    raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
+
+
+def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
+    """Return the function that scores candidates by the cosine of their vector and the query's."""
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
+    return lambda queries: np.asarray(unit[queries] @ unit.T, dtype=np.float32)

@@ -1,0 +1,134 @@
+"""Trains one model of a run file for its task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from graphbox.config import Metapath2VecConfig, ModelConfig, RecommendTaskConfig, TaskConfig
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
+from graphbox.train.loop import ProgressCallback, StopCallback, train
+from graphbox.train.sage import SageTrainer
+from graphbox.train.skip_gram import SkipGramTrainer
+from graphbox.train.tasks import RecommendSplit, Split
+from graphbox.train.trained import TrainedEncoder, TrainedModel, save_trained
+from graphbox.train.view import GraphView
+
+__all__ = ["fit"]
+
+
+def fit(
+    graph: Graph,
+    split: Split,
+    *,
+    name: str,
+    config: ModelConfig,
+    task: TaskConfig,
+    run_folder: Path,
+    seed: int,
+    threads: int | None = None,
+    progress: ProgressCallback | None = None,
+    stop: StopCallback | None = None,
+    resume: bool = False,
+) -> TrainedModel:
+    """Train a model, and write it and its embeddings into the folder of the run.
+
+    The model sees the graph through :class:`graphbox.train.view.GraphView`. The vectors of the trained model
+    come from the graph as it is known when the test fold is predicted.
+
+    Args:
+        graph: the whole graph.
+        split: the split of the model's task.
+        name: name of the model.
+        config: the model's section of the run file.
+        task: the section of the model's task.
+        run_folder: folder of the run; see :func:`graphbox.train.loop.train` and
+            :func:`graphbox.train.trained.save_trained` for what is written.
+        seed: seed of every random choice. The same seed gives the same model, bit for bit, at the same
+            number of torch threads.
+        threads: threads for sampling, tables and torch; None: all CPUs of the process.
+        progress: called with where the training is.
+        stop: asked after each batch whether to stop.
+        resume: go on from the last checkpoint, if there is one.
+
+    Raises:
+        UsageError: the model and the task or the graph do not fit together.
+        InterruptedRunError: ``stop`` asked to; a checkpoint was written.
+        GraphboxError: the loss is no longer a finite number.
+        FormatError: the checkpoint is damaged.
+        ConflictError: the checkpoint was made with other settings.
+    """
+    view = GraphView(graph, split)
+    trainer: SkipGramTrainer | SageTrainer
+    with _torch_threads(threads):
+        if isinstance(config, Metapath2VecConfig):
+            trainer = SkipGramTrainer(view, config, seed=seed, threads=threads)
+        elif isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
+            trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads)
+        else:
+            raise UsageError(
+                f"expected a task of kind recommend for a model of kind {config.kind}, "
+                f"received {config.task} of kind {task.kind}",
+                where=f"models.{name}.task",
+            )
+        train(
+            trainer,
+            model=name,
+            run_folder=run_folder,
+            settings=_settings(config, split, seed),
+            progress=progress,
+            stop=stop,
+            resume=resume,
+            threads=threads,
+        )
+        trained = _trained(name, config, split, trainer, GraphView(graph, split, "test"))
+    save_trained(trained, graph, run_folder)
+    return trained
+
+
+def _trained(
+    name: str,
+    config: ModelConfig,
+    split: Split,
+    trainer: SkipGramTrainer | SageTrainer,
+    view: GraphView,
+) -> TrainedModel:
+    if isinstance(trainer, SkipGramTrainer):
+        return TrainedModel(name, "embedding", config.task, split.node_type, trainer.embeddings())
+    encoder = trainer.encoder(view)
+    return TrainedModel(
+        name,
+        "encoder",
+        config.task,
+        split.node_type,
+        {split.node_type: encoder.query},
+        TrainedEncoder(
+            tower=encoder.model.query,
+            relations=encoder.model.relations,
+            inputs=encoder.inputs,
+            neighbors=encoder.neighbors,
+            target=encoder.target,
+        ),
+    )
+
+
+def _settings(config: ModelConfig, split: Split, seed: int) -> str:
+    """Return a digest of everything that must be the same when a training is resumed."""
+    text = f"{config.model_dump_json()} {split.digest} {seed}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def _torch_threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,175 @@
+"""A trained model on disk: what evaluation, export and users take from a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from graphbox.errors import FormatError, NotFoundError
+from graphbox.export import export_embeddings
+from graphbox.graph import Graph
+from graphbox.graph.schema import EdgeType, edge_type_from_text, edge_type_text
+from graphbox.models.sage import SageTower
+from graphbox.train.storage import write_atomically
+
+__all__ = ["TrainedEncoder", "TrainedModel", "load_trained", "save_trained"]
+
+_FORMAT = "graphbox-trained"
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedEncoder:
+    """The query tower of a two-tower model with everything that encoding needs.
+
+    The fields are those of :class:`graphbox.export.EncoderSource`.
+
+    Attributes:
+        tower: the query tower, in evaluation mode.
+        relations: edge types in the order of the tower's columns.
+        inputs: input rows by node type, float32 [nodes, dim]: embedding row + features.
+        neighbors: by relation, int32 [nodes of the type, at most F], -1 where absent.
+        target: float32 [nodes of the type, dim], the vectors that queries are ranked against.
+    """
+
+    tower: SageTower
+    relations: tuple[EdgeType, ...]
+    inputs: dict[str, NDArray[np.float32]]
+    neighbors: dict[EdgeType, NDArray[np.int32]]
+    target: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """What a training gave.
+
+    Attributes:
+        name: name of the model.
+        kind: ``embedding``: rows alone; ``encoder``: a network over rows.
+        task: name of the task it was trained for.
+        node_type: the task's node type.
+        embeddings: float32 [nodes, dim] by node type; of an encoder the query vectors.
+        encoder: the encoder, of kind ``encoder``.
+    """
+
+    name: str
+    kind: Literal["embedding", "encoder"]
+    task: str
+    node_type: str
+    embeddings: dict[str, NDArray[np.float32]]
+    encoder: TrainedEncoder | None = None
+
+    def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the scores of all candidates of the task's node type: float32 [queries, nodes].
+
+        The inner product with the targets' vectors for an encoder, the cosine for embeddings.
+        """
+        vectors = self.embeddings[self.node_type]
+        if self.encoder is not None:
+            return np.asarray(vectors[queries] @ self.encoder.target.T, dtype=np.float32)
+        from graphbox.train.evaluate import cosine_scores
+
+        return cosine_scores(vectors)(queries)
+
+
+def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
+    """Write a trained model into the folder of a run; ``trained.json`` comes last and makes it whole.
+
+    ``embeddings/<model>/<node_type>.npy`` and ``.ids.txt`` are for any program; of an encoder there is also
+    ``target/<node_type>.npy``. ``trained/<model>/`` holds the rest of an encoder.
+    """
+    folder = _folder(run_folder, trained.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trained.json").unlink(missing_ok=True)
+    public = run_folder / "embeddings" / trained.name
+    for node_type, vectors in trained.embeddings.items():
+        export_embeddings(graph.arrow_ids(node_type), vectors, public, node_type, formats=["npy"])
+    header: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": _FORMAT_VERSION,
+        "kind": trained.kind,
+        "task": trained.task,
+        "node_type": trained.node_type,
+        "node_types": list(trained.embeddings),
+    }
+    if trained.encoder is not None:
+        encoder = trained.encoder
+        ids = graph.arrow_ids(trained.node_type)
+        export_embeddings(ids, encoder.target, public / "target", trained.node_type, formats=["npy"])
+        header["relations"] = [edge_type_text(relation) for relation in encoder.relations]
+        header["inputs"] = list(encoder.inputs)
+        for node_type, rows in encoder.inputs.items():
+            _save_array(folder / f"inputs.{node_type}.npy", rows)
+        for number, relation in enumerate(encoder.relations):
+            _save_array(folder / f"neighbors.{number}.npy", encoder.neighbors[relation])
+        save_file(encoder.tower.state_dict(), folder / "tower.safetensors")
+    with write_atomically(folder / "trained.json") as stream:
+        stream.write(json.dumps(header, indent=1).encode())
+
+
+def load_trained(run_folder: Path, name: str) -> TrainedModel:
+    """Read what :func:`save_trained` wrote; arrays are memory-mapped.
+
+    Raises:
+        NotFoundError: the run has no such trained model.
+        FormatError: a file is damaged, missing or of another version.
+    """
+    folder = _folder(run_folder, name)
+    place = folder / "trained.json"
+    if not place.exists():
+        raise NotFoundError(
+            f"there is no trained model `{name}` in this run", where=str(run_folder), hint="train it first"
+        )
+    try:
+        header = json.loads(place.read_text())
+        if (header["format"], header["version"]) != (_FORMAT, _FORMAT_VERSION):
+            raise ValueError(f"{header['format']} version {header['version']}")
+        public = run_folder / "embeddings" / name
+        embeddings = {
+            node_type: _load_array(public / f"{node_type}.npy") for node_type in header["node_types"]
+        }
+        encoder = _load_encoder(header, folder, public) if header["kind"] == "encoder" else None
+        return TrainedModel(name, header["kind"], header["task"], header["node_type"], embeddings, encoder)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise FormatError(
+            f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",
+            where=str(folder),
+            hint="run the stage `train` again: it goes on from the last checkpoint",
+        ) from error
+
+
+def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> TrainedEncoder:
+    relations = tuple(edge_type_from_text(text) for text in header["relations"])
+    target = _load_array(public / "target" / f"{header['node_type']}.npy")
+    tower = SageTower(target.shape[1], len(relations))
+    tower.load_state_dict(load_file(folder / "tower.safetensors"))
+    return TrainedEncoder(
+        tower=tower.eval(),
+        relations=relations,
+        inputs={name: _load_array(folder / f"inputs.{name}.npy") for name in header["inputs"]},
+        neighbors={
+            relation: _load_array(folder / f"neighbors.{number}.npy")
+            for number, relation in enumerate(relations)
+        },
+        target=target,
+    )
+
+
+def _folder(run_folder: Path, name: str) -> Path:
+    return run_folder / "trained" / name
+
+
+def _save_array(path: Path, array: NDArray[Any]) -> None:
+    with write_atomically(path) as stream:
+        np.save(stream, array, allow_pickle=False)
+
+
+def _load_array(path: Path) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return array
