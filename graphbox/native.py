@@ -72,7 +72,7 @@ def integer_array(values: object, name: str, *, dimensions: int | None = 1) -> I
         )
     if dimensions is not None and array.ndim != dimensions:
         raise UsageError(f"expected {dimensions} dimension(s), received shape {array.shape}", where=name)
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)  # which it makes 1-d of 0-d
 
 
 def _number(value: object, name: str, bits: int) -> int:
@@ -104,20 +104,18 @@ def thread_count(threads: int | None) -> int:
     Raises:
         UsageError: not 1 to 256.
     """
-    where = "threads"
-    value: int | str | None = threads
-    if value is None:
-        where = "GRAPHBOX_THREADS"
-        value = os.environ.get(where)
-    if value is None:
-        return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
-    try:
-        count = int(value)
-    except (TypeError, ValueError):
-        count = 0
-    if isinstance(value, bool) or not 1 <= count <= _MOST_THREADS:
+    if threads is not None:
+        return _threads(threads, "threads")
+    variable = os.environ.get("GRAPHBOX_THREADS")
+    if variable is not None:
+        return _threads(int(variable) if variable.isdecimal() else variable, "GRAPHBOX_THREADS")
+    return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
+
+
+def _threads(value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= _MOST_THREADS:
         raise UsageError(f"expected 1 to {_MOST_THREADS} threads, received {value!r}", where=where)
-    return count
+    return int(value)
 
 
 def held_bytes() -> int:

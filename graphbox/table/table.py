@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
@@ -128,7 +127,7 @@ class EmbeddingTable:
     @overload
     def pull(
         self,
-        keys: npt.NDArray[Any] | Sequence[int],
+        keys: npt.ArrayLike,
         out: Float32Array | None = ...,
         create: bool = ...,
     ) -> Float32Array: ...

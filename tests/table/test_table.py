@@ -1,0 +1,443 @@
+"""The embedding table against a dictionary, against torch's optimizers, and against what it promises."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from graphbox import _core
+from graphbox.errors import DataError, DoesNotFitError, FormatError, NotFoundError, UsageError
+from graphbox.table import EmbeddingTable
+from graphbox.table.table import Optimizer
+
+INITIALIZATION_STREAM = 4
+INT64 = np.iinfo(np.int64)
+OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
+Float32 = np.float32
+
+
+def initial_row(key: int, dim: int, scale: float, seed: int) -> np.ndarray:
+    """Uniform values from the Philox words at the position of the key."""
+    position = key % 2**64
+    blocks = -(-dim // 4)
+    counters = np.zeros((blocks, 4), dtype=np.uint32)
+    counters[:, 0] = np.arange(blocks)
+    counters[:, 2:] = position & 0xFFFFFFFF, position >> 32
+    words = _core.philox(counters, _core.philox_key(INITIALIZATION_STREAM, seed, 0, 0)).ravel()[:dim]
+    unit = (words >> 8).astype(Float32) * Float32(2.0**-23) - Float32(1)
+    return unit * Float32(scale)
+
+
+class PlainTable:
+    """Rows and state in a dictionary, one row and one float64 sum at a time."""
+
+    def __init__(self, dim: int, optimizer: str, lr: float, scale: float, seed: int) -> None:
+        self.dim, self.optimizer, self.lr, self.scale, self.seed = dim, optimizer, lr, scale, seed
+        self.rows: dict[int, np.ndarray] = {}
+        self.state: dict[int, np.ndarray] = {}
+
+    def pull(self, keys: list[int], create: bool = True) -> np.ndarray:
+        rows = []
+        for key in keys:
+            row = self.rows.get(key)
+            if row is None:
+                row = initial_row(key, self.dim, self.scale, self.seed).astype(np.float64)
+                if create:
+                    self.rows[key], self.state[key] = row, np.zeros(self.dim)
+            rows.append(row.copy())
+        return np.array(rows).reshape(len(keys), self.dim)
+
+    def push(self, keys: list[int], grads: np.ndarray) -> None:
+        self.pull(keys)
+        for key in dict.fromkeys(keys):
+            gradient = (
+                grads[[i for i, other in enumerate(keys) if other == key]].astype(np.float64).sum(axis=0)
+            )
+            step = gradient
+            if self.optimizer != "sgd":
+                square = gradient**2
+                self.state[key] += square if self.optimizer == "adagrad" else square.mean()
+                step = gradient / (np.sqrt(self.state[key]) + 1e-8)
+            self.rows[key] -= self.lr * step
+
+    def erase(self, keys: list[int]) -> int:
+        present = [key for key in dict.fromkeys(keys) if key in self.rows]
+        for key in present:
+            del self.rows[key], self.state[key]
+        return len(present)
+
+
+KEYS = st.lists(
+    st.one_of(st.integers(-5, 5), st.sampled_from([INT64.min, INT64.max, 2**40])), min_size=0, max_size=12
+)
+
+
+class TableMachine(RuleBasedStateMachine):
+    """Random operations on a table and on the dictionary must give the same."""
+
+    @initialize(
+        dim=st.sampled_from([1, 3, 16, 130]),
+        optimizer=st.sampled_from(OPTIMIZERS),
+        seed=st.integers(0, 2**64 - 1),
+    )
+    def make(self, dim: int, optimizer: Optimizer, seed: int) -> None:
+        self.table = EmbeddingTable(dim, optimizer, lr=0.1, init_scale=0.5, seed=seed)
+        self.plain = PlainTable(dim, optimizer, 0.1, 0.5, seed)
+
+    @rule(keys=KEYS, create=st.booleans(), given_out=st.booleans())
+    def pull(self, keys: list[int], create: bool, given_out: bool) -> None:
+        out = np.full((len(keys), self.table.dim), 9, dtype=Float32) if given_out else None
+        rows = self.table.pull(np.array(keys, dtype=np.int64), out, create)
+        assert rows.dtype == Float32
+        assert out is None or rows is out
+        np.testing.assert_allclose(rows, self.plain.pull(keys, create), rtol=1e-4, atol=1e-5)
+
+    @rule(keys=KEYS, seed=st.integers(0, 2**32))
+    def push(self, keys: list[int], seed: int) -> None:
+        grads = np.random.default_rng(seed).normal(size=(len(keys), self.table.dim)).astype(Float32)
+        self.table.push(keys, grads)
+        self.plain.push(keys, grads)
+
+    @rule(keys=KEYS)
+    def erase(self, keys: list[int]) -> None:
+        assert self.table.erase(keys) == self.plain.erase(keys)
+
+    @rule(keys=KEYS)
+    def contains(self, keys: list[int]) -> None:
+        assert self.table.contains(keys).tolist() == [key in self.plain.rows for key in keys]
+
+    @rule()
+    def save_and_load(self) -> None:
+        path = Path(self.folder) / "table"
+        self.table.save(path)
+        self.table = EmbeddingTable.load(path)
+
+    @invariant()
+    def same_keys(self) -> None:
+        if hasattr(self, "table"):
+            assert len(self.table) == len(self.plain.rows)
+            assert sorted(self.table.keys().tolist()) == sorted(self.plain.rows)
+
+    folder: str
+
+
+def test_agrees_with_a_dictionary(tmp_path: Path) -> None:
+    TableMachine.folder = str(tmp_path)
+    settings_ = settings(max_examples=40, stateful_step_count=30, deadline=None)
+    TableMachine.TestCase.settings = settings_
+    TableMachine.TestCase().runTest()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_agrees_with_torch(optimizer: Optimizer) -> None:
+    rng = np.random.default_rng(0)
+    table = EmbeddingTable(17, optimizer, lr=0.1, eps=1e-10, init_scale=1.0)
+    keys = np.arange(50)
+    embedding = torch.nn.Embedding(50, 17)
+    embedding.weight.data.copy_(torch.from_numpy(table.pull(keys)))
+    other: torch.optim.Optimizer
+    if optimizer == "sgd":
+        other = torch.optim.SGD(embedding.parameters(), lr=0.1)
+    else:
+        other = torch.optim.Adagrad(embedding.parameters(), lr=0.1)
+    for _ in range(30):
+        batch = rng.integers(0, 50, 200)
+        grads = rng.normal(size=(200, 17)).astype(Float32)
+        other.zero_grad()
+        embedding(torch.from_numpy(batch)).backward(torch.from_numpy(grads))
+        other.step()
+        table.push(batch, grads)
+    np.testing.assert_allclose(table.pull(keys), embedding.weight.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_rowwise_adagrad_keeps_one_state_for_the_row() -> None:
+    table = EmbeddingTable(4, "rowwise_adagrad", lr=1.0, eps=0.0, initial_accumulator=0.5)
+    before = table.pull([3])
+    gradient = np.array([[1, 2, 3, 4]], dtype=Float32)
+    table.push([3], gradient)
+    np.testing.assert_allclose(before - table.pull([3]), gradient / np.sqrt(0.5 + 7.5), rtol=1e-6)
+
+
+def test_initial_rows() -> None:
+    table = EmbeddingTable(70, seed=11, init_scale=0.25)
+    keys = [0, -1, 1, INT64.min, INT64.max, 2**32, -(2**32)]
+    rows = table.pull(keys)
+    for key, row in zip(keys, rows, strict=True):
+        np.testing.assert_array_equal(row, initial_row(key, 70, 0.25, 11))
+    assert not np.array_equal(rows, EmbeddingTable(70, seed=12, init_scale=0.25).pull(keys))
+    many = EmbeddingTable(64).pull(np.arange(2000))
+    assert abs(many.mean()) < 0.001
+    assert many.std() == pytest.approx(0.125 / np.sqrt(3), rel=0.01)  # 1 / sqrt(64), uniform
+    assert len(np.unique(many[:, 0])) > 1990
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_same_for_any_number_of_threads_and_after_loading(optimizer: Optimizer, tmp_path: Path) -> None:
+    def train(table: EmbeddingTable, steps: range) -> None:
+        for step in steps:
+            rng = np.random.default_rng(step)
+            keys = np.minimum(rng.zipf(1.3, 30_000), 5000) * (-1) ** (step % 2)
+            rows = table.pull(keys)
+            table.push(keys, rows + rng.normal(size=rows.shape).astype(Float32))
+
+    tables = [EmbeddingTable(9, optimizer, seed=5, threads=threads) for threads in (1, 2, 5)]
+    for table in tables:
+        train(table, range(4))
+    tables[2].save(tmp_path / "table")
+    tables[2] = EmbeddingTable.load(tmp_path / "table", threads=2)
+    assert tables[2].optimizer == optimizer
+    for table in tables:
+        train(table, range(4, 8))
+    keys = tables[0].keys()
+    rows = tables[0].pull(keys)
+    for table in tables[1:]:
+        np.testing.assert_array_equal(table.keys(), keys)
+        np.testing.assert_array_equal(table.pull(keys).view(np.uint32), rows.view(np.uint32))
+
+
+def test_order_of_arrival_does_not_matter() -> None:
+    keys = np.random.default_rng(0).permutation(20_000)
+    left, right = EmbeddingTable(5, threads=2), EmbeddingTable(5)
+    left.pull(keys)
+    right.pull(np.sort(keys))
+    np.testing.assert_array_equal(left.pull(keys), right.pull(keys))
+
+
+def test_a_push_pulls_first() -> None:
+    pushed, pulled = EmbeddingTable(3), EmbeddingTable(3)
+    gradient = np.ones((2, 3), dtype=Float32)
+    pulled.pull([1, 2])
+    for table in (pushed, pulled):
+        table.push([1, 2], gradient)
+    np.testing.assert_array_equal(pushed.pull([1, 2]), pulled.pull([1, 2]))
+
+
+def test_shapes_and_faces() -> None:
+    table = EmbeddingTable(3)
+    assert table.pull([]).shape == (0, 3)
+    assert table.pull([[1, 2], [3, 4]]).shape == (2, 2, 3)
+    assert table.pull(np.int64(7)).shape == (3,)
+    rows = table.pull(torch.tensor([1, 2], dtype=torch.int32))
+    assert isinstance(rows, torch.Tensor)
+    out = torch.empty(2, 3)
+    assert table.pull(torch.tensor([1, 2]), out=out) is out
+    assert torch.equal(out, rows)
+    assert table.pull(np.array([1, 2], dtype=np.uint8)).tolist() == rows.tolist()
+    assert table.pull(np.arange(10)[1:6:2]).shape == (3, 3)
+    assert len(table) == 6
+    assert "rows=6, dim=3" in repr(table)
+    table.lr = 0.5
+    assert table.lr == 0.5
+    assert table.memory_bytes is None
+    assert table.seed == 0
+
+
+def test_growth_and_memory() -> None:
+    table = EmbeddingTable(64)
+    keys = np.random.default_rng(0).integers(INT64.min, INT64.max, 200_000)
+    rows = table.pull(keys)
+    assert len(table) == len(np.unique(keys))
+    np.testing.assert_array_equal(table.pull(keys), rows)
+    payload = len(table) * (64 * 4 + 4)
+    assert payload < table.nbytes < payload + 50 * len(table) + (4 << 20)
+
+
+def test_budget_is_kept() -> None:
+    table = EmbeddingTable(64, memory_bytes=16 << 20)
+    table.pull(np.arange(20_000))
+    kept = table.pull(np.arange(20_000), create=False)
+    actions: list[Callable[[], object]] = [
+        lambda: table.pull(np.arange(10_000, 100_000)),
+        lambda: table.push(np.arange(10_000, 100_000), np.ones((90_000, 64), dtype=Float32)),
+    ]
+    for action in actions:
+        with pytest.raises(DoesNotFitError, match=r"16777216 bytes \(memory_bytes\)") as caught:
+            action()
+        assert caught.value.hint
+        assert len(table) == 20_000
+        assert not table.contains([20_001]).any()
+        np.testing.assert_array_equal(table.pull(np.arange(20_000), create=False), kept)
+    assert table.nbytes <= 16 << 20
+    with pytest.raises(DoesNotFitError):
+        EmbeddingTable(64, memory_bytes=1)
+
+
+def test_gradients_that_are_not_finite_change_nothing() -> None:
+    table = EmbeddingTable(4)
+    before = table.pull([1, 2])
+    for bad in (np.nan, np.inf, -np.inf):
+        grads = np.ones((3, 4), dtype=Float32)
+        grads[1, 3] = bad
+        with pytest.raises(DataError, match=r"key 2: .* at position 1 holds NaN or infinity"):
+            table.push([1, 2, 3], grads)
+    np.testing.assert_array_equal(table.pull([1, 2]), before)
+    assert len(table) == 2
+
+
+def test_threads_share_a_table() -> None:
+    table = EmbeddingTable(8, "sgd", lr=1.0, threads=2)
+    keys = np.arange(10_000)
+    start = table.pull(keys)
+    grads = np.ones((len(keys), 8), dtype=Float32)
+
+    def push() -> None:
+        for _ in range(5):
+            table.push(keys, grads)
+
+    workers = [threading.Thread(target=push) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    np.testing.assert_allclose(start - table.pull(keys), 20, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, "dim: expected an integer from 1 to 65536, received 0"),
+        ({"dim": 2.0}, "dim"),
+        ({"dim": True}, "dim"),
+        (
+            {"dim": 4, "optimizer": "adam"},
+            "optimizer must be sgd, adagrad or rowwise_adagrad, received `adam`",
+        ),
+        ({"dim": 4, "lr": -1}, "lr: expected a finite number"),
+        ({"dim": 4, "lr": float("nan")}, "lr"),
+        ({"dim": 4, "eps": "x"}, "eps"),
+        ({"dim": 4, "init_scale": float("inf")}, "init_scale"),
+        ({"dim": 4, "initial_accumulator": True}, "initial_accumulator"),
+        ({"dim": 4, "seed": -1}, "seed"),
+        ({"dim": 4, "memory_bytes": -1}, "memory_bytes"),
+        ({"dim": 4, "threads": 0}, "threads"),
+    ],
+)
+def test_wrong_settings(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        EmbeddingTable(**arguments)
+
+
+def test_wrong_arrays() -> None:
+    table = EmbeddingTable(4)
+    keys = [1, 2]
+    wrong_rows: list[Any] = [np.ones((2, 3), dtype=Float32), np.ones((3, 4), dtype=Float32), np.ones((2, 4))]
+    for bad in wrong_rows:
+        with pytest.raises(UsageError, match=r"grads: expected float32 \(2, 4\), received float"):
+            table.push(keys, bad)
+        with pytest.raises(UsageError, match="out: expected"):
+            table.pull(keys, out=bad)
+    with pytest.raises(UsageError, match="out: expected contiguous"):
+        table.pull(keys, out=np.ones((4, 2), dtype=Float32).T)
+    read_only = np.ones((2, 4), dtype=Float32)
+    read_only.flags.writeable = False
+    with pytest.raises(UsageError, match="writable"):
+        table.pull(keys, out=read_only)
+    with pytest.raises(UsageError, match="received list"):
+        table.pull(keys, out=[[0.0] * 4] * 2)  # type: ignore[call-overload]
+    wrong_keys: list[Any] = [[0.5], ["a"], np.array([2**63], dtype=np.uint64), [None]]
+    for wrong in wrong_keys:
+        with pytest.raises(UsageError, match="keys: expected integers"):
+            table.pull(wrong)
+    with pytest.raises(UsageError, match="lr"):
+        table.lr = -1
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_files_replace_each_other(tmp_path: Path) -> None:
+    table = EmbeddingTable(4)
+    table.save(tmp_path / "table")
+    table.pull([1, 2, 3])
+    table.save(str(tmp_path / "table"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table"]
+    assert EmbeddingTable.load(tmp_path / "table").keys().tolist() == [1, 2, 3]
+
+
+def test_settings_are_saved(tmp_path: Path) -> None:
+    table = EmbeddingTable(
+        5,
+        "adagrad",
+        lr=0.3,
+        eps=0.1,
+        init_scale=0.7,
+        initial_accumulator=0.2,
+        seed=2**63,
+        memory_bytes=1 << 30,
+    )
+    table.lr = 0.4
+    table.save(tmp_path / "table")
+    loaded = EmbeddingTable.load(tmp_path / "table")
+    assert (loaded.dim, loaded.optimizer, loaded.lr, loaded.seed) == (5, "adagrad", table.lr, 2**63)
+    assert loaded.memory_bytes is None
+    grads = np.ones((1, 5), dtype=Float32)
+    for one in (table, loaded):
+        one.push([9], grads)
+    np.testing.assert_array_equal(table.pull([9]), loaded.pull([9]))
+
+
+def test_files_of_version_1(formats: Path) -> None:
+    table = EmbeddingTable.load(formats / "table-1.bin")
+    assert (table.dim, table.optimizer, table.seed, len(table)) == (3, "adagrad", 7, 5)
+    assert table.keys().tolist() == [0, -1, INT64.min, INT64.max, 12345]
+    expected = EmbeddingTable(3, "adagrad", lr=0.5, init_scale=1.0, seed=7)
+    expected.push(table.keys(), np.arange(15, dtype=Float32).reshape(5, 3))
+    np.testing.assert_array_equal(table.pull(table.keys()), expected.pull(table.keys()))
+
+
+@pytest.fixture
+def formats() -> Path:
+    return Path(__file__).parents[1] / "formats"
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    table = EmbeddingTable(4)
+    table.pull(np.arange(9000))
+    table.save(path)
+    sound = path.read_bytes()
+
+    def load(content: bytes) -> None:
+        path.write_bytes(content)
+        EmbeddingTable.load(path)
+
+    def flip(position: int) -> bytes:
+        return sound[:position] + bytes([sound[position] ^ 4]) + sound[position + 1 :]
+
+    for content, message in (
+        (b"", "at least 128 bytes; the file has 0"),
+        (b"x" * 200, "starts with GBXTABLE"),
+        (flip(3), "starts with GBXTABLE"),
+        (flip(8), "format version 1, the file has version 5"),
+        (flip(12), "other byte order"),
+        (flip(40), "header of the table is damaged"),
+        (flip(130), "rows 0 to 4095 of the table are damaged"),
+        (flip(len(sound) - 20), "rows 8192 to 8999 of the table are damaged"),
+        (flip(len(sound) - 1), "last bytes"),
+        (sound[:-1], "the table is cut off: 9000 rows take"),
+        (sound[:1000], "the table is cut off"),
+        (sound + b"x", "bytes after the table"),
+    ):
+        with pytest.raises(FormatError, match=message) as caught:
+            load(content)
+        assert caught.value.where == str(path)
+    load(sound)
+
+
+def test_absent_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="No such file"):
+        EmbeddingTable.load(tmp_path / "absent")
+    with pytest.raises(NotFoundError, match="cannot create the file"):
+        EmbeddingTable(4).save(tmp_path / "absent" / "table")
+    table = EmbeddingTable(64)
+    table.pull(np.arange(50_000))
+    table.save(tmp_path / "table")
+    with pytest.raises(DoesNotFitError, match="memory_bytes"):
+        EmbeddingTable.load(tmp_path / "table", memory_bytes=4 << 20)
