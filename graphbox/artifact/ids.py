@@ -17,7 +17,7 @@ from graphbox.errors import FormatError, InvalidRequestError, NotFoundError
 
 Id = str | int
 
-_INTEGER = re.compile(r"-?\d{1,19}")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _BUCKETS = 48
 _MOST_IDS_FOR_SUGGESTIONS = 4_000_000
 _CANDIDATES = 64

@@ -141,7 +141,7 @@ class Manifest(Record):
     byte_order: Literal["little"] = "little"
     name: Name
     version: int = Field(ge=1)
-    created_at: str = Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+    created_at: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
     kind: Kind
     task: str
     inputs: tuple[TensorSpec, ...]

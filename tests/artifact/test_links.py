@@ -1,0 +1,63 @@
+"""Known links between a query and its neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from graphbox.artifact import Link, Links
+from graphbox.artifact.links import links_table
+from graphbox.errors import FormatError
+
+
+def test_links_are_those_of_a_plain_search() -> None:
+    random = np.random.default_rng(0)
+    edge_types = [("a", "likes", "a"), ("a", "knows", "a"), ("a", "has", "b"), ("b", "of", "a")]
+    edges = {
+        edge_type: (random.integers(0, 20, 60), random.integers(0, 20, 60), random.random(60) < 0.3)
+        for edge_type in edge_types
+    }
+    # Of the same pair twice only one is found: keep the first of each.
+    for edge_type, columns in edges.items():
+        _, first = np.unique(columns[0] * 100 + columns[1], return_index=True)
+        edges[edge_type] = (columns[0][first], columns[1][first], columns[2][first])
+    tables = [links_table(*columns, edge_type) for edge_type, columns in edges.items()]
+    links = Links(pa.concat_tables(tables).unify_dictionaries())
+    assert len(links) == sum(len(source) for source, _, _ in edges.values())
+    assert sorted(links.edge_types) == sorted(edge_types)
+    for query_type in "ab":
+        for neighbor_type in "ab":
+            for query in range(20):
+                found = links.between(query_type, query, neighbor_type, np.arange(20))
+                for neighbor in range(20):
+                    expected = [
+                        Link(relation, bool(held), direction)
+                        for (source_type, relation, target_type), columns in edges.items()
+                        for source, target, held in zip(*columns, strict=True)
+                        for direction, ends in (
+                            ("out", (query_type, query, neighbor_type, neighbor)),
+                            ("in", (neighbor_type, neighbor, query_type, query)),
+                        )
+                        if ends == (source_type, source, target_type, target)
+                    ]
+                    assert sorted(found[neighbor], key=repr) == sorted(expected, key=repr)
+
+
+def test_no_links_are_fine() -> None:
+    none = np.empty(0, np.int64)
+    links = Links(links_table(none, none, none.astype(bool), ("a", "r", "b")))
+    assert len(links) == 0
+    assert links.between("a", 0, "b", np.arange(3)) == [[], [], []]
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 31])
+def test_nodes_out_of_range_are_refused(wrong: int) -> None:
+    table = links_table(np.array([0]), np.array([wrong]), np.array([False]), ("a", "r", "b"))
+    with pytest.raises(FormatError, match="node indices"):
+        Links(table, "links.parquet")
+
+
+def test_other_columns_are_refused() -> None:
+    with pytest.raises(FormatError, match="expected the columns"):
+        Links(pa.table({"source": [1]}), "links.parquet")

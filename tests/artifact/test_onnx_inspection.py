@@ -1,0 +1,164 @@
+"""What is read of an ONNX file without the onnx package, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from graphbox.artifact import inspect_onnx
+from graphbox.errors import FormatError
+from tests.artifact.sample_model import make_model, onnx_of
+
+INFO = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+
+
+def _constant(name: str = "c", external: bool = False) -> Any:
+    tensor = numpy_helper.from_array(np.ones(3, np.float32), name)
+    if external:
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="../../etc/passwd")
+    return tensor
+
+
+def _model(nodes: list[Any], **parts: Any) -> Any:
+    graph = helper.make_graph(nodes, "g", [], [INFO], **parts)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+def _initializer(external: bool) -> Any:
+    return _model([helper.make_node("Identity", ["c"], ["y"])], initializer=[_constant("c", external)])
+
+
+def _attribute(external: bool) -> Any:
+    return _model([helper.make_node("Constant", [], ["y"], value=_constant("c", external))])
+
+
+def _sparse(external: bool) -> Any:
+    sparse = helper.make_sparse_tensor(_constant("v", external), numpy_helper.from_array(np.arange(3)), [5])
+    return _model([helper.make_node("Constant", [], ["y"], sparse_value=sparse)])
+
+
+def _sparse_initializer(external: bool) -> Any:
+    sparse = helper.make_sparse_tensor(_constant("v", external), numpy_helper.from_array(np.arange(3)), [5])
+    return _model([helper.make_node("Identity", ["v"], ["y"])], sparse_initializer=[sparse])
+
+
+def _subgraph(external: bool) -> Any:
+    inner = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["y"])],
+        "inner",
+        [],
+        [INFO],
+        initializer=[_constant("c", external)],
+    )
+    return _model([helper.make_node("If", ["condition"], ["y"], then_branch=inner, else_branch=inner)])
+
+
+def _function(external: bool) -> Any:
+    model = _model([helper.make_node("F", [], ["y"], domain="own")])
+    node = helper.make_node("Constant", [], ["y"], value=_constant("c", external))
+    opsets = [helper.make_opsetid("", 20)]
+    model.functions.append(helper.make_function("own", "F", [], ["y"], [node], opsets))
+    return model
+
+
+def _training(external: bool) -> Any:
+    model = _model([])
+    information = model.training_info.add()
+    information.algorithm.initializer.append(_constant("c", external))
+    return model
+
+
+PLACES = [_initializer, _attribute, _sparse, _sparse_initializer, _subgraph, _function, _training]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_data_in_other_files_is_refused_wherever_it_hides(place: Callable[[bool], Any]) -> None:
+    inspect_onnx(place(False).SerializeToString(), "model.onnx")
+    with pytest.raises(FormatError, match="whose data lies in another file") as caught:
+        inspect_onnx(place(True).SerializeToString(), "model.onnx")
+    assert caught.value.where == "model.onnx"
+
+
+def test_a_location_without_the_flag_is_refused_too() -> None:
+    model = _initializer(True)
+    model.graph.initializer[0].ClearField("data_location")
+    with pytest.raises(FormatError, match="another file"):
+        inspect_onnx(model.SerializeToString(), "model.onnx")
+
+
+def test_operators_are_found_everywhere() -> None:
+    assert inspect_onnx(_subgraph(False).SerializeToString(), "m").operators == {"If", "Identity"}
+    assert inspect_onnx(_function(False).SerializeToString(), "m").operators == {"F", "Constant"}
+
+
+def test_positions_are_followed_back_to_inputs() -> None:
+    content, inputs, _ = onnx_of(make_model())
+    summary = inspect_onnx(content, "m")
+    assert set(summary.inputs) == {tensor.name for tensor in inputs}
+    assert summary.index_inputs == {tensor.name for tensor in inputs if tensor.datatype == "INT64"}
+    assert summary.precision == "float32"
+    nodes = [
+        helper.make_node("Cast", ["p"], ["cast"], to=TensorProto.INT64),
+        helper.make_node("Unsqueeze", ["cast", "axes"], ["wide"]),
+        helper.make_node("Gather", ["rows", "wide"], ["y"]),
+    ]
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n"]) for name in ("p", "rows")]
+    model = helper.make_model(helper.make_graph(nodes, "g", infos, [INFO]))
+    assert inspect_onnx(model.SerializeToString(), "m").index_inputs == {"p"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "precision"),
+    [("MatMulInteger", "int8_dynamic"), ("QLinearMatMul", "int8_static"), ("Gemm", "float32")],
+)
+def test_precision_is_that_of_the_products(operator: str, precision: str) -> None:
+    model = _model([helper.make_node(operator, ["a", "b"], ["y"])])
+    assert inspect_onnx(model.SerializeToString(), "m").precision == precision
+
+
+def test_truncated_models_are_refused_or_harmless() -> None:
+    content, _, _ = onnx_of(make_model())
+    for length in range(0, len(content), 97):
+        with pytest.raises(FormatError):
+            inspect_onnx(content[:length], "model.onnx")
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+    with contextlib.suppress(FormatError):
+        inspect_onnx(content, "model.onnx")
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_what_protobuf_reads_as_external_is_never_accepted(data: st.DataObject) -> None:
+    """Flip a byte: wherever the protobuf library still finds external data, it is refused."""
+    content = bytearray(_initializer(True).SerializeToString())
+    content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        model = onnx.load_model_from_string(bytes(content))
+    except Exception:  # noqa: BLE001 - the library has several ways to refuse what is no protobuf
+        return
+    if any(tensor.data_location or tensor.external_data for tensor in model.graph.initializer):
+        with pytest.raises(FormatError):
+            inspect_onnx(bytes(content), "model.onnx")
+
+
+def test_deep_nesting_is_refused() -> None:
+    inner = helper.make_graph([], "g", [], [])
+    for _ in range(25):
+        node = helper.make_node("If", ["c"], ["y"], then_branch=inner)
+        inner = helper.make_graph([node], "g", [], [])
+    with pytest.raises(FormatError, match="nested"):
+        inspect_onnx(helper.make_model(inner).SerializeToString(), "m")

@@ -1,0 +1,108 @@
+"""Exact ranking against a plain sort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from graphbox.artifact import Float32Rows, Ids, Int8Rows
+from graphbox.deploy import CheckedProgram, Options, choose, compile_model
+from graphbox.deploy import ranking as ranking_module
+from graphbox.deploy.ranking import RANKING_MODEL, ExactRanking
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def program() -> Iterator[CheckedProgram]:
+    adapter, device = choose("onnxruntime_cpu")
+    with compile_model(adapter, RANKING_MODEL, device, Options()) as compiled:
+        yield compiled
+
+
+def _table(rows: Any) -> Float32Rows:
+    return Float32Rows(rows, Ids(pa.array(range(len(rows)), pa.int64()), "node"))
+
+
+def _plain(rows: Any, queries: Any, k: int, exclude: Any, cosine: bool) -> Any:
+    """Return the best rows of each query by sorting all of them."""
+    best = []
+    for number, query in enumerate(queries):
+        scores = []
+        for index, row in enumerate(rows):
+            score = np.float32(np.dot(row.astype(np.float64), query.astype(np.float64)))
+            if cosine:
+                length = np.linalg.norm(row) * np.linalg.norm(query)
+                score = score / length if length else np.float32(0)
+            scores.append((-score, index))
+        if exclude is not None:
+            del scores[exclude[number]]
+        best.append([index for _, index in sorted(scores)[:k]])
+    return np.array(best)
+
+
+@pytest.mark.parametrize("score", ["inner_product", "cosine"])
+@pytest.mark.parametrize("excluding", [False, True])
+def test_the_best_rows_in_order(
+    program: CheckedProgram, score: Literal["inner_product", "cosine"], excluding: bool
+) -> None:
+    rows = RANDOM.standard_normal((150, 8), np.float32)
+    queries = RANDOM.standard_normal((9, 8), np.float32)
+    exclude = RANDOM.integers(0, 150, 9) if excluding else None
+    for k in (1, 7, 149):
+        index, scores = ExactRanking(_table(rows), score, program).top(queries, k, exclude)
+        expected = _plain(rows, queries, k, exclude, score == "cosine")
+        np.testing.assert_array_equal(index, expected)
+        assert (np.diff(scores, axis=1) <= 0).all()
+        assert (index.dtype, scores.dtype) == (np.int64, np.float32)
+
+
+def test_ties_go_to_the_lower_index(program: CheckedProgram) -> None:
+    rows = np.ones((20, 4), np.float32)
+    queries = np.ones((2, 4), np.float32)
+    index, _ = ExactRanking(_table(rows), "inner_product", program).top(queries, 5)
+    assert index.tolist() == [[0, 1, 2, 3, 4]] * 2
+    index, _ = ExactRanking(_table(rows), "inner_product", program).top(queries, 5, np.array([0, 9]))
+    assert index.tolist() == [[1, 2, 3, 4, 5], [0, 1, 2, 3, 4]]
+
+
+def test_the_excluded_row_may_be_the_worst(program: CheckedProgram) -> None:
+    rows = np.arange(5, dtype=np.float32)[:, None]
+    index, scores = ExactRanking(_table(rows), "inner_product", program).top(
+        np.ones((2, 1), np.float32), 4, np.array([0, 4])
+    )
+    assert index.tolist() == [[4, 3, 2, 1], [3, 2, 1, 0]]
+    assert scores.tolist() == [[4, 3, 2, 1], [3, 2, 1, 0]]
+
+
+def test_zero_rows_and_zero_queries_score_zero(program: CheckedProgram) -> None:
+    rows = np.array([[0, 0], [1, 0], [-1, 0]], np.float32)
+    index, scores = ExactRanking(_table(rows), "cosine", program).top(
+        np.array([[2, 0], [0, 0]], np.float32), 3
+    )
+    assert index.tolist() == [[1, 0, 2], [0, 1, 2]]
+    assert scores.tolist() == [[1, 0, -1], [0, 0, 0]]
+
+
+def test_queries_are_taken_in_parts(program: CheckedProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = RANDOM.standard_normal((100, 8), np.float32)
+    queries = RANDOM.standard_normal((50, 8), np.float32)
+    exclude = np.arange(50)
+    whole = ExactRanking(_table(rows), "inner_product", program).top(queries, 9, exclude)
+    monkeypatch.setattr(ranking_module, "_MAX_SCORES_BYTES", 7 * 400)
+    monkeypatch.setattr(ranking_module, "_BLOCK_ROWS", 13)
+    parts = ExactRanking(_table(rows), "inner_product", program).top(queries, 9, exclude)
+    np.testing.assert_array_equal(whole[0], parts[0])
+
+
+def test_quantized_rows_rank_as_their_decoded_values(program: CheckedProgram) -> None:
+    codes = RANDOM.integers(0, 256, (80, 6), dtype=np.uint8)
+    scale_bias = np.abs(RANDOM.standard_normal((80, 2))).astype(np.float16)
+    table = Int8Rows(codes, scale_bias, Ids(pa.array(range(80), pa.int64()), "node"))
+    queries = RANDOM.standard_normal((4, 6), np.float32)
+    index, _ = ExactRanking(table, "inner_product", program).top(queries, 10)
+    np.testing.assert_array_equal(index, _plain(table.block(0, 80), queries, 10, None, False))

@@ -1,0 +1,135 @@
+"""Adapters come from entry points, and what is not there says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.deploy import adapter_names, choose, load_adapter, open_model, targets
+from graphbox.deploy.conformance_models import sum_model
+from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
+from tests.artifact.sample_model import SampleModel, write_encoder
+
+REFERENCE = (Path(__file__).parent / "reference_adapter" / "graphbox_onnx_reference.py").read_text()
+
+ABSENT = """
+from graphbox.deploy import Device, Support
+
+class Adapter:
+    name = "npu"
+    api = 1
+    def probe(self):
+        return [Device("npu:0", "npu", "Imaginary 9000", available=False, reason="its driver is not loaded")]
+    def supports(self, model, device):
+        return Support(supported=True)
+    def compile(self, model, device, options):
+        raise AssertionError("was never available")
+
+adapter = Adapter()
+"""
+
+PICKY = """
+from graphbox.deploy import Device, Support
+
+class Adapter:
+    name = "picky"
+    api = 1
+    def probe(self):
+        return [Device("gpu:0", "gpu", "Picky GPU", available=True)]
+    def supports(self, model, device):
+        return Support(supported=False, reason="it has no TopK")
+    def compile(self, model, device, options):
+        raise AssertionError("was asked although it supports nothing")
+
+adapter = Adapter()
+"""
+
+
+def test_the_cpu_is_there() -> None:
+    assert "onnxruntime_cpu" in adapter_names()
+    (cpu,) = (target for target in targets() if target.adapter == "onnxruntime_cpu")
+    assert cpu.available
+    assert cpu.reason is None
+    assert cpu.device is not None
+    assert cpu.device.kind == "cpu"
+    assert cpu.distribution.startswith("graphbox ")
+
+
+def test_only_what_an_adapter_looked_for_is_listed() -> None:
+    assert {target.adapter for target in targets()} == set(adapter_names())
+
+
+def test_unknown_targets_are_suggested() -> None:
+    for call in (load_adapter, choose, targets):
+        with pytest.raises(NotFoundError) as caught:
+            call("onnxruntime_cqu")
+        assert caught.value.hint == "did you mean `onnxruntime_cpu`?"
+    with pytest.raises(NotFoundError) as caught:
+        choose("onnxruntime_cpu/cpv")
+    assert caught.value.hint == "did you mean `cpu`?"
+
+
+def test_another_package_adds_a_target(install: Any, sample: SampleModel, tmp_path: Path) -> None:
+    install("onnx_reference", "graphbox_onnx_reference", REFERENCE)
+    (found,) = targets("onnx_reference")
+    assert found.distribution == "graphbox_onnx_reference 1.2"
+    path = write_encoder(tmp_path / "models" / "1", sample).path
+    with open_model(path, target="onnx_reference") as model, open_model(path) as usual:
+        assert model.effective["provider"] == "ReferenceEvaluator"
+        assert usual.effective["adapter"] == "onnxruntime_cpu"
+        nodes = np.arange(40)
+        np.testing.assert_allclose(model.encode_indices(nodes), sample.encode(nodes.tolist()), atol=2e-6)
+        received, expected = model.neighbors(["package-001"], 5), usual.neighbors(["package-001"], 5)
+        np.testing.assert_array_equal(received[0], expected[0])
+
+
+def test_what_is_absent_says_why(install: Any) -> None:
+    install("npu", "imaginary_npu", ABSENT)
+    (found,) = targets("npu")
+    assert (found.available, found.reason) == (False, "its driver is not loaded")
+    with pytest.raises(BackendMissingError, match="npu: its driver is not loaded"):
+        choose("npu")
+    assert choose("auto")[0].name == "onnxruntime_cpu"
+
+
+def test_a_model_goes_where_it_can_run(install: Any) -> None:
+    install("picky", "picky_gpu", PICKY)
+    assert choose("auto")[0].name == "picky"
+    assert choose("auto", sum_model())[0].name == "onnxruntime_cpu"
+    with pytest.raises(UnsupportedError, match="picky/gpu:0 cannot run this model: it has no TopK"):
+        choose("picky", sum_model())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_vendor_library", "ModuleNotFoundError: No module named 'no_such_vendor_library'"),
+        ("adapter = 3", "expected an adapter named `broken`"),
+        (
+            ABSENT.replace('"npu"\n', '"broken"\n', 1).replace("api = 1", "api = 7"),
+            "interface version 1, received one for 7",
+        ),
+        (ABSENT.replace('"npu"\n', '"other"\n', 1), "named 'other'"),
+        (
+            ABSENT.replace('"npu"\n', '"broken"\n', 1).replace(
+                "return [Device", "raise OSError(5) or [Device"
+            ),
+            "its probe failed",
+        ),
+        (
+            ABSENT.replace('"npu"\n', '"broken"\n', 1).replace("return [Device", "return [] and [Device"),
+            "found no device",
+        ),
+    ],
+)
+def test_a_broken_adapter_hides_no_other(install: Any, text: str, reason: str) -> None:
+    install("broken", "broken_adapter", text)
+    found = {target.adapter: target for target in targets()}
+    assert not found["broken"].available
+    assert reason in (found["broken"].reason or "")
+    assert found["onnxruntime_cpu"].available
+    with pytest.raises(BackendMissingError):
+        choose("broken")
