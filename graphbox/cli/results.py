@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["print_results"]
 
-_MOST_METRICS = 6
-
 
 def print_results(report: Mapping[str, Any], console: Console) -> None:
     """Print what a report has of metrics, baselines, compression and measurements."""
@@ -30,8 +28,7 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
     rows_of += [(name, values) for name, values in models.items()]
     keys: list[str] = []
     for _, values in rows_of:
-        keys += [key for key in values if key not in keys and "/" not in key and _is_number(values[key])]
-    keys = keys[:_MOST_METRICS]
+        keys += [key for key in values if key not in keys and _is_headline(key, values[key])]
     rows = [
         (name, *(metric(values[key]) if _is_number(values.get(key)) else "" for key in keys))
         for name, values in rows_of
@@ -96,6 +93,11 @@ def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
         right = ("size", "batch", "p50 ms", "p99 ms", "rows/s")
         console.print(table("Latency and throughput", columns, rows, right))
         console.print()
+
+
+def _is_headline(key: str, value: Any) -> bool:
+    """Return whether a figure is a metric over all of the test part: no count, no bucket of popularity."""
+    return isinstance(value, float) and "in_degree" not in key
 
 
 def _is_number(value: Any) -> bool:

@@ -225,9 +225,9 @@ def _as_own_error(error: BaseException, stage: Stage, writer: RunWriter) -> Grap
         _log.info("stage %s stopped at once", stage.name)
         return InterruptedRunError(f"stopped at once during the stage `{stage.name}`", hint=go_on)
     if isinstance(error, GraphboxError):
-        _log.error("stage %s failed: %s", stage.name, error)
+        _log.info("stage %s failed: %s", stage.name, error)
         return error
-    _log.error("stage %s failed unexpectedly", stage.name, exc_info=error)
+    _log.info("stage %s failed unexpectedly", stage.name, exc_info=error)
     return GraphboxError(
         f"the stage `{stage.name}` failed unexpectedly: {type(error).__name__}: {error}",
         where=f"run {writer.id}",

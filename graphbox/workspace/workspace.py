@@ -411,6 +411,15 @@ class Workspace:
             self._add_event(connection, "model", name, "promoted", {"version": version})
         return self.model(record.name, record.version)
 
+    def discard_model(self, name: str, version: int) -> None:
+        """Remove a version that may be there as a record, as a folder, as both or not at all."""
+        if any(record.version == version for record in self.models(name)):
+            self.remove_model(name, version)
+        elif (path := self._model_path(name, version)).exists():
+            with self._database.write() as connection:
+                self._plan_removal(connection, path)
+            self._finish_removals_locked()
+
     def remove_model(self, name: str, version: int | None = None) -> int:
         """Remove a version of the model ``name``, or all of them; return the bytes freed.
 

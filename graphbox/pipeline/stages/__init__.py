@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from graphbox.pipeline.stage import Stage
-from graphbox.pipeline.stages import bench, import_graph, split
+from graphbox.pipeline.stages import bench, compress, evaluate, export, import_graph, split, train
 
 __all__ = ["STAGES"]
 
 STAGES: tuple[Stage, ...] = (
     import_graph.STAGE,
     split.STAGE,
+    train.STAGE,
+    evaluate.STAGE,
+    export.STAGE,
+    compress.STAGE,
     bench.STAGE,
 )
