@@ -62,7 +62,7 @@ class HostRule:
                 HTTPStatus.FORBIDDEN,
                 "host_not_allowed",
                 f"this server does not answer for the host name {name!r}",
-                hint=f"start it with --allowed-host {name} if that name is meant to reach it",
+                hint=f"start it with --allow-host {name} if that name is meant to reach it",
             )
         if len(self._accepted) < 1024:
             self._accepted.add(host)

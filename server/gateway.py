@@ -27,6 +27,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _OPEN_PATHS = frozenset(
     {"/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready"}
 )
+_BODY_COMPLETE = -1.0
 _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -162,8 +163,10 @@ class _Exchange:
             )
         else:
             answer = refusal_response(refusal, request_id)
-        # The body was not read: the connection cannot carry another request.
-        answer.headers["connection"] = "close"
+        has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        if has_body and self._body_deadline != _BODY_COMPLETE:
+            # Nobody will read the rest of it: the connection cannot carry another request.
+            answer.headers["connection"] = "close"
         await answer(self._scope, self._receive, self._identified_send)
 
     async def _limited_receive(self) -> Message:
@@ -171,7 +174,7 @@ class _Exchange:
         loop = asyncio.get_running_loop()
         if self._body_deadline is None:
             self._body_deadline = loop.time() + settings.body_timeout_s
-        elif self._body_deadline < 0:  # the body is complete: what comes now is the client leaving
+        elif self._body_deadline == _BODY_COMPLETE:  # what comes now is the client leaving
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._body_deadline):
@@ -187,7 +190,7 @@ class _Exchange:
         if self._body_bytes > settings.max_body_bytes:
             raise too_large(settings.max_body_bytes)
         if not message.get("more_body", False):
-            self._body_deadline = -1.0
+            self._body_deadline = _BODY_COMPLETE
         return message
 
     async def _identified_send(self, message: Message) -> None:
