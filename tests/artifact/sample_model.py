@@ -72,12 +72,13 @@ class SampleModel:
 
     def _hidden(self, layer: int, node_type: str, node: int) -> Float:
         if layer == 0:
-            return self.rows[node_type][node]
+            row: Float = self.rows[node_type][node]
+            return row
         parts = [self._hidden(layer - 1, node_type, node)]
         relations = [edge_type for edge_type in chain(*LAYERS[layer - 1]) if edge_type[2] == node_type]
         parts += [self._aggregate(layer - 1, edge_type, node) for edge_type in relations]
         weight, bias = self.linear[layer - 1][node_type]
-        value = np.concatenate(parts) @ weight + bias
+        value: Float = np.concatenate(parts) @ weight + bias
         return np.maximum(value, 0) if layer < len(LAYERS) else value
 
     def _aggregate(self, layer: int, edge_type: EdgeType, node: int) -> Float:

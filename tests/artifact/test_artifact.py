@@ -280,7 +280,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_not_before(tmp
         (np.ones(2, np.float32), r"received \[2\]"),
     ],
 )
-def test_wrong_rows_are_refused(tmp_path: Path, rows: np.ndarray, message: str) -> None:  # type: ignore[type-arg]
+def test_wrong_rows_are_refused(tmp_path: Path, rows: np.ndarray, message: str) -> None:
     with ArtifactWriter(tmp_path / "1") as writer:
         writer.add_ids("package", ["a", "b"])
         with pytest.raises(DataError, match=message):

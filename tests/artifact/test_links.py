@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -31,14 +33,15 @@ def test_links_are_those_of_a_plain_search() -> None:
             for query in range(20):
                 found = links.between(query_type, query, neighbor_type, np.arange(20))
                 for neighbor in range(20):
+                    directions: list[tuple[Literal["out", "in"], tuple[str, int, str, int]]] = [
+                        ("out", (query_type, query, neighbor_type, neighbor)),
+                        ("in", (neighbor_type, neighbor, query_type, query)),
+                    ]
                     expected = [
                         Link(relation, bool(held), direction)
                         for (source_type, relation, target_type), columns in edges.items()
                         for source, target, held in zip(*columns, strict=True)
-                        for direction, ends in (
-                            ("out", (query_type, query, neighbor_type, neighbor)),
-                            ("in", (neighbor_type, neighbor, query_type, query)),
-                        )
+                        for direction, ends in directions
                         if ends == (source_type, source, target_type, target)
                     ]
                     assert sorted(found[neighbor], key=repr) == sorted(expected, key=repr)

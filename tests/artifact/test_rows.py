@@ -32,7 +32,10 @@ def _decoded() -> np.ndarray[Any, np.dtype[np.float32]]:
     return decoded
 
 
-TABLES = [(Float32Rows(VALUES, _ids()), VALUES), (Int8Rows(CODES, SCALE_BIAS, _ids()), _decoded())]
+TABLES: list[tuple[RowTable, Any]] = [
+    (Float32Rows(VALUES, _ids()), VALUES),
+    (Int8Rows(CODES, SCALE_BIAS, _ids()), _decoded()),
+]
 
 
 @pytest.mark.parametrize(("table", "expected"), TABLES)
@@ -47,7 +50,8 @@ def test_rows_and_blocks_are_the_decoded_rows(table: RowTable, expected: Any) ->
     assert table.rows(np.array([4, 0, 9], np.int32), out=out) is out
     np.testing.assert_array_equal(out, expected[[4, 0, 9]])
     empty = table.rows(np.array([], np.int64))
-    assert (empty.shape, empty.dtype) == ((0, DIM), np.float32)
+    assert empty.shape == (0, DIM)
+    assert empty.dtype == np.float32
 
 
 @pytest.mark.parametrize("table", [table for table, _ in TABLES])
