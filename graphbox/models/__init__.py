@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from graphbox.models.features import FeatureEncoder, NodeFeatures
+from graphbox.models.features import FeatureEncoder, FeatureSizes, NodeFeatures
 from graphbox.models.sage import NeighborBlock, SageTower, TwoTowerSAGE, padded_weights
+from graphbox.models.skip_gram import NodeKeys, SkipGram
 
 __all__ = [
     "FeatureEncoder",
+    "FeatureSizes",
     "NeighborBlock",
     "NodeFeatures",
+    "NodeKeys",
     "SageTower",
+    "SkipGram",
     "TwoTowerSAGE",
     "padded_weights",
 ]

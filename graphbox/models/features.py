@@ -18,9 +18,22 @@ from torch import Tensor, nn
 from graphbox.errors import UsageError
 from graphbox.graph.schema import FeatureSpec
 
-__all__ = ["FeatureEncoder", "NodeFeatures"]
+__all__ = ["FeatureEncoder", "FeatureSizes", "NodeFeatures"]
 
 _CATEGORY_SCALE = 0.1
+
+
+@dataclass(frozen=True)
+class FeatureSizes:
+    """What a model must know of a type's features to have parameters for them.
+
+    Attributes:
+        categories: number of codes of each categorical feature, the missing one included.
+        numbers: number of numeric features.
+    """
+
+    categories: tuple[int, ...]
+    numbers: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +43,12 @@ class NodeFeatures:
     Attributes:
         codes: int64 [n, categorical features], 0 where missing, else 1 + the category's code.
         numbers: float32 [n, numbers and booleans], standardized over the nodes; 0 (the mean) where missing.
-        sizes: number of codes of each categorical feature, the missing one included.
+        sizes: what the model must know of them.
     """
 
     codes: NDArray[np.int64]
     numbers: NDArray[np.float32]
-    sizes: tuple[int, ...]
+    sizes: FeatureSizes
 
     @staticmethod
     def build(columns: Mapping[str, tuple[FeatureSpec, NDArray[np.generic]]], num_nodes: int) -> NodeFeatures:
@@ -62,7 +75,7 @@ class NodeFeatures:
         return NodeFeatures(
             codes=np.stack(codes, axis=1) if codes else np.zeros((num_nodes, 0), np.int64),
             numbers=np.stack(numbers, axis=1) if numbers else np.zeros((num_nodes, 0), np.float32),
-            sizes=tuple(sizes),
+            sizes=FeatureSizes(tuple(sizes), len(numbers)),
         )
 
 
@@ -70,15 +83,14 @@ class FeatureEncoder(nn.Module):
     """Maps the features of nodes to the vectors that are added to their embedding rows.
 
     Args:
-        sizes: number of codes of each categorical feature.
-        numbers: number of numeric features.
+        sizes: what there is to map.
         dim: length of an embedding row.
     """
 
-    def __init__(self, sizes: tuple[int, ...], numbers: int, dim: int) -> None:
+    def __init__(self, sizes: FeatureSizes, dim: int) -> None:
         super().__init__()
-        self.categories = nn.ModuleList(_categories(size, dim) for size in sizes)
-        self.numbers = nn.Linear(numbers, dim, bias=False) if numbers else None
+        self.categories = nn.ModuleList(_categories(size, dim) for size in sizes.categories)
+        self.numbers = nn.Linear(sizes.numbers, dim, bias=False) if sizes.numbers else None
 
     def forward(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Return the vectors of nodes: float32 [n, dim].

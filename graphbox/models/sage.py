@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.graph.schema import EdgeType
-from graphbox.models.features import FeatureEncoder, NodeFeatures
+from graphbox.models.features import FeatureEncoder, FeatureSizes
 
 __all__ = ["NeighborBlock", "SageTower", "TwoTowerSAGE", "padded_weights"]
 
@@ -104,7 +104,7 @@ class TwoTowerSAGE(nn.Module):
         node_type: type of queries and targets.
         relations: edge types that arrive at ``node_type`` and are aggregated, in this order.
         dim: length of embedding rows and of the vectors.
-        features: features of the node types that have any, as the model reads them.
+        features: what is known of the features of the node types that have any.
         initial_scale: initial factor between inner products and logits.
     """
 
@@ -113,19 +113,14 @@ class TwoTowerSAGE(nn.Module):
         node_type: str,
         relations: Sequence[EdgeType],
         dim: int,
-        features: Mapping[str, NodeFeatures],
+        features: Mapping[str, FeatureSizes],
         initial_scale: float = 15.0,
     ) -> None:
         super().__init__()
         self.node_type = node_type
         self.relations = tuple(relations)
         self.dim = dim
-        self.features = nn.ModuleDict(
-            {
-                name: FeatureEncoder(table.sizes, table.numbers.shape[1], dim)
-                for name, table in features.items()
-            }
-        )
+        self.features = nn.ModuleDict({name: FeatureEncoder(sizes, dim) for name, sizes in features.items()})
         self.query = SageTower(dim, len(self.relations))
         self.target = SageTower(dim, len(self.relations))
         self.log_scale = nn.Parameter(torch.tensor(math.log(initial_scale)))
@@ -136,8 +131,8 @@ class TwoTowerSAGE(nn.Module):
         Args:
             node_type: type of the nodes.
             rows: float32 [n, dim], their embedding rows.
-            codes: int64 [n, categorical features] of :class:`NodeFeatures`.
-            numbers: float32 [n, numeric features] of :class:`NodeFeatures`.
+            codes: int64 [n, categorical features] of :class:`graphbox.models.features.NodeFeatures`.
+            numbers: float32 [n, numeric features] of the same.
         """
         if node_type not in self.features:
             return rows

@@ -15,10 +15,11 @@ from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
 from graphbox.train.baselines import classify_baselines, recommend_baselines
 from graphbox.train.queries import in_degree, ranking_queries
+from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.view import GraphView
 
-__all__ = ["cosine_scores", "evaluate_baselines", "evaluate_embeddings", "evaluate_scores"]
+__all__ = ["evaluate_baselines", "evaluate_embeddings", "evaluate_scores"]
 
 _TOLERANCE = 1e-3
 _MOST_ITERATIONS = 500
@@ -102,10 +103,3 @@ def evaluate_baselines(
     if isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
         return recommend_baselines(view, split, task, fold)
     raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
-
-
-def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
-    """Return the function that scores candidates by the cosine of their vector and the query's."""
-    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
-    return lambda queries: np.asarray(unit[queries] @ unit.T, dtype=np.float32)

@@ -16,7 +16,7 @@ from graphbox.train.loop import ProgressCallback, StopCallback, train
 from graphbox.train.sage import SageTrainer
 from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.tasks import RecommendSplit, Split
-from graphbox.train.trained import TrainedEncoder, TrainedModel, save_trained
+from graphbox.train.trained import TrainedModel, save_trained
 from graphbox.train.view import GraphView
 
 __all__ = ["fit"]
@@ -107,13 +107,7 @@ def _trained(
         config.task,
         split.node_type,
         {split.node_type: encoder.query},
-        TrainedEncoder(
-            tower=encoder.model.query,
-            relations=encoder.model.relations,
-            inputs=encoder.inputs,
-            neighbors=encoder.neighbors,
-            target=encoder.target,
-        ),
+        encoder,
     )
 
 

@@ -21,7 +21,7 @@ from graphbox.config import SageConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries, evaluate_ranking
-from graphbox.models.features import NodeFeatures
+from graphbox.models.features import FeatureSizes, NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
 from graphbox.table import EmbeddingTable, TableEmbedding
@@ -50,6 +50,7 @@ class SageEncoder:
 
     Attributes:
         model: in evaluation mode.
+        features: what the model knows of the features of its node types.
         inputs: input rows by node type, float32 [nodes, dim].
         neighbors: by relation the fixed sample of neighbours, int32 [nodes of the type, at most F], -1 where
             absent.
@@ -58,6 +59,7 @@ class SageEncoder:
     """
 
     model: TwoTowerSAGE
+    features: dict[str, FeatureSizes]
     inputs: dict[str, NDArray[np.float32]]
     neighbors: dict[EdgeType, NDArray[np.int32]]
     query: NDArray[np.float32]
@@ -110,7 +112,7 @@ class SageTrainer:
                 split.node_type,
                 self._relations,
                 config.dim,
-                self._features,
+                {name: table.sizes for name, table in self._features.items()},
                 initial_scale=config.initial_scale,
             )
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate)
@@ -221,7 +223,11 @@ class SageTrainer:
             neighbors = self._neighbor_tables(view)
             vectors = [self._encode_all(tower, inputs, neighbors) for tower in ("query", "target")]
         return SageEncoder(
-            self.model, {name: rows.numpy() for name, rows in inputs.items()}, neighbors, *vectors
+            self.model,
+            {name: table.sizes for name, table in self._features.items()},
+            {name: rows.numpy() for name, rows in inputs.items()},
+            neighbors,
+            *vectors,
         )
 
     def _all_inputs(self, node_type: str) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,35 +14,17 @@ from safetensors.torch import load_file, save_file
 from graphbox.errors import FormatError, NotFoundError
 from graphbox.export import export_embeddings
 from graphbox.graph import Graph
-from graphbox.graph.schema import EdgeType, edge_type_from_text, edge_type_text
-from graphbox.models.sage import SageTower
+from graphbox.graph.schema import edge_type_from_text, edge_type_text
+from graphbox.models.features import FeatureSizes
+from graphbox.models.sage import TwoTowerSAGE
+from graphbox.train.sage import SageEncoder
+from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import write_atomically
 
-__all__ = ["TrainedEncoder", "TrainedModel", "load_trained", "save_trained"]
+__all__ = ["TrainedModel", "load_trained", "save_trained"]
 
 _FORMAT = "graphbox-trained"
 _FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedEncoder:
-    """The query tower of a two-tower model with everything that encoding needs.
-
-    The fields are those of :class:`graphbox.export.EncoderSource`.
-
-    Attributes:
-        tower: the query tower, in evaluation mode.
-        relations: edge types in the order of the tower's columns.
-        inputs: input rows by node type, float32 [nodes, dim]: embedding row + features.
-        neighbors: by relation, int32 [nodes of the type, at most F], -1 where absent.
-        target: float32 [nodes of the type, dim], the vectors that queries are ranked against.
-    """
-
-    tower: SageTower
-    relations: tuple[EdgeType, ...]
-    inputs: dict[str, NDArray[np.float32]]
-    neighbors: dict[EdgeType, NDArray[np.int32]]
-    target: NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +45,16 @@ class TrainedModel:
     task: str
     node_type: str
     embeddings: dict[str, NDArray[np.float32]]
-    encoder: TrainedEncoder | None = None
+    encoder: SageEncoder | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates of the task's node type: float32 [queries, nodes].
 
         The inner product with the targets' vectors for an encoder, the cosine for embeddings.
         """
-        vectors = self.embeddings[self.node_type]
         if self.encoder is not None:
-            return np.asarray(vectors[queries] @ self.encoder.target.T, dtype=np.float32)
-        from graphbox.train.evaluate import cosine_scores
-
-        return cosine_scores(vectors)(queries)
+            return self.encoder.score(queries)
+        return cosine_scores(self.embeddings[self.node_type])(queries)
 
 
 def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
@@ -102,19 +81,21 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
         export_embeddings(ids, encoder.target, public / "target", trained.node_type, formats=["npy"])
-        header["relations"] = [edge_type_text(relation) for relation in encoder.relations]
+        model = encoder.model
+        header["relations"] = [edge_type_text(relation) for relation in model.relations]
+        header["features"] = {name: asdict(sizes) for name, sizes in encoder.features.items()}
         header["inputs"] = list(encoder.inputs)
         for node_type, rows in encoder.inputs.items():
             _save_array(folder / f"inputs.{node_type}.npy", rows)
-        for number, relation in enumerate(encoder.relations):
+        for number, relation in enumerate(model.relations):
             _save_array(folder / f"neighbors.{number}.npy", encoder.neighbors[relation])
-        save_file(encoder.tower.state_dict(), folder / "tower.safetensors")
+        save_file(model.state_dict(), folder / "model.safetensors")
     with write_atomically(folder / "trained.json") as stream:
         stream.write(json.dumps(header, indent=1).encode())
 
 
 def load_trained(run_folder: Path, name: str) -> TrainedModel:
-    """Read what :func:`save_trained` wrote; arrays are memory-mapped.
+    """Read what :func:`save_trained` wrote; arrays are memory-mapped where they are large.
 
     Raises:
         NotFoundError: the run has no such trained model.
@@ -144,19 +125,25 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         ) from error
 
 
-def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> TrainedEncoder:
+def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> SageEncoder:
     relations = tuple(edge_type_from_text(text) for text in header["relations"])
     target = _load_array(public / "target" / f"{header['node_type']}.npy")
-    tower = SageTower(target.shape[1], len(relations))
-    tower.load_state_dict(load_file(folder / "tower.safetensors"))
-    return TrainedEncoder(
-        tower=tower.eval(),
-        relations=relations,
-        inputs={name: _load_array(folder / f"inputs.{name}.npy") for name in header["inputs"]},
+    features = {
+        name: FeatureSizes(tuple(sizes["categories"]), sizes["numbers"])
+        for name, sizes in header["features"].items()
+    }
+    model = TwoTowerSAGE(header["node_type"], relations, target.shape[1], features)
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    return SageEncoder(
+        model=model.eval(),
+        features=features,
+        # Not mapped: torch takes only memory that may be written.
+        inputs={name: np.load(folder / f"inputs.{name}.npy") for name in header["inputs"]},
         neighbors={
             relation: _load_array(folder / f"neighbors.{number}.npy")
             for number, relation in enumerate(relations)
         },
+        query=_load_array(public / f"{header['node_type']}.npy"),
         target=target,
     )
 
