@@ -318,7 +318,7 @@ def load_split(path: Path) -> Split:
         FormatError: the file is no split, damaged or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
             arrays: dict[str, Any] = {name: data[name] for name in data.files}
         header = json.loads(arrays.pop("header").tobytes())
         kind, version = header["kind"], header["version"]
