@@ -13,6 +13,11 @@ def held_bytes() -> int:
 def release_buffers() -> None:
     """Give the buffers that wait to be used again back to the system."""
 
+def random_read_seconds(memory_bytes: int, reads: int, read_bytes: int) -> tuple[float, float]:
+    """
+    Wall and CPU seconds that reads of read_bytes at random places of memory_bytes take one thread.
+    """
+
 def philox(counters: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], key: int) -> Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C')]:
     """Philox4x32-10 blocks: uint32[n, 4] counters to uint32[n, 4] words."""
 

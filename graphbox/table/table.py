@@ -104,6 +104,15 @@ class EmbeddingTable:
         self._table.lr = _number(value, "lr")
 
     @property
+    def threads(self) -> int:
+        """Threads of pull and push; changes no result."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, value: int | None) -> None:
+        self._threads = thread_count(value)
+
+    @property
     def seed(self) -> int:
         """Seed of the initial values."""
         return self._table.seed

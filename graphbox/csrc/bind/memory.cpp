@@ -1,8 +1,12 @@
 // What the core keeps between calls.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+
+#include <utility>
 
 #include "bind/nouns.h"
 #include "memory/buffer.h"
+#include "memory/probe.h"
 #include "sample/node_map.h"
 
 namespace graphbox::bind {
@@ -24,6 +28,15 @@ void add_memory(nb::module_& module) {
         NodeMapPool<HashNodeMap>::shared().release();
       },
       "Give the buffers that wait to be used again back to the system.");
+  module.def(
+      "random_read_seconds",
+      [](std::size_t memory_bytes, std::int64_t reads, std::size_t read_bytes) {
+        const nb::gil_scoped_release release;
+        const Seconds seconds = random_read_seconds(memory_bytes, reads, read_bytes);
+        return std::pair(seconds.wall, seconds.cpu);
+      },
+      nb::arg("memory_bytes"), nb::arg("reads"), nb::arg("read_bytes"),
+      "Wall and CPU seconds that reads of read_bytes at random places of memory_bytes take one thread.");
 }
 
 }  // namespace graphbox::bind

@@ -338,7 +338,8 @@ void Table::apply(const std::uint32_t* rows, const float* gradients, std::int64_
   }
   const auto groups = std::bit_ceil(static_cast<std::uint32_t>(std::min(threads, 64)) * 8);
   const int shift = 32 - std::countr_zero(groups);
-  const auto group_of = [&](std::int64_t i) { return rows[i] * 0x9E3779B1U >> shift; };
+  // Another factor than in apply_group, whose slots would be crowded if a group shared their hash's upper bits.
+  const auto group_of = [&](std::int64_t i) { return rows[i] * 0x85EBCA6BU >> shift; };
   std::vector<std::int64_t> ends(groups + 1, 0);
   for (std::int64_t i = 0; i < count; ++i) {
     ++ends[group_of(i) + 1];

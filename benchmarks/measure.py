@@ -1,0 +1,94 @@
+"""How the benchmarks of the native core measure and print: a line for each case and system."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from graphbox import _core
+
+RANDOM_READ_MEMORY_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Units per second of one system at one case; equal ``case`` means the same work."""
+
+    case: str
+    system: str
+    threads: int
+    rate: float
+    unit: str
+    min: float
+    max: float
+    repeats: int
+    per_cpu_s: float
+
+
+def measure(
+    case: str, system: str, unit: str, work: Callable[[int], int], *, threads: int = 1, repeats: int = 7
+) -> Measurement:
+    """Time ``work(repeat)``, which returns how many units it did, after one call that is not counted."""
+    work(repeats)
+    rates, per_cpu = [], []
+    for repeat in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        units = work(repeat)
+        rates.append(units / (time.perf_counter() - wall))
+        per_cpu.append(units / max(time.process_time() - cpu, 1e-9))
+    return Measurement(
+        case,
+        system,
+        threads,
+        statistics.median(rates),
+        unit,
+        min(rates),
+        max(rates),
+        repeats,
+        statistics.median(per_cpu),
+    )
+
+
+def random_read_limit(case: str, unit: str, lines_per_unit: float, read_bytes: int = 64) -> Measurement:
+    """Measure how many units one thread could do if it only waited for their random memory reads.
+
+    Args:
+        case: the case this bounds.
+        unit: of the case.
+        lines_per_unit: random reads of ``read_bytes`` that one unit needs when nothing is in a cache.
+        read_bytes: a multiple of 64.
+    """
+    reads = int(2e7 * 64 / read_bytes)
+
+    seconds = [_core.random_read_seconds(RANDOM_READ_MEMORY_BYTES, reads, read_bytes) for _ in range(3)]
+    rates = [reads / wall / lines_per_unit for wall, _ in seconds]
+    per_cpu = statistics.median(reads / cpu / lines_per_unit for _, cpu in seconds)
+    return Measurement(
+        case, "limit", 1, statistics.median(rates), unit, min(rates), max(rates), len(rates), per_cpu
+    )
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """Parse the options that every benchmark has."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="small inputs: checks that it runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    return parser.parse_args()
+
+
+def show(measurement: Measurement, *, as_json: bool) -> None:
+    """Print one measurement."""
+    if as_json:
+        print(json.dumps(asdict(measurement)), flush=True)
+        return
+    print(
+        f"{measurement.case:40} {measurement.system:12} {measurement.threads} thread(s) "
+        f"{measurement.rate / 1e6:8.2f} M {measurement.unit} "
+        f"[{measurement.min / 1e6:.2f}-{measurement.max / 1e6:.2f}], "
+        f"{measurement.per_cpu_s / 1e6:.2f} M per CPU second",
+        flush=True,
+    )

@@ -1,0 +1,18 @@
+// What this machine's memory can do, measured: the bound that benchmarks are compared with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace graphbox {
+
+struct Seconds {
+  double wall;
+  double cpu;  // of the calling thread: the number to trust when others use the processor too
+};
+
+// What `reads` reads of `read_bytes` (a multiple of 64) at random places of `memory_bytes` take one thread, each asked
+// for well ahead.
+Seconds random_read_seconds(std::size_t memory_bytes, std::int64_t reads, std::size_t read_bytes);
+
+}  // namespace graphbox
