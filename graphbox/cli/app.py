@@ -17,9 +17,13 @@ import graphbox
 from graphbox.cli import (
     bench,
     check,
+    compress,
     demo,
     describe,
     doctor,
+    embed,
+    evaluate,
+    export,
     graphs,
     import_graph,
     models,
@@ -27,6 +31,7 @@ from graphbox.cli import (
     runs,
     serve,
     targets,
+    train,
 )
 from graphbox.cli.session import (
     ColorOption,
@@ -74,9 +79,9 @@ def _options(
     )
 
 
-for module in (demo, run, check, doctor, import_graph, describe):
+for module in (demo, run, check, doctor, import_graph, describe, train, evaluate, embed):
     module.register(app)
-for module in (bench, targets, serve, graphs, runs, models):
+for module in (export, compress, bench, targets, serve, graphs, runs, models):
     module.register(app)
 
 

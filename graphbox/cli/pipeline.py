@@ -3,17 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.cli.progress import ShownProgress
 from graphbox.cli.results import print_results
 from graphbox.cli.session import Session
+from graphbox.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from graphbox.config import RunConfig
     from graphbox.pipeline import RunReport
 
-__all__ = ["answer_report", "continue_shown", "run_shown"]
+__all__ = ["answer_report", "continue_shown", "run_file", "run_shown"]
+
+
+def run_file(
+    session: Session, file: Path, overrides: list[str], *, fresh: bool, resume: bool, until: str | None = None
+) -> RunReport:
+    """Run the stages of a run file up to ``until``.
+
+    Raises:
+        UsageError: both ``fresh`` and ``resume``.
+        NotFoundError: ``resume``, and there is no earlier attempt.
+    """
+    from graphbox.config import config_digest, load_config
+
+    if fresh and resume:
+        raise UsageError("expected --fresh or --resume, received both")
+    config = load_config(file, overrides)
+    if resume:
+        with session.workspace() as workspace:
+            if not any(run.config_digest == config_digest(config) for run in workspace.runs()):
+                raise NotFoundError(
+                    "there is no earlier run of this run file with these overrides",
+                    where=str(file),
+                    hint="leave --resume out to start one; `graphbox runs` lists what there is",
+                )
+    return run_shown(session, config, fresh=fresh, until=until)
 
 
 def run_shown(

@@ -75,7 +75,7 @@ class ShownProgress:
         elapsed = now - self._started
         rate = (done - self._first_done) / elapsed if elapsed > 0.5 else 0.0
         shown_rate = _rate(rate, unit)
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in (values or {}).items())
+        shown = "  ".join(_figure(name, value) for name, value in (values or {}).items())
         if self._bar is not None and self._task is not None:
             self._bar.update(
                 self._task, completed=done, total=total, what=what, rate=shown_rate, values=shown
@@ -112,6 +112,13 @@ class ShownProgress:
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
+
+
+def _figure(name: str, value: float) -> str:
+    """Return a figure with its name; one whose name ends in ``_per_s`` as a rate."""
+    if name.endswith("_per_s"):
+        return f"{count(value)} {name.removesuffix('_per_s')}/s"
+    return f"{name} {value:.3g}"
 
 
 def _rate(rate: float, unit: str) -> str:

@@ -9,24 +9,30 @@ import typer
 
 from graphbox.cli.session import Session, command
 
-__all__ = ["register"]
+__all__ = ["FileArgument", "FreshOption", "OverridesArgument", "ResumeOption", "register"]
+
+FileArgument = Annotated[Path, typer.Argument(help="Run file (YAML).")]
+OverridesArgument = Annotated[list[str] | None, typer.Argument(help="key.path=value ...")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="Start a new run, whatever there is.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Only go on with an earlier attempt; an error when there is none.")
+]
 
 
 def run(
     session: Session,
-    file: Annotated[Path, typer.Argument(help="Run file (YAML).")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start a new run, whatever there is.")] = False,
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    fresh: FreshOption = False,
+    resume: ResumeOption = False,
 ) -> None:
     """Run all stages of a run file; go on after the last finished stage of an earlier attempt.
 
     Exit code 75 means: stopped on request (Ctrl-C, SIGTERM); the same command goes on from there.
     """
-    from graphbox.cli.pipeline import answer_report, run_shown
-    from graphbox.config import load_config
+    from graphbox.cli.pipeline import answer_report, run_file
 
-    report = run_shown(session, load_config(file, overrides or []), fresh=fresh)
-    answer_report(session, report)
+    answer_report(session, run_file(session, file, overrides or [], fresh=fresh, resume=resume))
 
 
 def register(app: typer.Typer) -> None:

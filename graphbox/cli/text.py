@@ -66,7 +66,8 @@ def age(moment: datetime) -> str:
 
 def metric(value: float) -> str:
     """Return the value of a metric: a share with three digits after the point, a count as it is."""
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    # Metrics kept as JSON may have lost that they were counts.
+    return f"{value:,.0f}" if abs(value) > 1 and float(value).is_integer() else f"{value:.3f}"
 
 
 def table(

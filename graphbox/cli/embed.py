@@ -1,0 +1,100 @@
+"""`graphbox embed`: the embeddings of a run, written for other programs or looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphbox.cli.runs import RunArgument
+from graphbox.cli.session import Session, command
+from graphbox.cli.text import table
+from graphbox.errors import UsageError
+
+__all__ = ["register"]
+
+group = typer.Typer(help="Write embeddings for other programs, or look at neighbours.", no_args_is_help=True)
+
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Model. (default: the last of the run file)")
+]
+
+
+def export_embeddings(
+    session: Session,
+    run: RunArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write into.")] = Path(
+        "embeddings"
+    ),
+    model: ModelOption = None,
+    formats: Annotated[
+        str, typer.Option("--format", help="npy, parquet, safetensors; several separated by commas.")
+    ] = "npy,parquet",
+) -> None:
+    """Write the embeddings of a model with the original ids, a file for each node type."""
+    from graphbox.export import export_embeddings as write
+    from graphbox.pipeline.run_data import RunData
+
+    with session.workspace() as workspace:
+        data = RunData.open(workspace, run)
+        trained = data.trained(model)
+        files: list[Path] = []
+        for node_type, vectors in trained.embeddings.items():
+            files += write(data.graph.arrow_ids(node_type), vectors, output, node_type, formats.split(","))
+    document = {
+        "run": data.record.id,
+        "model": trained.name,
+        "node_types": {name: list(vectors.shape) for name, vectors in trained.embeddings.items()},
+        "files": files,
+    }
+    text = "\n".join(str(file) for file in files)
+    session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
+
+
+def show_neighbors(
+    session: Session,
+    run: RunArgument,
+    id: Annotated[str, typer.Argument(help="Original id of a node.")],  # noqa: A002 (the user's word)
+    model: ModelOption = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many.")] = 10,
+) -> None:
+    """Show the nodes a model finds nearest to one node of its task's type."""
+    import numpy as np
+
+    from graphbox.metrics import top_k
+    from graphbox.pipeline.run_data import RunData
+
+    with session.workspace() as workspace:
+        data = RunData.open(workspace, run)
+        trained = data.trained(model)
+        node_type = trained.node_type
+        known = data.graph.num_nodes(node_type)
+        if not 1 <= k < known:
+            raise UsageError(f"expected k from 1 to {known - 1}, received {k}", where="-k")
+        wanted = int(id) if data.graph.id_type(node_type) == "int64" and id.lstrip("-").isdecimal() else id
+        query = data.graph.index(node_type, [wanted])
+        scores = trained.score(query)
+        scores[0, query[0]] = -np.inf
+        best = top_k(scores, k)[0]
+        ids = data.graph.ids(node_type, best).tolist()
+    neighbors = [
+        {"id": name, "type": node_type, "score": float(scores[0, index])}
+        for name, index in zip(ids, best.tolist(), strict=True)
+    ]
+    document = {"run": data.record.id, "model": trained.name, "query": {"id": wanted, "type": node_type}}
+    rows = [(str(each["id"]), f"{each['score']:.4f}") for each in neighbors]
+    title = f"Nearest to {id} by {trained.name}"
+    session.answer(
+        {**document, "neighbors": neighbors},
+        lambda console: console.print(table(title, (node_type, "score"), rows, ("score",))),
+    )
+
+
+command(group, "export")(export_embeddings)
+command(group, "neighbors")(show_neighbors)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.add_typer(group, name="embed")

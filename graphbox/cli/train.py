@@ -1,0 +1,41 @@
+"""`graphbox train`: a run file up to its trained models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from graphbox.cli.run import FileArgument, FreshOption, OverridesArgument, ResumeOption
+from graphbox.cli.session import Session, command
+
+__all__ = ["register"]
+
+
+def train(
+    session: Session,
+    file: FileArgument,
+    overrides: OverridesArgument = None,
+    fresh: FreshOption = False,
+    resume: ResumeOption = False,
+) -> None:
+    """Import, split and train; go on at the last checkpoint of an earlier attempt.
+
+    `graphbox run FILE` goes on with the same run.
+    """
+    from graphbox.cli.pipeline import run_file
+
+    report = run_file(session, file, overrides or [], fresh=fresh, resume=resume, until="train")
+    models = _models(report.path)
+    document = {**report.document(), "models": models}
+    text = f"trained {', '.join(models)} in {report.path}\n`graphbox eval {report.run}` measures them"
+    session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
+
+
+def _models(run_path: Path) -> list[str]:
+    return sorted(path.parent.name for path in (run_path / "trained").glob("*/trained.json"))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "train")(train)

@@ -1,0 +1,91 @@
+"""What a run left, opened for use: its config, graph, splits and trained models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphbox.config import RunConfig, load_config
+from graphbox.errors import FormatError, NotFoundError, did_you_mean
+from graphbox.pipeline.stages.split import split_path
+from graphbox.workspace import RunRecord, Workspace
+
+if TYPE_CHECKING:
+    from graphbox.graph import Graph
+    from graphbox.train import TrainedModel
+    from graphbox.train.tasks import Split
+
+__all__ = ["RunData"]
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """A run, opened.
+
+    Attributes:
+        record: what the workspace knows of it.
+        config: its run file.
+        graph: the graph it was made with.
+    """
+
+    record: RunRecord
+    config: RunConfig
+    graph: Graph
+
+    @classmethod
+    def open(cls, workspace: Workspace, run_id: str) -> RunData:
+        """Open the run ``run_id``; ``last`` is the newest.
+
+        Raises:
+            NotFoundError: there is no such run.
+            FormatError: it has no graph yet, or its graph was imported anew from other data.
+        """
+        from graphbox.graph import Graph
+
+        record = workspace.run(run_id)
+        config = load_config(record.path / "config.yaml", check_files=False)
+        imported = next(
+            (s.outputs for s in record.stages if s.name == "import" and s.state == "finished"), None
+        )
+        hint = f"`graphbox runs resume {record.id}` goes on with it"
+        if imported is None:
+            raise FormatError("the run has no graph yet", where=f"run {record.id}", hint=hint)
+        graph = workspace.graph(imported["graph"])
+        if graph.fingerprint != imported["fingerprint"]:
+            raise FormatError(
+                f"the graph `{graph.name}` was imported anew after this run, from other data or settings",
+                where=f"run {record.id}",
+                hint="run the run file again",
+            )
+        return cls(record, config, Graph.open(graph.path))
+
+    def split(self, task: str) -> Split:
+        """Return what ``task`` holds out."""
+        from graphbox.train.tasks import load_split
+
+        return load_split(split_path(self.path, task))
+
+    def trained(self, model: str | None) -> TrainedModel:
+        """Return a trained model of the run; without a name, the last of its run file.
+
+        Raises:
+            NotFoundError: the run has no such model, or has not trained it yet.
+        """
+        from graphbox.train import load_trained
+
+        names = list(self.config.models)
+        if model is None:
+            return load_trained(self.path, names[-1])
+        if model not in names:
+            raise NotFoundError(
+                f"the run has no model `{model}`",
+                where=f"run {self.record.id}",
+                hint=did_you_mean(model, names) or f"its models: {', '.join(names)}",
+            )
+        return load_trained(self.path, model)
+
+    @property
+    def path(self) -> Path:
+        """Folder of the run."""
+        return self.record.path

@@ -1,0 +1,127 @@
+"""Stage `compress`: smaller versions of artifacts, refused when they answer too much worse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from graphbox.artifact import Artifact
+from graphbox.config import BenchConfig, CompressConfig
+from graphbox.errors import UsageError
+from graphbox.pipeline.artifacts import new_version, register
+from graphbox.pipeline.run_data import RunData
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.evaluate import deciding_metric, evaluate_deployed
+from graphbox.pipeline.stages.import_graph import open_graph
+from graphbox.pipeline.stages.split import load_splits
+from graphbox.workspace import ModelRecord, Workspace
+
+if TYPE_CHECKING:
+    from graphbox.compress import CompressReport
+    from graphbox.deploy import DeployedModel
+
+__all__ = ["STAGE", "compress_model"]
+
+
+def _run(context: StageContext) -> StageResult:
+    config = context.config
+    graph = open_graph(context)
+    splits = load_splits(context)
+    versions: dict[str, int] = {}
+    report: dict[str, Any] = {}
+    for number, (name, settings) in enumerate(config.compress.items()):
+        context.progress.step(name, number, len(config.compress), "artifacts")
+        context.stop.check()
+        parent = context.workspace.model(name, context.output("export", "versions")[name])
+        task = config.models[config.export[name].model].task
+        versions[name], folder = new_version(context, "compress", name)
+        report[name] = compress_version(
+            parent,
+            settings,
+            versions[name],
+            folder,
+            evaluate=partial(evaluate_deployed, graph=graph, split=splits[task], task=config.tasks[task]),
+            metric=deciding_metric(config.tasks[task]),
+            bench=config.bench,
+        )
+        register(context.workspace, Artifact.open(folder), run_id=context.run_id, parent=parent.version)
+    summary = ", ".join(f"{name} {_change(entry)}" for name, entry in report.items())
+    return StageResult(summary, {"versions": versions}, {"compress": report})
+
+
+def compress_model(
+    workspace: Workspace, parent: ModelRecord, settings: CompressConfig, bench: BenchConfig
+) -> dict[str, Any]:
+    """Compress a model version of the workspace, measured on the task of the run that made it.
+
+    Returns:
+        The report, as the stage gives it.
+
+    Raises:
+        NotFoundError: the run is no longer there.
+        GateError: the result is too much worse; nothing is kept.
+    """
+    if parent.run_id is None or parent.task is None:
+        raise UsageError(
+            f"the model `{parent.name}` comes from no run of this workspace, so its task cannot be measured",
+            where=str(parent.path),
+        )
+    data = RunData.open(workspace, parent.run_id)
+    task = data.config.tasks[parent.task]
+    version, folder = workspace.new_model_path(parent.name)
+    report = compress_version(
+        parent,
+        settings,
+        version,
+        folder,
+        evaluate=partial(evaluate_deployed, graph=data.graph, split=data.split(parent.task), task=task),
+        metric=deciding_metric(task),
+        bench=bench,
+    )
+    register(workspace, Artifact.open(folder), run_id=parent.run_id, parent=parent.version)
+    return report
+
+
+def compress_version(
+    parent: ModelRecord,
+    settings: CompressConfig,
+    version: int,
+    folder: Path,
+    *,
+    evaluate: Callable[[DeployedModel], Mapping[str, float]],
+    metric: str,
+    bench: BenchConfig,
+) -> dict[str, Any]:
+    """Write a compressed version of ``parent`` into ``folder`` and return the report.
+
+    Raises:
+        GateError: the result is too much worse; nothing is written.
+    """
+    from graphbox.compress import compress
+
+    result = compress(
+        Artifact.open(parent.path),
+        folder,
+        settings,
+        version=version,
+        metric=metric,
+        evaluate=evaluate,
+        bench=bench,
+    )
+    return {"version": version, "parent": parent.version, **_report_document(result)}
+
+
+def _report_document(report: CompressReport) -> dict[str, Any]:
+    """Return a compression's report as plain values; the full measurements are left to the stage `bench`."""
+    return {key: value for key, value in report.as_dict().items() if not key.startswith("bench_")}
+
+
+def _change(entry: dict[str, Any]) -> str:
+    size, metric = entry["size_bytes"], entry["metric"]
+    smaller = size["before"] / size["after"]
+    return f"{smaller:.1f}x smaller, {metric['name']} {metric['before']:.3f} -> {metric['after']:.3f}"
+
+
+STAGE = Stage("compress", _run, wanted=lambda config: bool(config.compress))

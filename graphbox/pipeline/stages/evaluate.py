@@ -1,0 +1,83 @@
+"""Stage `evaluate`: models and baselines on the test part of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from graphbox.config import RecommendTaskConfig
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.import_graph import open_graph
+from graphbox.pipeline.stages.split import load_splits
+
+if TYPE_CHECKING:
+    from graphbox.config import TaskConfig
+    from graphbox.deploy import DeployedModel
+    from graphbox.graph import Graph
+    from graphbox.train.tasks import Split
+
+__all__ = ["STAGE", "deciding_metric", "evaluate_deployed"]
+
+Metrics = dict[str, float]
+
+
+def _run(context: StageContext) -> StageResult:
+    from graphbox.train import evaluate_baselines, evaluate_embeddings, evaluate_scores, load_trained
+
+    config = context.config
+    graph = open_graph(context)
+    splits = load_splits(context)
+    metrics: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
+    baselines: dict[str, Any] = {}
+    parts = len(config.tasks) + len(config.models)
+    for number, (name, task) in enumerate(config.tasks.items()):
+        context.progress.step(f"baselines of {name}", number, parts)
+        context.stop.check()
+        baselines[name] = evaluate_baselines(graph, splits[name], task)
+    for number, (name, model) in enumerate(config.models.items(), start=len(config.tasks)):
+        context.progress.step(f"model {name}", number, parts)
+        context.stop.check()
+        task, split = config.tasks[model.task], splits[model.task]
+        trained = load_trained(context.run_path, name)
+        if isinstance(task, RecommendTaskConfig):
+            metrics[model.task][name] = evaluate_scores(graph, split, task, trained.score)
+        else:
+            vectors = trained.embeddings[trained.node_type]
+            metrics[model.task][name] = evaluate_embeddings(graph, split, task, vectors)
+    report = {"metrics": metrics, "baselines": baselines}
+    return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
+
+
+def _best(context: StageContext, metrics: dict[str, dict[str, Metrics]]) -> Iterator[str]:
+    """Give the best model's deciding metric for each task."""
+    for name, task in context.config.tasks.items():
+        key = deciding_metric(task)
+        if metrics[name]:
+            yield f"{name} {key} {max(values[key] for values in metrics[name].values()):.3f}"
+
+
+def deciding_metric(task: TaskConfig) -> str:
+    """Return the metric that compression must not lower, and that a summary names."""
+    return f"recall@{task.k}" if isinstance(task, RecommendTaskConfig) else "accuracy"
+
+
+def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: TaskConfig) -> Metrics:
+    """Measure a model on the test part of its task as it is served: looked up, encoded, ranked."""
+    import numpy as np
+
+    from graphbox.train import evaluate_embeddings, evaluate_scores
+
+    nodes = np.arange(graph.num_nodes(split.node_type), dtype=np.int64)
+    target = model.manifest.targets[split.node_type]
+    if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
+        return evaluate_embeddings(graph, split, task, model.encode_indices(nodes, split.node_type))
+    candidates = model.artifact.table(target.table).rows(nodes)
+    return evaluate_scores(
+        graph,
+        split,
+        task,
+        lambda queries: np.asarray(model.encode_indices(queries, split.node_type) @ candidates.T, np.float32),
+    )
+
+
+STAGE = Stage("evaluate", _run)

@@ -1,0 +1,81 @@
+"""Stage `export`: trained models become artifacts, compared with the trained model before they count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from graphbox.config import ExportConfig
+from graphbox.pipeline.artifacts import new_version, register
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.import_graph import open_graph
+from graphbox.pipeline.stages.split import load_splits
+
+if TYPE_CHECKING:
+    from graphbox.export import ExportResult
+    from graphbox.graph import Graph
+    from graphbox.train.tasks import Split
+
+__all__ = ["STAGE"]
+
+
+def _run(context: StageContext) -> StageResult:
+    config = context.config
+    graph = open_graph(context)
+    splits = load_splits(context)
+    versions: dict[str, int] = {}
+    report: dict[str, Any] = {}
+    for number, (name, export) in enumerate(config.export.items()):
+        context.progress.step(name, number, len(config.export), "artifacts")
+        context.stop.check()
+        version, folder = new_version(context, "export", name)
+        split = splits[config.models[export.model].task]
+        result = _export(context, graph, split, name, export, version, str(folder))
+        record = register(context.workspace, result.artifact, run_id=context.run_id)
+        versions[name] = version
+        parity = result.parity.as_dict() if result.parity is not None else {}
+        about = {"model": export.model, "version": version, "size_bytes": record.size_bytes}
+        report[name] = {**about, "kind": record.kind, "precision": record.precision, **parity}
+    summary = ", ".join(f"{name} version {version}" for name, version in versions.items())
+    return StageResult(summary, {"versions": versions}, {"export": report})
+
+
+def _export(
+    context: StageContext,
+    graph: Graph,
+    split: Split,
+    name: str,
+    export: ExportConfig,
+    version: int,
+    folder: str,
+) -> ExportResult:
+    from graphbox.artifact import Lineage
+    from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
+    from graphbox.train import GraphView, load_trained
+
+    trained = load_trained(context.run_path, export.model)
+    metrics = context.output("evaluate", "metrics")[trained.task][export.model]
+    node_types = set(trained.embeddings)
+    about: dict[str, Any] = {
+        "name": name,
+        "version": version,
+        "task": trained.task,
+        "metrics": {trained.task: metrics},
+        "lineage": Lineage(run=context.run_id, graph=graph.name, steps=(f"train {export.model}", "export")),
+        # What the finished model was given: everything but the test part.
+        "links": links_of(graph, GraphView(graph, split, "test"), node_types),
+    }
+    if trained.encoder is None:
+        ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.embeddings}
+        return export_embedding(EmbeddingSource(trained.node_type, ids, trained.embeddings), folder, **about)
+    return export_encoder(
+        trained.encoder,
+        {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs},
+        folder,
+        parity_rows=export.parity_rows,
+        max_absolute_error=export.max_absolute_error,
+        max_relative_error=export.max_relative_error,
+        **about,
+    )
+
+
+STAGE = Stage("export", _run, wanted=lambda config: bool(config.export))

@@ -1,0 +1,45 @@
+"""Stage `train`: every model of the run file, one after the other; stops and resumes at a checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.pipeline.stages.import_graph import open_graph
+from graphbox.pipeline.stages.split import load_splits
+
+if TYPE_CHECKING:
+    from graphbox.train import TrainProgress
+
+__all__ = ["STAGE"]
+
+
+def _run(context: StageContext) -> StageResult:
+    from graphbox.train import fit
+
+    config = context.config
+    graph = open_graph(context)
+    splits = load_splits(context)
+    for name, model in config.models.items():
+        context.stop.check()
+        fit(
+            graph,
+            splits[model.task],
+            name=name,
+            config=model,
+            task=config.tasks[model.task],
+            run_folder=context.run_path,
+            seed=config.seed,
+            threads=config.threads,
+            progress=lambda at: _show(context, at),
+            stop=context.stop,
+            resume=context.resumed,
+        )
+    return StageResult(f"trained {', '.join(config.models)}", {"models": list(config.models)})
+
+
+def _show(context: StageContext, at: TrainProgress) -> None:
+    context.progress.step(at.model, at.epoch, at.epochs, "", {"epoch": at.epoch, **at.values})
+
+
+STAGE = Stage("train", _run)
