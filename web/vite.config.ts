@@ -1,19 +1,20 @@
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
-import { checkStyles } from "./scripts/check-styles";
-import { cleanOutput } from "./scripts/clean-output";
-import { precompress } from "./scripts/precompress";
+import { checkStyles } from "./scripts/check-styles.ts";
+import { cleanOutput } from "./scripts/clean-output.ts";
+import { precompress } from "./scripts/precompress.ts";
 
 /** The built page lies inside the Python package, so that one process and one wheel serve it. */
-const output = fileURLToPath(new URL("../server/static", import.meta.url));
+const inWeb = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const output = inWeb("../server/static");
 const backend = "http://127.0.0.1:8710";
 
 export default defineConfig({
   // Relative addresses: the page works below any path prefix of a proxy, without an option.
   base: "./",
-  plugins: [react(), checkStyles(), cleanOutput(output, ["README.md"]), precompress(output)],
-  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  plugins: [react(), checkStyles(), cleanOutput(["README.md"]), precompress()],
+  resolve: { alias: { "@": inWeb("./src") } },
   build: {
     outDir: output,
     emptyOutDir: false,

@@ -28,9 +28,8 @@ function load(language) {
   return texts;
 }
 
-const placeholders = (texts) => [
-  ...new Set(texts.join(" ").match(/\{\{[^}]+\}\}|<\/?\w+>/g) ?? []),
-].sort();
+const placeholders = (texts) =>
+  [...new Set(texts.join(" ").match(/\{\{[^}]+\}\}|<\/?\w+>/g) ?? [])].sort();
 
 const [reference, ...others] = languages.map((language) => [language, load(language)]);
 for (const [name, texts] of reference[1]) {
@@ -40,7 +39,8 @@ for (const [language, texts] of others) {
   for (const [name, expected] of reference[1]) {
     const found = texts.get(name);
     if (!found) problems.push(`${language}: ${name} is missing`);
-    else if (found.some((text) => text.trim() === "")) problems.push(`${language}: ${name} is empty`);
+    else if (found.some((text) => text.trim() === ""))
+      problems.push(`${language}: ${name} is empty`);
     else if (placeholders(found).join() !== placeholders(expected).join())
       problems.push(
         `${language}: ${name} has placeholders [${placeholders(found)}], expected [${placeholders(expected)}]`,

@@ -1,19 +1,20 @@
-// The size budget of the built page, in gzipped bytes: what the first view loads, and each route.
-import { existsSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+// Builds the page aside and holds it to its size budget, in gzipped bytes: what the first view loads,
+// and what each route adds.
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { build } from "vite";
 
 const ENTRY_BUDGET_KB = 200;
 const ROUTE_BUDGET_KB = 100;
-const folder = fileURLToPath(new URL("../../server/static", import.meta.url));
-const manifestPath = join(folder, "assets-manifest.json");
+const root = fileURLToPath(new URL("..", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "graphbox-web-"));
+process.on("exit", () => rmSync(folder, { recursive: true }));
 
-if (!existsSync(manifestPath)) {
-  console.error("size: the page is not built (no manifest in server/static). Run: npm run build");
-  process.exit(1);
-}
-const manifest = JSON.parse(readFileSync(manifestPath, "utf8"));
+await build({ root, build: { outDir: folder }, logLevel: "error" });
+const manifest = JSON.parse(readFileSync(join(folder, "assets-manifest.json"), "utf8"));
 const gzippedBytes = (file) => gzipSync(readFileSync(join(folder, file)), { level: 9 }).length;
 
 /** The chunk itself and all it imports statically. */
@@ -24,7 +25,8 @@ function closure(key, seen = new Set()) {
   return seen;
 }
 
-const files = (keys) => new Set([...keys].flatMap((key) => [manifest[key].file, ...(manifest[key].css ?? [])]));
+const files = (keys) =>
+  new Set([...keys].flatMap((key) => [manifest[key].file, ...(manifest[key].css ?? [])]));
 const kilobytes = (names) => [...names].reduce((sum, name) => sum + gzippedBytes(name), 0) / 1000;
 
 const entryKey = Object.keys(manifest).find((key) => manifest[key].isEntry);
@@ -34,7 +36,9 @@ function report(name, names, budget) {
   const size = kilobytes(names);
   const over = size > budget;
   failed ||= over;
-  console.log(`size: ${name.padEnd(40)} ${size.toFixed(1).padStart(7)} kB gz of ${budget}${over ? "  TOO LARGE" : ""}`);
+  console.log(
+    `size: ${name.padEnd(40)} ${size.toFixed(1).padStart(7)} kB gz of ${budget}${over ? "  TOO LARGE" : ""}`,
+  );
 }
 
 report("entry", entryFiles, ENTRY_BUDGET_KB);

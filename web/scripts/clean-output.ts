@@ -1,17 +1,31 @@
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { Plugin } from "vite";
+import type { Plugin, ResolvedConfig } from "vite";
 
-/** Empties the output folder before a build, but keeps the named files, which git tracks. */
-export function cleanOutput(folder: string, keep: string[]): Plugin {
+const filesIn = (folder: string): string[] =>
+  existsSync(folder)
+    ? readdirSync(folder, { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => join(entry.parentPath, entry.name).slice(folder.length + 1))
+    : [];
+
+/**
+ * Removes what former builds left in the output folder, except the files of `keep`. A build that
+ * fails leaves the former page.
+ */
+export function cleanOutput(keep: string[]): Plugin {
+  let config: ResolvedConfig;
   return {
     name: "clean-output",
     apply: "build",
-    // Late, so that a build that fails leaves the former page.
-    generateBundle() {
-      if (!existsSync(folder)) return;
-      for (const entry of readdirSync(folder)) {
-        if (!keep.includes(entry)) rmSync(join(folder, entry), { recursive: true });
+    configResolved(resolved) {
+      config = resolved;
+    },
+    writeBundle(_, bundle) {
+      const folder = config.build.outDir;
+      const current = new Set([...keep, ...filesIn(config.publicDir), ...Object.keys(bundle)]);
+      for (const file of filesIn(folder)) {
+        if (!current.has(file)) rmSync(join(folder, file));
       }
     },
   };

@@ -1,17 +1,23 @@
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { Plugin } from "vite";
+import type { Plugin, ResolvedConfig } from "vite";
 
 const COMPRESSIBLE = /\.(js|css|html|svg|json)$/;
 const MINIMUM_BYTES = 1024;
 
 /** Writes a .gz file beside each text asset, so that the server sends it without compressing. */
-export function precompress(folder: string): Plugin {
+export function precompress(): Plugin {
+  let config: ResolvedConfig;
   return {
     name: "precompress",
     apply: "build",
-    closeBundle() {
+    configResolved(resolved) {
+      config = resolved;
+    },
+    closeBundle(error) {
+      if (error) return;
+      const folder = config.build.outDir;
       for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" })) {
         if (!COMPRESSIBLE.test(name)) continue;
         const content = readFileSync(join(folder, name));

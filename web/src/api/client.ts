@@ -1,5 +1,6 @@
 import createFetchClient from "openapi-fetch";
 import createClient from "openapi-react-query";
+import { fetchExactly } from "./exact-ids";
 import type { paths } from "./schema";
 
 /** Where the server is: beside this page, whatever path prefix a proxy put before both. */
@@ -10,8 +11,7 @@ export function serverAddress(path: string): string {
 /** Typed `fetch` of the REST interface. */
 export const fetchClient = createFetchClient<paths>({
   baseUrl: new URL(".", document.baseURI).href,
-  // Looked up at each call, not captured once, so that tests can intercept it.
-  fetch: (request) => globalThis.fetch(request),
+  fetch: fetchExactly,
 });
 
 /** Typed queries of the REST interface: `api.useQuery("get", "/api/v1/runs")`. */

@@ -9,8 +9,6 @@ const SCHEMES = [
   { name: "dark", Icon: IconMoon },
 ] as const;
 
-type Scheme = (typeof SCHEMES)[number]["name"];
-
 /** Switches between light, dark, and what the system asks for. */
 export function SchemeSwitch() {
   const { t } = useTranslation();
@@ -29,7 +27,7 @@ export function SchemeSwitch() {
         ),
       }))}
       value={colorScheme}
-      onChange={(scheme) => setColorScheme(scheme as Scheme)}
+      onChange={(scheme) => setColorScheme(scheme)}
     />
   );
 }

@@ -16,7 +16,10 @@ export function Shell() {
   const { t } = useTranslation();
   const [opened, { toggle, close }] = useDisclosure(false);
   const main = useRef<HTMLElement>(null);
-  const path = useRouterState({ select: (state) => state.location.pathname });
+  const path = useRouterState({ select: ({ location }) => location.pathname });
+  const searchWanted = useRouterState({
+    select: ({ location }) => location.state.focusSearch === true,
+  });
   const shownPath = useRef(path);
   useSearchKey();
 
@@ -24,8 +27,8 @@ export function Shell() {
   useEffect(() => {
     if (shownPath.current === path) return;
     shownPath.current = path;
-    main.current?.focus({ preventScroll: true });
-  }, [path]);
+    if (!searchWanted) main.current?.focus({ preventScroll: true });
+  }, [path, searchWanted]);
 
   return (
     <AppShell

@@ -94,4 +94,9 @@ declare module "@tanstack/react-router" {
   interface Register {
     router: AppRouter;
   }
+
+  interface HistoryState {
+    /** The page was opened to search: the cursor goes into its search box. */
+    focusSearch?: boolean;
+  }
 }

@@ -63,7 +63,11 @@ export const theme = createTheme({
       defaultProps: { verticalSpacing: 7, horizontalSpacing: "sm" } satisfies TableProps,
     },
     Tooltip: {
-      defaultProps: { withArrow: true, openDelay: 250, multiline: true } satisfies Partial<TooltipProps>,
+      defaultProps: {
+        withArrow: true,
+        openDelay: 250,
+        multiline: true,
+      } satisfies Partial<TooltipProps>,
     },
   },
 });

@@ -13,7 +13,7 @@ export function useSearchKey(): void {
           box.focus();
           box.select();
         } else {
-          void navigate({ to: "/explore" });
+          void navigate({ to: "/explore", state: { focusSearch: true } });
         }
       },
     ],

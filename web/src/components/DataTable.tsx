@@ -19,7 +19,7 @@ const features = tableFeatures({
   sortFns: { text: sortFn_text },
 });
 
-export type DataColumn<Row extends object> = ColumnDef<typeof features, Row, unknown> & {
+export type DataColumn<Row extends object> = ColumnDef<typeof features, Row> & {
   id: string;
   header: string;
   meta?: { align?: "right"; width?: number | string };

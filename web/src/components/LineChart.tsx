@@ -79,8 +79,20 @@ export function LineChart(props: LineChartProps) {
           ...(syncKey !== undefined && { sync: { key: syncKey, setSeries: false } }),
         },
         axes: [
-          { ...axis, size: 26, gap: 4, space: 70, values: (_, ticks) => ticks.map(format.compact) },
-          { ...axis, size: 52, gap: 6, space: 34, values: (_, ticks) => ticks.map(format.compact) },
+          {
+            ...axis,
+            size: 26,
+            gap: 4,
+            space: 70,
+            values: (_, ticks) => ticks.map((tick) => format.compact(tick)),
+          },
+          {
+            ...axis,
+            size: 52,
+            gap: 6,
+            space: 34,
+            values: (_, ticks) => ticks.map((tick) => format.compact(tick)),
+          },
         ],
         series: [{}, ...lines.map((line) => makeSeries(line, x.length))],
         hooks: { setCursor: [(self) => cursorListener.current?.(self.cursor.idx ?? null)] },

@@ -1,7 +1,8 @@
 import { Button, Combobox, Group, Text, TextInput, useCombobox } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
+import { type SubmitEvent, useEffect, useRef, useState } from "react";
+import { useRouterState } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
 import type { NodeId } from "@/api/types";
@@ -18,20 +19,28 @@ interface NodeSearchProps {
   version?: number | undefined;
   initial?: string;
   size?: "sm" | "md";
+  /** Whether the label is shown; where a heading says the same it is for screen readers only. */
+  labelled?: boolean;
   /** A suggestion names its type; typed text leaves it to the server. */
   onOpen: (node: { id: NodeId["id"]; type?: string }) => void;
 }
 
 /** Where an id is typed; ids that start with what was typed are offered below. */
 export function NodeSearch(props: NodeSearchProps) {
-  const { model, version, initial = "", size = "sm", onOpen } = props;
+  const { model, version, initial = "", size = "sm", labelled = true, onOpen } = props;
   const { t } = useTranslation();
   const [text, setText] = useState(initial);
+  const input = useRef<HTMLInputElement>(null);
+  const wanted = useRouterState({ select: ({ location }) => location.state.focusSearch === true });
   const [prefix] = useDebouncedValue(text.trim(), DEBOUNCE_MS);
   const combobox = useCombobox({ onDropdownClose: () => combobox.resetSelectedOption() });
   const suggestions = useSuggestions(model, version, prefix, combobox.dropdownOpened);
 
-  const submit = (event: FormEvent) => {
+  useEffect(() => {
+    if (wanted) input.current?.focus();
+  }, [wanted]);
+
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     combobox.closeDropdown();
     if (text.trim() !== "") onOpen({ id: text.trim() });
@@ -50,9 +59,13 @@ export function NodeSearch(props: NodeSearchProps) {
         <Combobox store={combobox} onOptionSubmit={take} offset={4}>
           <Combobox.Target>
             <TextInput
+              ref={input}
+              role="combobox"
               data-search
               flex={1}
-              label={t("search.label")}
+              {...(labelled
+                ? { label: t("search.label") }
+                : { "aria-label": t("search.label"), placeholder: t("search.label") })}
               size={size}
               leftSection={<IconSearch size={17} />}
               rightSection={<SearchKeyHint />}
@@ -71,7 +84,11 @@ export function NodeSearch(props: NodeSearchProps) {
           <Combobox.Dropdown hidden={suggestions.length === 0}>
             <Combobox.Options aria-label={t("search.suggestions")} className={classes.options}>
               {suggestions.map(({ id, type }, index) => (
-                <Combobox.Option value={String(index)} key={`${type} ${id}`} className={classes.option}>
+                <Combobox.Option
+                  value={String(index)}
+                  key={`${type} ${id}`}
+                  className={classes.option}
+                >
                   <Suggestion id={String(id)} prefix={prefix} />
                   <Text span size="xs" c="dimmed">
                     {type}

@@ -16,18 +16,18 @@ export function ProblemAlert({ error, onRetry }: ProblemAlertProps) {
   const { t } = useTranslation();
   const failure = toFailure(error);
   const retry = onRetry && (
-    <Button
-      size="xs"
-      variant="default"
-      leftSection={<IconRefresh size={14} />}
-      onClick={onRetry}
-    >
+    <Button size="xs" variant="default" leftSection={<IconRefresh size={14} />} onClick={onRetry}>
       {t("problem.retry")}
     </Button>
   );
   if (failure.kind === "unreachable") {
     return (
-      <Alert role="alert" color="orange" icon={<IconPlugConnectedX />} title={t("problem.unreachable")}>
+      <Alert
+        role="alert"
+        color="orange"
+        icon={<IconPlugConnectedX />}
+        title={t("problem.unreachable")}
+      >
         <Stack gap="xs" align="flex-start">
           <Text size="sm">{t("problem.unreachableHint")}</Text>
           <CommandLine command="graphbox serve" />

@@ -47,5 +47,5 @@ export function fieldValue({ name, value }: Field, format: Format): string {
     if (unit) return unit[1](format, value);
     return Number.isInteger(value) ? format.integer(value) : format.number(value);
   }
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+  return typeof value === "string" ? value : JSON.stringify(value);
 }

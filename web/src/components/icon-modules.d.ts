@@ -2,6 +2,8 @@
 declare module "@tabler/icons-react/dist/esm/icons/*.mjs" {
   import type { ComponentType, SVGProps } from "react";
 
-  const Icon: ComponentType<Omit<SVGProps<SVGSVGElement>, "stroke"> & { size?: number | string; stroke?: number | string }>;
+  const Icon: ComponentType<
+    Omit<SVGProps<SVGSVGElement>, "stroke"> & { size?: number | string; stroke?: number | string }
+  >;
   export default Icon;
 }

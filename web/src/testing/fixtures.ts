@@ -91,7 +91,9 @@ export const finishedRun: RunDetail = {
   report: {
     metrics: {
       section: { skipgram: { accuracy: 0.757, macro_f1: 0.579 } },
-      companion: { sage: { "recall@20": 0.351, "ndcg@20": 0.249, mrr: 0.262, "recall@20/rare": 0.12 } },
+      companion: {
+        sage: { "recall@20": 0.351, "ndcg@20": 0.249, mrr: 0.262, "recall@20/rare": 0.12 },
+      },
     },
     baselines: {
       section: {
@@ -213,8 +215,22 @@ export const models: ModelSummary[] = [
         active: true,
         metrics: { companion: { "recall@20": 0.3495, "ndcg@20": 0.2481 } },
         bench: [
-          { target: "onnxruntime-cpu", threads: 1, batch: 1, p50_ms: 1.31, p99_ms: 1.92, rows_per_s: 748 },
-          { target: "onnxruntime-cpu", threads: 1, batch: 32, p50_ms: 6.4, p99_ms: 8.8, rows_per_s: 4920 },
+          {
+            target: "onnxruntime-cpu",
+            threads: 1,
+            batch: 1,
+            p50_ms: 1.31,
+            p99_ms: 1.92,
+            rows_per_s: 748,
+          },
+          {
+            target: "onnxruntime-cpu",
+            threads: 1,
+            batch: 32,
+            p50_ms: 6.4,
+            p99_ms: 8.8,
+            rows_per_s: 4920,
+          },
         ],
         served: true,
       },
@@ -230,8 +246,22 @@ export const models: ModelSummary[] = [
         active: false,
         metrics: { companion: { "recall@20": 0.351, "ndcg@20": 0.249 } },
         bench: [
-          { target: "onnxruntime-cpu", threads: 1, batch: 1, p50_ms: 1.92, p99_ms: 2.7, rows_per_s: 511 },
-          { target: "onnxruntime-cpu", threads: 1, batch: 32, p50_ms: 11.2, p99_ms: 15.1, rows_per_s: 2830 },
+          {
+            target: "onnxruntime-cpu",
+            threads: 1,
+            batch: 1,
+            p50_ms: 1.92,
+            p99_ms: 2.7,
+            rows_per_s: 511,
+          },
+          {
+            target: "onnxruntime-cpu",
+            threads: 1,
+            batch: 32,
+            p50_ms: 11.2,
+            p99_ms: 15.1,
+            rows_per_s: 2830,
+          },
         ],
         served: false,
       },
@@ -259,9 +289,26 @@ export const models: ModelSummary[] = [
 ];
 
 const names = [
-  "nginx-common", "apache2", "ssl-cert", "certbot", "python3-certbot-nginx", "php-fpm", "logrotate",
-  "haproxy", "varnish", "libnginx-mod-http-geoip", "lighttpd", "fail2ban", "ufw", "goaccess",
-  "awstats", "squid", "memcached", "redis-server", "openssl", "nginx-doc",
+  "nginx-common",
+  "apache2",
+  "ssl-cert",
+  "certbot",
+  "python3-certbot-nginx",
+  "php-fpm",
+  "logrotate",
+  "haproxy",
+  "varnish",
+  "libnginx-mod-http-geoip",
+  "lighttpd",
+  "fail2ban",
+  "ufw",
+  "goaccess",
+  "awstats",
+  "squid",
+  "memcached",
+  "redis-server",
+  "openssl",
+  "nginx-doc",
 ];
 
 const linksOf: Record<string, NeighborAnswer["neighbors"][number]["links"]> = {

@@ -41,7 +41,7 @@ export function Controls({ models, model }: ControlsProps) {
           { value: SERVED, label: t("servedVersion") },
           ...versions.map(({ version, precision }) => ({
             value: String(version),
-            label: [version, precision].filter((part) => part !== null).join(" · "),
+            label: `${version} · ${precision}`,
           })),
         ]}
         value={search.version === undefined ? SERVED : String(search.version)}

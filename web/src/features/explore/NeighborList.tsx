@@ -47,7 +47,10 @@ export function NeighborList({ neighbors }: { neighbors: Neighbor[] }) {
             <Table.Td>
               <span className={classes.links}>
                 {neighbor.links.map((link) => (
-                  <LinkBadge key={`${link.relation} ${link.direction} ${link.held_out}`} link={link} />
+                  <LinkBadge
+                    key={`${link.relation} ${link.direction} ${link.held_out}`}
+                    link={link}
+                  />
                 ))}
               </span>
             </Table.Td>

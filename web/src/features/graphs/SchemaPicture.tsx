@@ -21,7 +21,15 @@ export function SchemaPicture({ graph }: { graph: GraphSummary }) {
       className={classes.picture}
     >
       <defs>
-        <marker id={head} viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+        <marker
+          id={head}
+          viewBox="0 0 8 8"
+          refX="6"
+          refY="4"
+          markerWidth="7"
+          markerHeight="7"
+          orient="auto"
+        >
           <path d="M0 0.5 7.5 4 0 7.5z" className={classes.head} />
         </marker>
       </defs>

@@ -16,7 +16,8 @@ export function HomePage() {
   const { t } = useTranslation("home");
   const overview = api.useQuery("get", "/api/v1/overview");
   const workspace = overview.data?.workspace_name;
-  const subtitle = overview.data && (workspace ? t("subtitle", { name: workspace }) : t("noWorkspace"));
+  const subtitle =
+    overview.data && (workspace ? t("subtitle", { name: workspace }) : t("noWorkspace"));
   return (
     <>
       <PageHeader title={t("title")} {...(subtitle !== undefined && { subtitle })} />

@@ -23,6 +23,7 @@ export function SearchCard() {
       <div className={classes.box}>
         <NodeSearch
           size="md"
+          labelled={false}
           model={model}
           onOpen={({ id, type }) =>
             void navigate({

@@ -68,7 +68,7 @@ function ServedRow({ name, version }: { name: string; version: ModelVersion }) {
         </span>
       </span>
       <Group gap="sm" wrap="nowrap">
-        {version.precision !== null && <Badge color="gray">{version.precision}</Badge>}
+        <Badge color="gray">{version.precision}</Badge>
         <TextLink to="/explore" search={{ model: name }} size="sm">
           {t("served.explore")}
         </TextLink>

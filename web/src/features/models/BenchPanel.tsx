@@ -2,11 +2,9 @@ import { Stack, Table, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { ModelSummary, ModelVersion } from "@/api/types";
 import { CommandLine } from "@/components/CommandLine";
-import { Meter } from "@/components/Meter";
 import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
 import { useFormat } from "@/i18n/format";
-import classes from "./BenchPanel.module.css";
 
 /** Latency and throughput by batch size, as measured on this machine. */
 export function BenchPanel({ model, version }: { model: ModelSummary; version: ModelVersion }) {
@@ -22,7 +20,6 @@ export function BenchPanel({ model, version }: { model: ModelSummary; version: M
       </Panel>
     );
   }
-  const fastest = Math.max(...version.bench.map(({ rows_per_s }) => rows_per_s));
   return (
     <Panel title={t("bench.title")} flush>
       <PlainTable label={t("bench.title")}>
@@ -32,7 +29,7 @@ export function BenchPanel({ model, version }: { model: ModelSummary; version: M
             <Table.Th ta="right">{t("bench.batch")}</Table.Th>
             <Table.Th ta="right">{t("bench.p50")}</Table.Th>
             <Table.Th ta="right">{t("bench.p99")}</Table.Th>
-            <Table.Th w="34%">{t("bench.throughput")}</Table.Th>
+            <Table.Th ta="right">{t("bench.throughput")}</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -47,12 +44,7 @@ export function BenchPanel({ model, version }: { model: ModelSummary; version: M
               <Table.Td ta="right">{format.integer(point.batch)}</Table.Td>
               <Table.Td ta="right">{format.milliseconds(point.p50_ms)}</Table.Td>
               <Table.Td ta="right">{format.milliseconds(point.p99_ms)}</Table.Td>
-              <Table.Td>
-                <span className={classes.rate}>
-                  <Meter share={point.rows_per_s / fastest} />
-                  <span>{format.integer(point.rows_per_s)}</span>
-                </span>
-              </Table.Td>
+              <Table.Td ta="right">{format.integer(point.rows_per_s)}</Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>

@@ -17,7 +17,7 @@ export function LineagePanel({ model, version }: { model: ModelSummary; version:
       facts={[
         [t("lineage.kind"), <KindName key="kind" kind={version.kind} />],
         [t("lineage.task"), version.task ?? "–"],
-        [t("lineage.precision"), version.precision ?? "–"],
+        [t("lineage.precision"), version.precision],
         [t("lineage.size"), format.bytes(version.size_bytes)],
         [t("lineage.created"), <TimeText key="created" at={version.created_at} />],
         [

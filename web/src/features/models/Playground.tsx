@@ -34,7 +34,10 @@ export function Playground({ name, version }: PlaygroundProps) {
     "get",
     "/api/v1/models/{name}/ids",
     {
-      params: { path: { name }, query: { prefix: "", limit: EXAMPLE_IDS, version: version.version } },
+      params: {
+        path: { name },
+        query: { prefix: "", limit: EXAMPLE_IDS, version: version.version },
+      },
     },
     { retry: false },
   );
@@ -89,7 +92,7 @@ function Calls({ name, version, metadata, nodes }: CallsProps) {
           aria-label={t("playground.language")}
           data={[...LANGUAGES]}
           value={language}
-          onChange={(value) => setLanguage(value as SnippetLanguage)}
+          onChange={(value) => setLanguage(value)}
         />
         <Button size="xs" loading={call.isPending} onClick={() => call.mutate()}>
           {t("playground.send")}
@@ -103,7 +106,11 @@ function Calls({ name, version, metadata, nodes }: CallsProps) {
   );
 }
 
-function Answer({ call }: { call: ReturnType<typeof useMutation<Awaited<ReturnType<typeof infer>>>> }) {
+function Answer({
+  call,
+}: {
+  call: ReturnType<typeof useMutation<Awaited<ReturnType<typeof infer>>>>;
+}) {
   const { t } = useTranslation("models");
   const format = useFormat();
   if (call.error) return <ProblemAlert error={call.error} />;

@@ -93,7 +93,7 @@ function VersionRow({ model, version, batches, largest, metric, selected }: Vers
       <Table.Td>
         <KindName kind={version.kind} />
       </Table.Td>
-      <Table.Td>{version.precision ?? "–"}</Table.Td>
+      <Table.Td>{version.precision}</Table.Td>
       <Table.Td>
         <span className={classes.size}>
           <Meter share={version.size_bytes / largest} tone="quiet" />

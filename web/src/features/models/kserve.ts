@@ -55,7 +55,9 @@ export function exampleRequest(metadata: ModelMetadata, nodes: NodeId[]): string
     ],
     ...(nodes[0] && { parameters: { node_type: nodes[0].type } }),
   };
-  return indented(JSON.stringify(request));
+  const text = indented(JSON.stringify(request));
+  // Ids too long for a JavaScript number are kept as text; here they are numbers again.
+  return input?.datatype === "BYTES" ? text : text.replace(/"(-?\d{16,})"/g, "$1");
 }
 
 /** Sends a request to a model version. */

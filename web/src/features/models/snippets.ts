@@ -25,7 +25,10 @@ export function pythonSnippet({ metadata, version, nodes }: SnippetInputs): stri
   const [output] = metadata.outputs;
   const datatype = input?.datatype ?? "BYTES";
   const dtype = datatype === "BYTES" ? "object" : "int64";
-  const ids = JSON.stringify(nodes.map(({ id }) => id));
+  const ids =
+    datatype === "BYTES"
+      ? JSON.stringify(nodes.map(({ id }) => id))
+      : `[${nodes.map(({ id }) => id).join(", ")}]`;
   const options = [
     ...(version === undefined ? [] : [`model_version="${version}"`]),
     ...(nodes[0] ? [`parameters={"node_type": ${JSON.stringify(nodes[0].type)}}`] : []),

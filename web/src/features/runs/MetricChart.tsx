@@ -98,11 +98,7 @@ function SeriesTable({ series }: { series: MetricSeries }) {
       viewportProps={{ tabIndex: 0, role: "region", "aria-label": series.key }}
     >
       <PlainTable label={`${series.model} ${series.key}`} verticalSpacing={2}>
-        {nth > 1 && (
-          <Table.Caption>
-            {t("common:chart.sampled", { nth, count })}
-          </Table.Caption>
-        )}
+        {nth > 1 && <Table.Caption>{t("common:chart.sampled", { nth, count })}</Table.Caption>}
         <Table.Thead>
           <Table.Tr>
             <Table.Th>{t("training.step")}</Table.Th>

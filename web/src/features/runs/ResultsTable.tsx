@@ -84,9 +84,7 @@ function MetricCell({ row, metric, best }: MetricCellProps) {
         {isBest && <IconStar size={13} aria-label={t("results.best")} role="img" />}
         {format.quality(value)}
       </span>
-      {value >= 0 && value <= 1 && (
-        <Meter share={value} tone={row.baseline ? "quiet" : "accent"} />
-      )}
+      {value >= 0 && value <= 1 && <Meter share={value} tone={row.baseline ? "quiet" : "accent"} />}
     </>
   );
 }

@@ -1,4 +1,4 @@
-import { SimpleGrid, Table, Text } from "@mantine/core";
+import { Table, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { RunReport } from "@/api/types";
@@ -14,10 +14,8 @@ export function StageReports({ report }: { report: RunReport }) {
   return (
     <>
       <CompressPanel rows={comparisons(report.compress)} />
-      <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
-        <ExportPanel report={report.export} />
-        <BenchPanel report={report.bench} />
-      </SimpleGrid>
+      <ExportPanel report={report.export} />
+      <BenchPanel report={report.bench} />
     </>
   );
 }
@@ -159,11 +157,7 @@ function BenchPanel({ report }: { report: RunReport["bench"] }) {
 
 function VersionLink({ name, version }: { name: string; version: number | null }) {
   return (
-    <TextLink
-      to="/models/$name"
-      params={{ name }}
-      search={version === null ? {} : { version }}
-    >
+    <TextLink to="/models/$name" params={{ name }} search={version === null ? {} : { version }}>
       {version === null ? name : `${name} ${version}`}
     </TextLink>
   );

@@ -65,7 +65,7 @@ class RunStream {
       this.attempt = 0;
       this.report({ kind: "live" });
     });
-    source.addEventListener("point", (event) => this.take(event));
+    source.addEventListener("point", (event: MessageEvent<string>) => this.take(event));
     source.addEventListener("run", () => this.refresh());
     source.addEventListener("end", () => this.end());
     source.addEventListener("error", () => this.onError(source));

@@ -1,0 +1,108 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launchBrowser, newPage, type WatchedPage } from "./browser.ts";
+import { SCREENSHOTS } from "./environment.ts";
+import { finishedRun, packageWithLinks } from "./workspace.ts";
+
+const SCHEMES = ["light", "dark"] as const;
+const LANGUAGES = [
+  { locale: "en-US", language: "en", models: "Models" },
+  { locale: "zh-CN", language: "zh-CN", models: "模型" },
+] as const;
+
+let browser: Browser;
+let routes: Record<string, string>;
+
+beforeAll(async () => {
+  browser = await launchBrowser();
+  const { run } = await finishedRun();
+  const { model, id } = await packageWithLinks();
+  routes = {
+    home: "/",
+    runs: "/runs",
+    results: `/runs/${run.id}?tab=results`,
+    training: `/runs/${run.id}?tab=training`,
+    config: `/runs/${run.id}?tab=config`,
+    "explore-start": "/explore",
+    explore: `/explore?model=${model}&type=package&id=${id}`,
+    models: "/models",
+    model: `/models/${model}`,
+    graphs: "/graphs",
+    targets: "/targets",
+    "not-found": "/nowhere",
+  };
+});
+afterAll(() => browser.close());
+
+/** Waits until no outline of a missing answer is left. */
+async function settled({ page }: WatchedPage): Promise<void> {
+  await page.waitForLoadState("networkidle");
+  await page.locator(".mantine-Skeleton-root").first().waitFor({ state: "detached" });
+}
+
+describe.each(SCHEMES)("in %s", (colorScheme) => {
+  describe.each(LANGUAGES)("and $language", ({ locale, language, models }) => {
+    it("no page has an accessibility violation or logs an error", async () => {
+      const watched = await newPage(browser, { colorScheme, locale });
+      const violations: Record<string, unknown> = {};
+      for (const [name, route] of Object.entries(routes)) {
+        await watched.open(route);
+        await settled(watched);
+        const { violations: found } = await new AxeBuilder({ page: watched.page }).analyze();
+        if (found.length > 0) {
+          violations[name] = found.map(({ id, nodes }) => [id, nodes.map((node) => node.html)]);
+        }
+        if (SCREENSHOTS) {
+          mkdirSync(SCREENSHOTS, { recursive: true });
+          const path = join(SCREENSHOTS, `${name}-${colorScheme}-${language}.png`);
+          await watched.page.screenshot({ path, fullPage: true });
+        }
+      }
+      expect(violations).toEqual({});
+      expect(watched.problems).toEqual([]);
+    }, 240_000);
+
+    it("the page follows the browser's wishes", async () => {
+      const { page, open } = await newPage(browser, { colorScheme, locale });
+      await open("/models");
+      expect(await page.getByRole("heading", { level: 1 }).innerText()).toBe(models);
+      const html = page.locator("html");
+      expect(await html.getAttribute("lang")).toBe(language);
+      expect(await html.getAttribute("data-mantine-color-scheme")).toBe(colorScheme);
+    });
+  });
+});
+
+describe("the switches", () => {
+  it("change language and colours, and both stay after a reload", async () => {
+    const { page, problems, open } = await newPage(browser, { colorScheme: "light" });
+    await open("/models");
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.getByText("简体中文").click();
+    await page.getByRole("heading", { level: 1, name: "模型" }).waitFor();
+    await page.getByTitle("深色").click();
+    await page.waitForFunction(
+      () => document.documentElement.dataset.mantineColorScheme === "dark",
+    );
+    const dark = await background();
+    expect(dark).not.toBe(light);
+    await page.reload();
+    await page.getByRole("heading", { level: 1, name: "模型" }).waitFor();
+    expect(await background()).toBe(dark);
+    expect(problems).toEqual([]);
+  });
+
+  it("leave the page usable by keyboard: the first stop skips the navigation", async () => {
+    const { page, open } = await newPage(browser);
+    await open("/models");
+    await page.keyboard.press("Tab");
+    const focused = () => page.evaluate(() => document.activeElement?.textContent);
+    expect(await focused()).toBe("Skip to content");
+    await page.keyboard.press("Enter");
+    expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("MAIN");
+  });
+});

@@ -1,0 +1,17 @@
+function required(name: string, what: string): string {
+  const value = process.env[name];
+  if (!value) throw new Error(`expected the environment variable ${name}: ${what}`);
+  return value;
+}
+
+/** Where the server listens, ending in a slash. It shows a workspace in which the demo has run. */
+export const SERVER = required("GRAPHBOX_URL", "address of a running server").replace(/\/*$/, "/");
+
+/** The browser: Debian's, unless told otherwise. */
+export const BROWSER = process.env.GRAPHBOX_BROWSER ?? "/usr/bin/chromium";
+
+/** Id of a run that goes on while the test looks at it; only the live test needs it. */
+export const liveRun = () => required("GRAPHBOX_LIVE_RUN", "id of a run that is training");
+
+/** Where screenshots of all pages go; none are made when it is not set. */
+export const SCREENSHOTS = process.env.GRAPHBOX_SCREENSHOTS;

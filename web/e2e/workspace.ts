@@ -1,0 +1,61 @@
+import type { paths } from "../src/api/schema";
+import createClient from "openapi-fetch";
+import { SERVER } from "./environment.ts";
+
+const client = createClient<paths>({ baseUrl: SERVER });
+
+function present<T>(value: T | undefined, what: string): T {
+  if (value === undefined) throw new Error(`expected ${what} in the workspace, found none`);
+  return value;
+}
+
+export async function listModels() {
+  return present((await client.GET("/api/v1/models")).data, "models");
+}
+
+export async function listGraphs() {
+  return present((await client.GET("/api/v1/graphs")).data, "graphs");
+}
+
+export async function neighborsOf(name: string, id: string, type: string, k: number) {
+  const { data } = await client.GET("/api/v1/models/{name}/neighbors", {
+    params: { path: { name }, query: { id, type, k } },
+  });
+  return present(data, `neighbours of ${id}`);
+}
+
+/** A finished run that has results and was measured while it trained. */
+export async function finishedRun() {
+  const { data: runs = [] } = await client.GET("/api/v1/runs");
+  for (const { id, state } of runs) {
+    if (state !== "finished") continue;
+    const { data: run } = await client.GET("/api/v1/runs/{run_id}", {
+      params: { path: { run_id: id } },
+    });
+    const { data: metrics } = await client.GET("/api/v1/runs/{run_id}/metrics", {
+      params: { path: { run_id: id } },
+    });
+    if (run && metrics && metrics.series.length > 0 && Object.keys(run.report.metrics).length > 0) {
+      return { run, metrics };
+    }
+  }
+  throw new Error("expected a finished run with results and training points, found none");
+}
+
+const WELL_KNOWN = ["nginx", "apache2", "git", "python3", "vim", "postgresql", "emacs", "curl"];
+const WANTED = 20;
+
+/** A package among whose neighbours some are linked to it in the graph and some are not. */
+export async function packageWithLinks() {
+  for (const { name, versions } of await listModels()) {
+    if (!versions.some(({ served }) => served)) continue;
+    for (const id of WELL_KNOWN) {
+      const { data } = await client.GET("/api/v1/models/{name}/neighbors", {
+        params: { path: { name }, query: { id, type: "package", k: WANTED } },
+      });
+      const linked = data?.neighbors.filter(({ links }) => links.length > 0).length ?? 0;
+      if (data && linked > 0 && linked < WANTED) return { model: name, id, answer: data };
+    }
+  }
+  throw new Error(`expected one of ${WELL_KNOWN} to have linked and unlinked neighbours`);
+}

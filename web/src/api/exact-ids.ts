@@ -1,0 +1,22 @@
+/** Strings as a whole, so that digits inside them are passed over, or a whole number of 16+ digits. */
+const STRING_OR_LONG_INTEGER = /"(?:[^"\\]|\\.)*"|(?<![\d.eE+-])-?\d{16,}(?![\d.eE])/g;
+const HAS_LONG_INTEGER = /\d{16}/;
+
+/**
+ * Quotes whole numbers of 16 digits and more in JSON text. Ids may be any 64-bit integers, but
+ * JavaScript numbers are exact only to 2^53: such ids are kept as text.
+ */
+export function quoteLongIntegers(json: string): string {
+  if (!HAS_LONG_INTEGER.test(json)) return json;
+  return json.replace(STRING_OR_LONG_INTEGER, (token) =>
+    token.startsWith('"') ? token : `"${token}"`,
+  );
+}
+
+/** `fetch` whose JSON answers keep long ids exact. */
+export async function fetchExactly(request: Request): Promise<Response> {
+  const response = await globalThis.fetch(request);
+  if (!response.headers.get("content-type")?.includes("json")) return response;
+  const { status, statusText, headers } = response;
+  return new Response(quoteLongIntegers(await response.text()), { status, statusText, headers });
+}

@@ -1,0 +1,133 @@
+import { act, screen, waitFor, within } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { describe, expect, it } from "vitest";
+import { finishedRun, metrics, runningRun } from "@/testing/fixtures";
+import { FakeEventSource } from "@/testing/fake-event-source";
+import { renderApp } from "@/testing/render-app";
+import { server } from "@/testing/server";
+
+const RUNNING = "/runs/debian-20261120-1";
+const FINISHED = "/runs/debian-20261119-2";
+
+async function openStream(): Promise<FakeEventSource> {
+  await waitFor(() => expect(FakeEventSource.all).not.toHaveLength(0));
+  const stream = FakeEventSource.all.at(-1)!;
+  act(() => stream.open());
+  return stream;
+}
+
+const lossPanel = () => screen.getByRole("region", { name: "loss" });
+
+function sendLoss(stream: FakeEventSource, line: number, step: number, loss: number) {
+  act(() =>
+    stream.send("point", { model: "sage", step, epoch: 1, time_s: 1, values: { loss } }, `${line}`),
+  );
+}
+
+describe("a running run", () => {
+  it("follows its events from the last line of the history on", async () => {
+    renderApp(RUNNING);
+    const stream = await openStream();
+    const address = new URL(stream.url);
+    expect(address.pathname).toBe("/api/v1/events");
+    expect(address.searchParams.get("run")).toBe(runningRun.id);
+    expect(address.searchParams.get("after")).toBe(String(metrics.last_line));
+    expect(await screen.findByText("live")).toBeInTheDocument();
+    sendLoss(stream, 131, 3025, 0.1234);
+    await waitFor(() => expect(lossPanel()).toHaveTextContent("0.1234"));
+    expect(lossPanel()).toHaveTextContent("at step 3,025");
+  });
+
+  it("keeps its charts and says so while the connection is lost", async () => {
+    renderApp(RUNNING);
+    const stream = await openStream();
+    sendLoss(stream, 131, 3025, 0.1234);
+    await waitFor(() => expect(lossPanel()).toHaveTextContent("0.1234"));
+    act(() => stream.fail({ forGood: false }));
+    expect(await screen.findByText("reconnecting (1)")).toBeInTheDocument();
+    expect(lossPanel()).toHaveTextContent("0.1234");
+    act(() => stream.open());
+    expect(await screen.findByText("live")).toBeInTheDocument();
+  });
+
+  it("connects anew after an HTTP error, going on after the last point it has", async () => {
+    renderApp(RUNNING);
+    const stream = await openStream();
+    sendLoss(stream, 131, 3025, 0.1234);
+    act(() => stream.fail({ forGood: true }));
+    await waitFor(() => expect(FakeEventSource.all).toHaveLength(2), { timeout: 3_000 });
+    expect(new URL(FakeEventSource.all[1]!.url).searchParams.get("after")).toBe("131");
+  });
+
+  it("stops following when the run ends, and shows how", async () => {
+    renderApp(RUNNING);
+    const stream = await openStream();
+    server.use(
+      http.get("*/api/v1/runs/:id", () =>
+        HttpResponse.json({ ...runningRun, state: "finished", report: finishedRun.report }),
+      ),
+    );
+    act(() => stream.send("end", { state: "finished" }));
+    expect(stream.readyState).toBe(FakeEventSource.CLOSED);
+    expect(await screen.findByRole("tab", { name: "Results", selected: true })).toBeInTheDocument();
+  });
+});
+
+describe("a finished run", () => {
+  it("opens no stream and shows its results with the best value of each column marked", async () => {
+    renderApp(FINISHED);
+    const table = await screen.findByRole("table", { name: "Task companion" });
+    const rowOf = (name: string) =>
+      within(table).getByRole("row", { name: new RegExp(`^${name}`) });
+    expect(within(rowOf("user_knn")).getAllByRole("img", { name: "best" })).toHaveLength(3);
+    expect(within(rowOf("sage")).queryByRole("img", { name: "best" })).toBeNull();
+    expect(rowOf("sage")).toHaveTextContent("0.3510");
+    expect(rowOf("user_knn")).toHaveTextContent("baseline");
+    expect(FakeEventSource.all).toHaveLength(0);
+  });
+
+  it("shows metrics of parts of the queries on demand", async () => {
+    const { user } = renderApp(FINISHED);
+    const region = await screen.findByRole("region", { name: "Task companion" });
+    expect(within(region).queryByText("recall@20/rare")).toBeNull();
+    await user.click(within(region).getByRole("switch", { name: "Breakdown" }));
+    expect(within(region).getByText("recall@20/rare")).toBeInTheDocument();
+  });
+
+  it("has for each chart a description and a table with the same values", async () => {
+    const { user } = renderApp(`${FINISHED}?tab=training`);
+    const chart = await screen.findByRole("img", {
+      name: /Line chart of sage validation_recall@20/,
+    });
+    expect(chart).toHaveAccessibleName(/10 points, from 0.12 to 0.347/);
+    await user.click(
+      screen.getByRole("button", { name: "Show as table: sage validation_recall@20" }),
+    );
+    const table = screen.getByRole("table", { name: "sage validation_recall@20" });
+    expect(within(table).getAllByRole("row")).toHaveLength(11);
+    expect(within(table).getByRole("row", { name: "3,000 0.347" })).toBeInTheDocument();
+  });
+
+  it("shows the resolved run file", async () => {
+    const { user } = renderApp(FINISHED);
+    await user.click(await screen.findByRole("tab", { name: "Config" }));
+    expect(await screen.findByText(/kind: recommend/)).toBeInTheDocument();
+  });
+});
+
+describe("a run that stopped", () => {
+  it("says why, and which command goes on", async () => {
+    renderApp("/runs/shop-20261118-1");
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("expected recall@20 to drop by at most 0.02");
+    expect(alert).toHaveTextContent("raise compress.max_drop");
+    expect(alert).toHaveTextContent("graphbox runs resume shop-20261118-1");
+  });
+
+  it("is told apart from a run that does not exist", async () => {
+    renderApp("/runs/nothing");
+    const alerts = await screen.findAllByRole("alert");
+    expect(alerts[0]).toHaveTextContent("no run `nothing`");
+    expect(alerts[0]).toHaveTextContent("did you mean `debian-20261119-2`?");
+  });
+});

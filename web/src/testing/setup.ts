@@ -1,0 +1,53 @@
+import "@testing-library/jest-dom/vitest";
+
+import { cleanup, configure } from "@testing-library/react";
+import { afterAll, afterEach, beforeAll, vi } from "vitest";
+import { setUpLanguages } from "@/i18n/setup";
+import { FakeEventSource } from "./fake-event-source";
+import { server } from "./server";
+
+// What jsdom lacks of a browser and Mantine asks for.
+window.matchMedia = (query) => ({
+  matches: false,
+  media: query,
+  onchange: null,
+  addEventListener: () => undefined,
+  removeEventListener: () => undefined,
+  addListener: () => undefined,
+  removeListener: () => undefined,
+  dispatchEvent: () => false,
+});
+window.ResizeObserver = class {
+  observe = () => undefined;
+  unobserve = () => undefined;
+  disconnect = () => undefined;
+};
+window.scrollTo = () => undefined;
+Element.prototype.scrollIntoView = () => undefined;
+vi.stubGlobal("EventSource", FakeEventSource);
+
+// jsdom draws no canvas; the charts themselves are looked at by the tests in a real browser.
+vi.mock("uplot", () => ({
+  default: class {
+    setData = () => undefined;
+    setSize = () => undefined;
+    destroy = () => undefined;
+  },
+}));
+
+// The message names what was looked for; the whole page after it hides that.
+configure({ getElementError: (message) => new Error(message ?? "no such element") });
+
+beforeAll(async () => {
+  server.listen({ onUnhandledRequest: "error" });
+  await setUpLanguages("en");
+});
+
+afterEach(() => {
+  cleanup();
+  server.resetHandlers();
+  FakeEventSource.all.length = 0;
+  window.localStorage.clear();
+});
+
+afterAll(() => server.close());
