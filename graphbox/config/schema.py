@@ -232,7 +232,7 @@ class Metapath2VecConfig(Section):
     """Steps of a walk."""
     window: PositiveInt = 2
     """Largest distance, in steps, between a centre and its context."""
-    negatives: PositiveInt = 1024
+    negatives: PositiveInt = 256
     """Negatives drawn for each batch; all its pairs share them."""
     negative_weight: PositiveFloat = 2.0
     """How many independent negatives the shared ones count as, for each pair."""
@@ -240,9 +240,9 @@ class Metapath2VecConfig(Section):
     """Negatives are drawn by how often walks visit a node, to this power."""
     subsample: Annotated[float, Field(ge=0.0)] = 1e-3
     """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
-    epochs: PositiveInt = 6
+    epochs: PositiveInt = 10
     """Passes over all start nodes."""
-    batch_size: PositiveInt = 256
+    batch_size: PositiveInt = 64
     """Walks of each metapath in a batch."""
     learning_rate: PositiveFloat = 0.2
     """Learning rate of the embedding tables (row-wise Adagrad)."""
@@ -273,11 +273,11 @@ class SageConfig(Section):
     """Nodes drawn for each batch, against which its positives are ranked."""
     popularity_exponent: Annotated[float, Field(ge=0.0)] = 0.75
     """Candidates are drawn by in-degree to this power."""
-    own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.7
+    own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """Probability that a query's own row is left out in training, so that its neighbours have to do."""
     learning_rate: PositiveFloat = 0.005
     """Learning rate of the dense parameters (Adam) at the start; it falls linearly."""
-    table_learning_rate: PositiveFloat = 0.02
+    table_learning_rate: PositiveFloat = 0.05
     """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly."""
     initial_row_scale: PositiveFloat = 0.17
     """New embedding rows are uniform between plus and minus this."""

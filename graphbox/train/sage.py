@@ -126,8 +126,8 @@ class SageTrainer:
         self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
         self._degree = degree
         self._validation: RankingQueries | None = None
-        self._epoch_view = self._view
-        self._epoch_edges = self._links
+        self.epoch_view = self._view
+        self.epoch_positives = self._links
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
     # ---------------------------------------------------------------------------- training
@@ -142,8 +142,8 @@ class SageTrainer:
         held_pairs, edges = self._positives.hold_out(
             self._config.holdout_fraction, np.random.default_rng([self._seed, epoch, _RESPLIT_STREAM])
         )
-        self._epoch_view = self._view.without_pairs(self._node_type, self._split.group, held_pairs)
-        self._epoch_edges = CompressedRows.build(edges, len(self._degree))
+        self.epoch_view = self._view.without_pairs(self._node_type, self._split.group, held_pairs)
+        self.epoch_positives = CompressedRows.build(edges, len(self._degree))
         queries = np.unique(edges[:, 0])
         self._order = queries[permutation(len(queries), self._seed, epoch)]
         return math.ceil(len(queries) / self._config.batch_size)
@@ -153,7 +153,7 @@ class SageTrainer:
         self._set_learning_rates(epoch, batch)
         size = self._config.batch_size
         queries = self._order[batch * size : (batch + 1) * size]
-        row, positive = self._epoch_edges.take(queries)
+        row, positive = self.epoch_positives.take(queries)
         drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
         candidates = np.unique(np.concatenate([positive, drawn]))
         place = np.full(len(self._degree), -1, dtype=np.int64)
@@ -268,7 +268,7 @@ class SageTrainer:
     ) -> tuple[Tensor, Tensor]:
         """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
         seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
-        sample = self._sample(self._epoch_view, seeds, epoch + 1, batch)
+        sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
         inputs = {
             name: self._input_rows(name, torch.from_numpy(nodes), self._rows[name].train())
             for name, nodes in sample.nodes.items()

@@ -57,11 +57,11 @@ def build_graph(folder: Path, seed: int = 0, order: NDArray[np.int64] | None = N
     write(folder / "tagged.parquet", source=names, target=[f"tag-{number}" for number in tags])
     edges = []
     for relation, count in (("needs", 1200), ("likes", 1500), ("fits", 900)):
-        source = generator.integers(0, ITEMS, count)
-        near = [generator.choice(np.flatnonzero(topic == topic[one])[:8]) for one in source]
+        start = generator.integers(0, ITEMS, count)
+        near = [generator.choice(np.flatnonzero(topic == topic[one])[:8]) for one in start]
         target = np.where(generator.random(count) < 0.85, near, generator.integers(0, ITEMS, count))
-        apart = source != target
-        pairs = np.unique(np.stack([source, target], axis=1)[apart], axis=0)
+        apart = start != target
+        pairs = np.unique(np.stack([start, target], axis=1)[apart], axis=0)
         clause = generator.integers(0, 12, len(pairs))
         write(
             folder / f"{relation}.parquet",

@@ -1,0 +1,124 @@
+"""The leak tests: what a task holds out must not reach a model, by any way round."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from graphbox.config import Metapath2VecConfig, RecommendTaskConfig, SageConfig
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
+from graphbox.train import ClassifySplit, GraphView, RecommendSplit
+from graphbox.train.sage import SageTrainer
+from graphbox.train.skip_gram import SkipGramTrainer
+from graphbox.train.tasks import pair_keys
+
+
+def joined(view: GraphView) -> set[tuple[int, int]]:
+    """Return every pair of items that an edge of any type joins, both ways round."""
+    pairs: set[tuple[int, int]] = set()
+    for edge_type in view.edge_types:
+        if edge_type[0] == edge_type[2] == "item":
+            csc, csr = view.csc(edge_type), view.csr(edge_type)
+            source, target = csc.coo()
+            pairs.update(zip(source.tolist(), target.tolist(), strict=True))
+            pairs.update(zip(target.tolist(), source.tolist(), strict=True))
+            for node in range(csr.num_sources):
+                for other in csr.indices[csr.indptr[node] : csr.indptr[node + 1]].tolist():
+                    assert (node, other) in pairs, f"{edge_type}: only in the CSR"
+    return pairs
+
+
+class TestHeldOutEdges:
+    @pytest.mark.parametrize("reversed_again", [False, True])
+    def test_never_in_the_training_graph(
+        self, graph: Graph, recommend_split: RecommendSplit, reversed_again: bool
+    ) -> None:
+        view = GraphView(graph, recommend_split)
+        pairs = joined(view.with_reverse_edges() if reversed_again else view)
+        group = recommend_split.group
+        held = np.concatenate([recommend_split.validation, recommend_split.test])
+        assert len(held)
+        for query, answer in held.tolist():
+            for one in np.flatnonzero(group == group[query]).tolist():
+                for other in np.flatnonzero(group == group[answer]).tolist():
+                    assert (one, other) not in pairs, "a sibling gives the answer away"
+
+    def test_view_of_the_test_fold_has_all_but_test(
+        self, graph: Graph, recommend_split: RecommendSplit
+    ) -> None:
+        pairs = joined(GraphView(graph, recommend_split, "test"))
+        assert {tuple(edge) for edge in recommend_split.validation.tolist()} <= pairs
+        assert {tuple(edge) for edge in recommend_split.train.tolist()} <= pairs
+        assert not {tuple(edge) for edge in recommend_split.test.tolist()} & pairs
+
+    def test_other_relations_keep_their_edges(self, graph: Graph, recommend_split: RecommendSplit) -> None:
+        view = GraphView(graph, recommend_split)
+        for edge_type in graph.edge_types:
+            if edge_type[1] in {"needs", "needs_back", "part_of", "has", "tagged", "tags"}:
+                np.testing.assert_array_equal(view.csc(edge_type).indices, graph.csc(edge_type).indices)
+
+    def test_positives_of_an_epoch_never_see_themselves(
+        self, graph: Graph, recommend_split: RecommendSplit, sage_config: SageConfig
+    ) -> None:
+        trainer = SageTrainer(GraphView(graph, recommend_split), recommend_split, sage_config, seed=1)
+        group = recommend_split.group
+        held_out = {
+            tuple(edge)
+            for edge in np.concatenate([recommend_split.validation, recommend_split.test]).tolist()
+        }
+        seen_positives: set[tuple[int, int]] = set()
+        for epoch in range(4):
+            trainer.begin_epoch(epoch)
+            row, answer = trainer.epoch_positives.take(np.arange(graph.num_nodes("item")))
+            positives = set(zip(row.tolist(), answer.tolist(), strict=True))
+            assert positives
+            assert not positives & held_out
+            pairs = np.array(sorted(joined(trainer.epoch_view)))
+            known = set(pair_keys(group[pairs[:, 0]], group[pairs[:, 1]]).tolist())
+            edges = np.array(sorted(positives))
+            assert not known & set(pair_keys(group[edges[:, 0]], group[edges[:, 1]]).tolist())
+            assert positives != seen_positives
+            seen_positives = positives
+
+
+class TestLabel:
+    def test_cannot_be_read(self, graph: Graph, classify_split: ClassifySplit) -> None:
+        view = GraphView(graph, classify_split)
+        assert set(view.features("item")) == {"size", "kept"}
+        with pytest.raises(UsageError, match="reads topic"):
+            view.feature("item", "topic")
+        with pytest.raises(UsageError, match="reads topic"):
+            view.with_reverse_edges().feature("item", "topic")
+
+    def test_may_be_read_for_another_task(self, graph: Graph, recommend_split: RecommendSplit) -> None:
+        view = GraphView(graph, recommend_split)
+        np.testing.assert_array_equal(view.feature("item", "topic"), graph.feature("item", "topic"))
+
+    def test_is_not_asked_for_by_skip_gram(
+        self, graph: Graph, classify_split: ClassifySplit, skip_gram_config: Metapath2VecConfig
+    ) -> None:
+        class Featureless(GraphView):
+            def feature(self, node_type: str, name: str) -> NDArray[np.generic]:
+                raise AssertionError(f"{node_type}.{name} was read")
+
+        rows = []
+        for kind in (GraphView, Featureless):
+            trainer = SkipGramTrainer(kind(graph, classify_split), skip_gram_config, seed=0)
+            for batch in range(trainer.begin_epoch(0)):
+                trainer.train_batch(0, batch)
+            rows.append(trainer.embeddings()["item"])
+        np.testing.assert_array_equal(rows[0], rows[1])
+
+    def test_model_that_reads_it_is_refused(
+        self,
+        graph: Graph,
+        recommend_task: RecommendTaskConfig,
+        recommend_split: RecommendSplit,
+        classify_split: ClassifySplit,
+        sage_config: SageConfig,
+    ) -> None:
+        view = GraphView(graph, classify_split)
+        with pytest.raises(UsageError, match="does not read what it is to predict"):
+            SageTrainer(view, recommend_split, sage_config, seed=0, k=recommend_task.k)
