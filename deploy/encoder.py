@@ -153,6 +153,15 @@ class DeployedModel:
             raise InvalidRequestError(f"expected k from 1 to {candidates}, received {k}")
         return ranking.top(self.encode_indices(indices, query_type), k, exclude)
 
+    def warm_up(self) -> None:
+        """Do now what the first request would wait for: read ids, decode the rows to rank, run once."""
+        for query_type in self.query_types:
+            ids = self.id_index(query_type)
+            if len(ids) > 1 and query_type in self.manifest.targets:
+                self.neighbors([ids[0]], 1, node_type=query_type)
+            else:
+                self.encode([ids[index] for index in range(min(1, len(ids)))], query_type)
+
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the bare ONNX part; see `graphbox.deploy.program.CheckedProgram.run`.
 

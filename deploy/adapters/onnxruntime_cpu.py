@@ -17,9 +17,9 @@ from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Support
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError
 
+# They install the same folder `onnxruntime`; which one did is part of every bug report.
+_OTHER_OWNERS = ("onnxruntime-gpu", "onnxruntime-openvino")
 PROVIDER = "CPUExecutionProvider"
-# All of them install the same folder `onnxruntime`; which one did is part of every bug report.
-_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 _DATATYPE_OF = {
     "tensor(bool)": "BOOL",
     "tensor(int8)": "INT8",
@@ -104,17 +104,16 @@ class OnnxRuntimeCpu:
 
     def probe(self) -> list[Device]:
         """Return the CPU, after running a model of one node on it."""
-        device = Device("cpu", "cpu", _processor(), available=True)
+        reason = None
         try:
-            program = OnnxRuntimeCpuProgram(_PROBE_MODEL, device, Options())
-            result = program.run({"x": np.array([1.5], np.float32)})["y"]
+            program = OnnxRuntimeCpuProgram(_PROBE_MODEL, Device("cpu", "cpu", "", available=True), Options())
+            answer = program.run({"x": np.array([1.5], np.float32)})["y"].tolist()
+            if answer != [-1.5]:
+                reason = f"it computed -(1.5) as {answer}"
         except Exception as error:  # noqa: BLE001 - whatever goes wrong is the reason it is not available
-            return [Device("cpu", "cpu", _processor(), available=False, reason=str(error))]
-        if result.tolist() != [-1.5]:
-            return [
-                Device("cpu", "cpu", _processor(), available=False, reason=f"-(1.5) gave {result.tolist()}")
-            ]
-        return [Device("cpu", "cpu", _processor(), available=True, details={"runtime": _runtime()})]
+            reason = f"{type(error).__name__}: {error}"
+        details = {"runtime": _runtime()} if reason is None else {}
+        return [Device("cpu", "cpu", _processor(), reason is None, reason, details)]
 
     def supports(self, model: bytes, device: Device) -> Support:
         """Return whether a session of the model can be made."""
@@ -139,14 +138,14 @@ def _tensor(value: Any) -> TensorSpec:
 
 @functools.cache
 def _runtime() -> str:
-    """Return name and version, with every distribution that may own the imported package."""
+    """Return name and version, and other distributions than onnxruntime that installed its folder."""
     import onnxruntime
 
-    installed = []
-    for name in _DISTRIBUTIONS:
+    found = [f"onnxruntime {onnxruntime.__version__}"]
+    for name in _OTHER_OWNERS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            installed.append(f"{name} {metadata.version(name)}")
-    return " + ".join(installed) or f"onnxruntime {onnxruntime.__version__}"
+            found.append(f"{name} {metadata.version(name)}")
+    return " with ".join(found)
 
 
 @functools.cache

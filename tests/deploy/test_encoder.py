@@ -147,6 +147,21 @@ def test_many_threads_get_their_own_rows(encoder: DeployedModel, sample: SampleM
         assert max(pool.map(wrong, range(300))) < 2e-6
 
 
+def test_a_warm_model_answers_its_first_request_at_once(tmp_path: Path) -> None:
+    import time
+
+    sample = make_model(packages=20_000, tags=3)
+    with open_model(write_encoder(tmp_path / "1", sample).path) as model:
+        start = time.perf_counter()
+        model.warm_up()
+        warming = time.perf_counter() - start
+        start = time.perf_counter()
+        model.neighbors(["package-19999"], 5)
+        assert time.perf_counter() - start < warming
+    with open_model(write_encoder(tmp_path / "2", make_model(packages=1, tags=1)).path) as model:
+        model.warm_up()
+
+
 def test_what_runs_is_reported(encoder: DeployedModel, embedding: DeployedModel) -> None:
     assert encoder.effective["adapter"] == "onnxruntime_cpu"
     assert encoder.effective["provider"] == "CPUExecutionProvider"

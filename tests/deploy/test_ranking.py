@@ -58,7 +58,8 @@ def test_the_best_rows_in_order(
         expected = _plain(rows, queries, k, exclude, score == "cosine")
         np.testing.assert_array_equal(index, expected)
         assert (np.diff(scores, axis=1) <= 0).all()
-        assert (index.dtype, scores.dtype) == (np.int64, np.float32)
+        assert index.dtype == np.int64
+        assert scores.dtype == np.float32
 
 
 def test_ties_go_to_the_lower_index(program: CheckedProgram) -> None:
