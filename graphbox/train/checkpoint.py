@@ -74,9 +74,15 @@ class CheckpointStore:
         for name, table in checkpoint.tables.items():
             table.save(beside / _table_file(name))
         files = {path.name: _digest(path) for path in sorted(beside.iterdir())}
-        header = {"format": _FORMAT, "version": _FORMAT_VERSION, "settings": self._settings, "files": files}
-        text = json.dumps({**header, "step": checkpoint.step, "state": dict(checkpoint.state)}, indent=1)
-        (beside / _STATE).write_text(text)
+        header = {
+            "format": _FORMAT,
+            "version": _FORMAT_VERSION,
+            "settings": self._settings,
+            "files": files,
+            "step": checkpoint.step,
+            "state": dict(checkpoint.state),
+        }
+        (beside / _STATE).write_text(json.dumps({**header, "digest": _header_digest(header)}, indent=1))
         for path in beside.iterdir():
             _sync(path)
         sync_folder(beside)
@@ -195,7 +201,16 @@ def _read_state(path: Path, hint: str) -> dict[str, Any]:
             where=str(path),
             hint=hint,
         )
+    content = {name: value for name, value in header.items() if name != "digest"}
+    if header.get("digest") != _header_digest(content):
+        raise FormatError(
+            "expected the file as it was written, received one that was changed", where=str(path), hint=hint
+        )
     return header
+
+
+def _header_digest(header: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

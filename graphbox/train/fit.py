@@ -12,7 +12,7 @@ import torch
 from graphbox.config import Metapath2VecConfig, ModelConfig, RecommendTaskConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
-from graphbox.train.loop import ProgressCallback, StopCallback, train
+from graphbox.train.loop import CHECKPOINT_INTERVAL_S, ProgressCallback, StopCallback, train
 from graphbox.train.sage import SageTrainer
 from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.tasks import RecommendSplit, Split
@@ -35,6 +35,7 @@ def fit(
     progress: ProgressCallback | None = None,
     stop: StopCallback | None = None,
     resume: bool = False,
+    checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -55,6 +56,7 @@ def fit(
         progress: called with where the training is.
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one.
+        checkpoint_interval_s: seconds between checkpoints.
 
     Raises:
         UsageError: the model and the task or the graph do not fit together.
@@ -85,6 +87,7 @@ def fit(
             stop=stop,
             resume=resume,
             threads=threads,
+            checkpoint_interval_s=checkpoint_interval_s,
         )
         trained = _trained(name, config, split, trainer, GraphView(graph, split, "test"))
     save_trained(trained, graph, run_folder)

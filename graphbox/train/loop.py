@@ -18,10 +18,10 @@ from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.storage import write_atomically
 
-__all__ = ["ProgressCallback", "StopCallback", "TrainProgress", "Trainer", "train"]
+__all__ = ["CHECKPOINT_INTERVAL_S", "ProgressCallback", "StopCallback", "TrainProgress", "Trainer", "train"]
 
 _POINTS_PER_EPOCH = 10
-_CHECKPOINT_INTERVAL_S = 20.0
+CHECKPOINT_INTERVAL_S = 20.0
 _HEARTBEAT_INTERVAL_S = 1.0
 
 
@@ -111,6 +111,7 @@ def train(
     stop: StopCallback | None = None,
     resume: bool = False,
     threads: int | None = None,
+    checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
 ) -> None:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
@@ -125,6 +126,7 @@ def train(
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one; else start anew.
         threads: threads of restored embedding tables.
+        checkpoint_interval_s: seconds between checkpoints.
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
@@ -133,7 +135,15 @@ def train(
         ConflictError: the checkpoint was made with other settings.
     """
     store = CheckpointStore(run_folder / "checkpoints" / model, settings)
-    loop = _Loop(trainer, model, store, run_folder, progress or (lambda _: None), stop or (lambda: False))
+    loop = _Loop(
+        trainer,
+        model,
+        store,
+        run_folder,
+        progress or (lambda _: None),
+        stop or (lambda: False),
+        checkpoint_interval_s,
+    )
     checkpoint = store.load(threads) if resume else None
     if checkpoint is None:
         store.remove()
@@ -152,7 +162,9 @@ class _Loop:
         run_folder: Path,
         progress: ProgressCallback,
         stop: StopCallback,
+        checkpoint_interval_s: float,
     ) -> None:
+        self._checkpoint_interval_s = checkpoint_interval_s
         self._trainer = trainer
         self._model = model
         self._store = store
@@ -191,7 +203,7 @@ class _Loop:
                         where=str(place),
                         hint="resume the run to go on from there",
                     )
-                if time.monotonic() - saved_at > _CHECKPOINT_INTERVAL_S:
+                if time.monotonic() - saved_at > self._checkpoint_interval_s:
                     self._save()
                     saved_at = time.monotonic()
             self._end_epoch()
