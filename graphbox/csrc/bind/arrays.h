@@ -47,8 +47,7 @@ NumpyArray<T> to_numpy(PooledArray<T>&& array) {
 }
 
 // Checks the dtype of `indices`; the values are checked when they are read.
-inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyInputArray& indices,
-                              std::string name) {
+inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyInputArray& indices, std::string name) {
   if (indptr.shape(0) == 0) {
     throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", std::move(name));
   }

@@ -17,7 +17,7 @@ void add_negative(nb::module_& module) {
             const nb::gil_scoped_release release;
             new (self) AliasTable(view(weights));
           },
-          nb::arg("weights"))
+          nb::arg("weights").noconvert())
       .def("__len__", &AliasTable::size)
       .def_prop_ro("nbytes", &AliasTable::bytes, "Memory of the table in bytes.")
       .def(
@@ -28,7 +28,7 @@ void add_negative(nb::module_& module) {
             self.sample(derive_key(Stream::kNegative, seed, epoch, batch), out.data(),
                         static_cast<std::int64_t>(out.shape(0)), threads);
           },
-          nb::arg("out"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
+          nb::arg("out").noconvert(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
           "Fill the int64 array `out` with drawn items.");
 }
 

@@ -24,11 +24,10 @@ struct RelationArrays {
 };
 
 using NodesResult = std::pair<NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
-using EdgesResult = std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>,
-                               std::vector<std::int64_t>>;
+using EdgesResult =
+    std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
 
-void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds,
-                 int hops) {
+void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
   bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
   for (const RelationArrays* arrays : relations) {
     const Relation& relation = arrays->relation;
@@ -48,8 +47,8 @@ void check_types(const std::vector<const RelationArrays*>& relations, std::size_
 
 std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
-    const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed,
-    std::uint32_t epoch, std::uint64_t batch, int threads) {
+    const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
+    std::uint64_t batch, int threads) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
@@ -82,7 +81,8 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
 }  // namespace
 
 void add_neighbor(nb::module_& module) {
-  nb::class_<RelationArrays>(module, "Relation", "An edge type to sample: arrays, node type numbers, neighbours per hop.")
+  nb::class_<RelationArrays>(module, "Relation",
+                             "An edge type to sample: arrays, node type numbers, neighbours per hop.")
       .def(
           "__init__",
           [](RelationArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, int source_type,
@@ -91,9 +91,9 @@ void add_neighbor(nb::module_& module) {
                               std::move(num_neighbors)};
             new (self) RelationArrays{std::move(indptr), std::move(indices), std::move(relation)};
           },
-          nb::arg("indptr"), nb::arg("indices"), nb::arg("source_type"), nb::arg("target_type"),
+          nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source_type"), nb::arg("target_type"),
           nb::arg("num_neighbors"), nb::arg("name"));
-  module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds"),
+  module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"),
              "Sample in-neighbours hop by hop.\n\n"

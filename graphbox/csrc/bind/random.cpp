@@ -22,9 +22,9 @@ void add_random(nb::module_& module) {
         }
         PooledArray<std::uint32_t> words(static_cast<std::int64_t>(blocks * 4));
         for (std::size_t i = 0; i < blocks; ++i) {
-          const PhiloxBlock block = philox4x32_10(
-              {counters(i, 0), counters(i, 1), counters(i, 2), counters(i, 3)},
-              {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
+          const PhiloxBlock block =
+              philox4x32_10({counters(i, 0), counters(i, 1), counters(i, 2), counters(i, 3)},
+                            {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
           for (std::size_t word = 0; word < 4; ++word) {
             words[static_cast<std::int64_t>(i * 4 + word)] = block[word];
           }
@@ -32,7 +32,8 @@ void add_random(nb::module_& module) {
         const std::size_t shape[2] = {blocks, 4};
         return to_numpy<std::uint32_t, 2>(std::move(words), shape);
       },
-      nb::arg("counters"), nb::arg("key"), "Philox4x32-10 blocks: uint32[n, 4] counters to uint32[n, 4] words.");
+      nb::arg("counters").noconvert(), nb::arg("key"),
+      "Philox4x32-10 blocks: uint32[n, 4] counters to uint32[n, 4] words.");
   module.def(
       "philox_key",
       [](std::uint32_t stream, std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch) {

@@ -93,24 +93,26 @@ void add_table(nb::module_& module) {
           "__init__",
           [](Table* self, std::uint64_t dim, const std::string& optimizer, float lr, float eps, float init_scale,
              float initial_accumulator, std::uint64_t seed, std::uint64_t memory_bytes) {
-            new (self) Table({dim, optimizer_of(optimizer), lr, eps, init_scale, initial_accumulator, seed,
-                              memory_bytes});
+            new (self)
+                Table({dim, optimizer_of(optimizer), lr, eps, init_scale, initial_accumulator, seed, memory_bytes});
           },
           nb::arg("dim"), nb::arg("optimizer"), nb::arg("lr"), nb::arg("eps"), nb::arg("init_scale"),
           nb::arg("initial_accumulator"), nb::arg("seed"), nb::arg("memory_bytes"))
-      .def("pull", &pull, nb::arg("keys"), nb::arg("create"), nb::arg("threads"), "Rows of the keys, float32[n, dim].")
-      .def("pull_into", &pull_into, nb::arg("keys"), nb::arg("out"), nb::arg("create"), nb::arg("threads"),
-           "The same into an array of the caller.")
-      .def("push", &push, nb::arg("keys"), nb::arg("grads"), nb::arg("threads"),
+      .def("pull", &pull, nb::arg("keys").noconvert(), nb::arg("create"), nb::arg("threads"),
+           "Rows of the keys, float32[n, dim].")
+      .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
+           nb::arg("threads"), "The same into an array of the caller.")
+      .def("push", &push, nb::arg("keys").noconvert(), nb::arg("grads").noconvert(), nb::arg("threads"),
            "Apply gradients, float32[n, dim], those of equal keys summed.")
-      .def("contains", &contains, nb::arg("keys"), nb::arg("threads"), "Whether each key has a row, bool[n].")
+      .def("contains", &contains, nb::arg("keys").noconvert(), nb::arg("threads"),
+           "Whether each key has a row, bool[n].")
       .def(
           "erase",
           [](Table& self, InputArray<std::int64_t> keys) {
             const nb::gil_scoped_release release;
             return self.erase(keys.data(), count_of(keys));
           },
-          nb::arg("keys"), "Forget keys; returns how many there were.")
+          nb::arg("keys").noconvert(), "Forget keys; returns how many there were.")
       .def(
           "keys",
           [](const Table& self) {

@@ -97,8 +97,7 @@ std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, std::int64_
   const auto room = static_cast<std::int64_t>(std::min(centers.shape(0), contexts.shape(0)));
   if (pairs.count() > room) {
     throw Error(ErrorKind::kUsage,
-                "out must have room for " + std::to_string(pairs.count()) + " pairs, received " +
-                    std::to_string(room),
+                "out must have room for " + std::to_string(pairs.count()) + " pairs, received " + std::to_string(room),
                 "out", "give fewer walks at a time or longer arrays");
   }
   pairs.write(centers.data(), contexts.data());
@@ -108,15 +107,15 @@ std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, std::int64_
 }  // namespace
 
 void add_walk(nb::module_& module) {
-  module.def("random_walks", &walk, nb::arg("steps"), nb::arg("start"), nb::arg("length"), nb::arg("seed"),
-             nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
+  module.def("random_walks", &walk, nb::arg("steps").noconvert(), nb::arg("start").noconvert(), nb::arg("length"),
+             nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
              "Walk along (indptr, indices, name) of each step, cycled: int64[n, length + 1], -1 after a dead end.");
-  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks"), nb::arg("window"),
-             nb::arg("column_offsets").none(), nb::arg("dynamic_window"), nb::arg("seed"), nb::arg("epoch"),
+  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("window"),
+             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"), nb::arg("seed"), nb::arg("epoch"),
              nb::arg("batch"), nb::arg("threads"), "All (centre, context) pairs within the window, two int64[pairs].");
-  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks"), nb::arg("window"),
-             nb::arg("column_offsets").none(), nb::arg("dynamic_window"), nb::arg("seed"), nb::arg("epoch"),
-             nb::arg("batch"), nb::arg("threads"), nb::arg("centers"), nb::arg("contexts"),
+  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(), nb::arg("window"),
+             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"), nb::arg("seed"), nb::arg("epoch"),
+             nb::arg("batch"), nb::arg("threads"), nb::arg("centers").noconvert(), nb::arg("contexts").noconvert(),
              "The same into arrays of the caller; returns the number of pairs.");
 }
 

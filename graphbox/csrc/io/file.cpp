@@ -94,7 +94,7 @@ FileReader::FileReader(std::string path) : path_(std::move(path)) {
   if (descriptor_ < 0) {
     throw_system_error("cannot open the file", path_);
   }
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor_, &status) != 0) {
     ::close(descriptor_);
     throw_system_error("cannot read the size of the file", path_);
@@ -107,8 +107,7 @@ FileReader::~FileReader() { ::close(descriptor_); }
 void FileReader::read(void* data, std::size_t bytes, std::uint64_t offset) const {
   auto* next = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t got =
-        ::pread(descriptor_, next, std::min(bytes, kLargestTransferBytes), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(descriptor_, next, std::min(bytes, kLargestTransferBytes), static_cast<off_t>(offset));
     if (got < 0) {
       if (errno == EINTR) {
         continue;

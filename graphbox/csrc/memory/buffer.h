@@ -65,8 +65,7 @@ class PooledArray {
  public:
   PooledArray() = default;
   explicit PooledArray(std::int64_t size) { resize(size); }
-  PooledArray(PooledArray&& other) noexcept
-      : buffer_(std::move(other.buffer_)), size_(std::exchange(other.size_, 0)) {}
+  PooledArray(PooledArray&& other) noexcept : buffer_(std::move(other.buffer_)), size_(std::exchange(other.size_, 0)) {}
   PooledArray& operator=(PooledArray&& other) noexcept {
     std::swap(buffer_, other.buffer_);
     std::swap(size_, other.size_);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace graphbox {
@@ -22,7 +23,7 @@ struct Job {
 
   std::mutex mutex;
   std::condition_variable idle;
-  int running = 0;  // helpers inside `work`
+  int running = 0;      // helpers inside `work`
   bool closed = false;  // no helper may enter any more
   std::exception_ptr error;
   std::int64_t error_chunk = 0;
@@ -137,7 +138,8 @@ void parallel_for(int threads, std::int64_t chunks, const std::function<void(std
   job->closed = true;
   job->idle.wait(lock, [&] { return job->running == 0; });
   if (job->error) {
-    std::rethrow_exception(job->error);
+    // Taken out of the job, which a late helper may be the last to let go of.
+    std::rethrow_exception(std::exchange(job->error, nullptr));
   }
 }
 

@@ -48,8 +48,7 @@ GRAPHBOX_INLINE PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{kMultiplier0} * counter[0];
     const std::uint64_t product1 = std::uint64_t{kMultiplier1} * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low,
-               static_cast<std::uint32_t>(product1),
+    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key.low, static_cast<std::uint32_t>(product1),
                static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key.high,
                static_cast<std::uint32_t>(product0)};
     key.low += kWeyl0;
@@ -59,10 +58,9 @@ GRAPHBOX_INLINE PhiloxBlock philox4x32_10(PhiloxBlock counter, PhiloxKey key) {
 }
 
 inline PhiloxKey derive_key(Stream stream, std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch) {
-  const PhiloxBlock block = philox4x32_10(
-      {static_cast<std::uint32_t>(stream), epoch, static_cast<std::uint32_t>(batch),
-       static_cast<std::uint32_t>(batch >> 32)},
-      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  const PhiloxBlock block = philox4x32_10({static_cast<std::uint32_t>(stream), epoch, static_cast<std::uint32_t>(batch),
+                                           static_cast<std::uint32_t>(batch >> 32)},
+                                          {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   return {block[0], block[1]};
 }
 

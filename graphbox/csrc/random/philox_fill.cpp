@@ -3,8 +3,7 @@
 namespace graphbox {
 
 GRAPHBOX_CLONES
-void philox_fill(PhiloxKey key, std::uint32_t hop, std::uint64_t position, std::uint32_t groups,
-                 std::uint32_t* words) {
+void philox_fill(PhiloxKey key, std::uint32_t hop, std::uint64_t position, std::uint32_t groups, std::uint32_t* words) {
   using namespace philox_detail;
   constexpr std::uint32_t kLanes = 8;
   for (std::uint32_t group = 0; group < groups; ++group) {

@@ -24,8 +24,8 @@ GRAPHBOX_INLINE void for_each_word(const DrawSequence& draws, std::uint32_t coun
 void with_replacement(const DrawSequence& draws, EdgeSpan edges, std::uint32_t count, std::int64_t* out) {
   if (edges.degree >= std::int64_t{1} << 32) {
     for (std::uint32_t draw = 0; draw < count; ++draw) {
-      out[draw] = edges.begin +
-                  static_cast<std::int64_t>(draws.bounded_wide(draw, static_cast<std::uint64_t>(edges.degree)));
+      out[draw] =
+          edges.begin + static_cast<std::int64_t>(draws.bounded_wide(draw, static_cast<std::uint64_t>(edges.degree)));
     }
     return;
   }

@@ -24,15 +24,14 @@ double checked_sum(std::span<const double> weights) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!(weights[i] >= 0) || !std::isfinite(weights[i])) {
       throw Error(ErrorKind::kData,
-                  "weights must be finite and not negative, received " + std::to_string(weights[i]) +
-                      " at position " + std::to_string(i),
+                  "weights must be finite and not negative, received " + std::to_string(weights[i]) + " at position " +
+                      std::to_string(i),
                   "weights");
     }
     sum += weights[i];
   }
   if (!(sum > 0) || !std::isfinite(sum)) {
-    throw Error(ErrorKind::kData, "weights must have a finite sum above 0, received " + std::to_string(sum),
-                "weights");
+    throw Error(ErrorKind::kData, "weights must have a finite sum above 0, received " + std::to_string(sum), "weights");
   }
   return sum;
 }
@@ -66,8 +65,7 @@ AliasTable::AliasTable(std::span<const double> weights) {
   }
   // What is left over on either side has a share of 1 but for rounding, and keeps itself. Only an entry of weight 0
   // must never do that: there is a positive one to take its place.
-  const auto heaviest =
-      static_cast<std::uint32_t>(std::max_element(weights.begin(), weights.end()) - weights.begin());
+  const auto heaviest = static_cast<std::uint32_t>(std::max_element(weights.begin(), weights.end()) - weights.begin());
   for (std::int64_t i = 0; i < size; ++i) {
     if (weights[static_cast<std::size_t>(i)] == 0 && entries_[i].alias == static_cast<std::uint32_t>(i)) {
       entries_[i] = {0, heaviest};

@@ -18,8 +18,8 @@ constexpr std::int64_t kIndptrDistance = 24;
 constexpr std::int64_t kIndicesDistance = 32;
 constexpr std::int64_t kMapDistance = 16;
 
-constexpr std::int64_t kChunkNodes = 1024;         // frontier nodes that one thread takes at a time
-constexpr std::int64_t kParallelFrontier = 4096;   // smaller frontiers are not worth waking a thread
+constexpr std::int64_t kChunkNodes = 1024;        // frontier nodes that one thread takes at a time
+constexpr std::int64_t kParallelFrontier = 4096;  // smaller frontiers are not worth waking a thread
 
 // A borrowed node map, given back to its pool.
 template <typename Map>
@@ -164,7 +164,7 @@ class RelationHop {
       nodes = std::min(nodes, source_.out->nodes_per_hop.front() + source_.num_nodes);
     }
     check_batch_size(nodes);
-    source_.out->nodes.reserve(nodes + 1);  // insert_until writes one past the last
+    source_.out->nodes.reserve(nodes + 1);                  // insert_until writes one past the last
     frontier_ = target_.out->nodes.data() + first_target_;  // may have moved: source and target can be one type
   }
 
@@ -229,8 +229,8 @@ class RelationHop {
   void read_until(const Map& map, Cursor& cursor, std::int64_t end) {
     const std::int64_t* const edge_ids = out_.edge_ids.data();
     std::int64_t* const rows = out_.rows.data();
-    const auto limit = source_.num_nodes >= 0 ? static_cast<std::uint64_t>(source_.num_nodes)
-                                              : static_cast<std::uint64_t>(INT64_MAX);
+    const auto limit =
+        source_.num_nodes >= 0 ? static_cast<std::uint64_t>(source_.num_nodes) : static_cast<std::uint64_t>(INT64_MAX);
     for (; cursor.read < end; ++cursor.read) {
       const std::int64_t node = indices_[edge_ids[cursor.read]];
       if (static_cast<std::uint64_t>(node) >= limit) [[unlikely]] {

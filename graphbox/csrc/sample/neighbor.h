@@ -22,7 +22,7 @@ struct Relation {
 
 struct NeighborRequest {
   std::vector<Relation> relations;
-  std::vector<std::int64_t> num_nodes;              // for each node type, -1: unknown
+  std::vector<std::int64_t> num_nodes;               // for each node type, -1: unknown
   std::vector<std::span<const std::int64_t>> seeds;  // for each node type
   int hops = 0;
   bool replace = false;

@@ -76,8 +76,8 @@ class WalkerGroup {
       if (span.degree < std::int64_t{1} << 32) [[likely]] {
         edges_[i] = span.begin + draws(i).bounded(words_[i][draw % 4], draw, static_cast<std::uint32_t>(span.degree));
       } else {
-        edges_[i] =
-            span.begin + static_cast<std::int64_t>(draws(i).bounded_wide(draw, static_cast<std::uint64_t>(span.degree)));
+        edges_[i] = span.begin +
+                    static_cast<std::int64_t>(draws(i).bounded_wide(draw, static_cast<std::uint64_t>(span.degree)));
       }
       if (edges.wide_indices != nullptr) {
         prefetch(edges.wide_indices + edges_[i]);
@@ -106,9 +106,7 @@ class WalkerGroup {
     }
   }
 
-  DrawSequence draws(int i) const {
-    return DrawSequence(request_.key, 0, 0, static_cast<std::uint64_t>(first_ + i));
-  }
+  DrawSequence draws(int i) const { return DrawSequence(request_.key, 0, 0, static_cast<std::uint64_t>(first_ + i)); }
   std::int64_t* row(int i) const { return out_ + (first_ + i) * width_; }
 
   const WalkRequest& request_;

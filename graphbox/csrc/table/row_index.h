@@ -57,7 +57,9 @@ class RowIndex {
   bool has_room_for(std::uint64_t rows) const { return rows <= room(capacity_); }
 
   // Bytes of the index that would hold `rows` rows; it exists beside the old one while that is moved.
-  std::size_t bytes_for(std::uint64_t rows) const { return static_cast<std::size_t>(capacity_for(rows)) * sizeof(Entry); }
+  std::size_t bytes_for(std::uint64_t rows) const {
+    return static_cast<std::size_t>(capacity_for(rows)) * sizeof(Entry);
+  }
   void reserve(std::uint64_t rows);
 
  private:

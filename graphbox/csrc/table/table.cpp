@@ -20,11 +20,11 @@ constexpr std::int64_t kIndexDistance = 32;
 constexpr std::int64_t kRowDistance = 16;
 constexpr std::int64_t kUpdateDistance = 8;
 
-constexpr std::int64_t kChunkKeys = 4096;      // keys that one thread takes at a time
-constexpr std::int64_t kParallelKeys = 8192;   // smaller batches are not worth waking a thread
+constexpr std::int64_t kChunkKeys = 4096;     // keys that one thread takes at a time
+constexpr std::int64_t kParallelKeys = 8192;  // smaller batches are not worth waking a thread
 constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
-constexpr std::uint64_t kMostValues = 65536;   // of a row
+constexpr std::uint64_t kMostValues = 65536;  // of a row
 
 std::int64_t chunks_of(std::int64_t count) { return (count + kChunkKeys - 1) / kChunkKeys; }
 
@@ -461,10 +461,11 @@ TableConfig Table::config() const {
 }
 
 void Table::set_lr(float lr) {
-  const std::unique_lock lock(mutex_);
-  TableConfig changed = config_;
+  TableConfig changed = config();
   changed.lr = lr;
-  config_ = checked(changed);
+  checked(changed);
+  const std::unique_lock lock(mutex_);
+  config_.lr = lr;  // all else in config_ never changes, and is read without the lock
 }
 
 }  // namespace graphbox

@@ -44,9 +44,7 @@ static_assert(sizeof(FileHeader) == 120);
   throw Error(ErrorKind::kFormat, message, file.path(), "restore the file from a copy, or train again");
 }
 
-std::uint64_t blocks_of(const FileHeader& header) {
-  return (header.rows + header.block_rows - 1) / header.block_rows;
-}
+std::uint64_t blocks_of(const FileHeader& header) { return (header.rows + header.block_rows - 1) / header.block_rows; }
 
 FileHeader read_header(const FileReader& file) {
   FileHeader header{};

@@ -32,17 +32,17 @@ std::string temporary_path(const std::string& name);
 
 }  // namespace graphbox::testing
 
-#define TEST(group, name)                                                                               \
-  static void test_##group##_##name();                                                                  \
-  [[maybe_unused]] static const bool added_##group##_##name =                                           \
-      graphbox::testing::add_test(#group, #name, &test_##group##_##name);                               \
+#define TEST(group, name)                                                 \
+  static void test_##group##_##name();                                    \
+  [[maybe_unused]] static const bool added_##group##_##name =             \
+      graphbox::testing::add_test(#group, #name, &test_##group##_##name); \
   static void test_##group##_##name()
 
-#define CHECK(condition)                                                         \
-  do {                                                                           \
-    if (!(condition)) {                                                          \
-      graphbox::testing::fail(__FILE__, __LINE__, "expected " #condition);       \
-    }                                                                            \
+#define CHECK(condition)                                                   \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      graphbox::testing::fail(__FILE__, __LINE__, "expected " #condition); \
+    }                                                                      \
   } while (false)
 
 #define CHECK_EQUAL(left, right) \

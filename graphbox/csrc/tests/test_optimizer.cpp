@@ -23,7 +23,8 @@ TEST(optimizer, any_length_agrees_with_double_precision) {
     const double expected = 0.5 + squares / static_cast<double>(dim);
     CHECK(std::abs(static_cast<double>(accumulator) - expected) < 1e-5);
     for (std::size_t i = 0; i < dim; ++i) {
-      CHECK(std::abs(static_cast<double>(values[i]) - (1.0 - 0.1 * static_cast<double>(gradient[i]) / std::sqrt(expected))) < 1e-6);
+      CHECK(std::abs(static_cast<double>(values[i]) -
+                     (1.0 - 0.1 * static_cast<double>(gradient[i]) / std::sqrt(expected))) < 1e-6);
     }
   }
 }

@@ -21,8 +21,12 @@ struct Ring {
     }
   }
   Adjacency adjacency() const {
-    return {indptr.data(), indices.data(), nullptr, static_cast<std::int64_t>(indptr.size()) - 1,
-            static_cast<std::int64_t>(indices.size()), "ring"};
+    return {indptr.data(),
+            indices.data(),
+            nullptr,
+            static_cast<std::int64_t>(indptr.size()) - 1,
+            static_cast<std::int64_t>(indices.size()),
+            "ring"};
   }
   std::vector<std::int64_t> indptr;
   std::vector<std::int32_t> indices;
