@@ -98,6 +98,12 @@ class _Checker:
         for index, metapath in enumerate(_items(model.get("metapaths"))):
             yield from self._check_metapath((*key, "metapaths", index), metapath)
         task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
+        if isinstance(task, dict) and model.get("kind") == "sage" and task.get("kind") == "classify":
+            yield self._problem(
+                (*key, "task"),
+                f"expected a task of kind recommend, received `{model['task']}` of kind classify",
+                "models of kind metapath2vec do tasks of both kinds",
+            )
         node_type = task.get("node_type") if isinstance(task, dict) else None
         if _text(node_type) and node_type in self._node_types:
             features = _mapping(self._node_types[node_type], "features")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from graphbox.cli.app import main
 RUN_FILE = """\
 version: 1
 name: papers
+threads: 1
 graph:
   name: papers
   nodes:
@@ -31,6 +33,12 @@ tasks:
     kind: classify
     node_type: paper
     label: field
+  cite:
+    kind: recommend
+    node_type: paper
+    relations: [cites]
+    category: field
+    k: 5
 models:
   walk:
     kind: metapath2vec
@@ -38,6 +46,22 @@ models:
     dim: 8
     metapaths:
       - [[paper, written_by, author], [author, writes, paper]]
+  sage:
+    kind: sage
+    task: cite
+    dim: 8
+    epochs: 4
+    batch_size: 16
+    candidates: 32
+    features: [year]
+export:
+  citer: {model: sage}
+  walker: {model: walk}
+compress:
+  citer: {max_drop: 0.2}
+bench:
+  batch_sizes: [1, 8]
+  seconds: 0.1
 """
 
 
@@ -86,6 +110,24 @@ def graphbox(folder: Path) -> Call:
         return call_main(arguments)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the small run file, its tables, and the workspace of its finished run."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_tables(folder)
+    outcome = call_main(["-C", folder / "workspace", "run", folder / "run.yaml", "--json", "-q"])
+    assert outcome.code == 0, outcome.err
+    (folder / "report.json").write_text(outcome.out)
+    return folder
+
+
+@pytest.fixture
+def finished_folder(finished: Path, folder: Path) -> Path:
+    """A copy of it as the working directory; times of change are kept, so the import stays valid."""
+    shutil.copytree(finished / "workspace", folder / "workspace")
+    return folder
 
 
 def write_tables(folder: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from graphbox.workspace import Workspace
 from tests.cli.conftest import RUN_FILE, Call, Outcome
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -30,16 +31,24 @@ class Mistake:
     name: str
     code: int
     prepare: Callable[[Path], Arguments]
+    finished: bool
 
 
 MISTAKES: list[Mistake] = []
 
 
-def mistake(code: int) -> Callable[[Callable[[Path], Arguments]], Callable[[Path], Arguments]]:
-    """Register a function that makes a mistake in a folder and returns the call that meets it."""
+def mistake(
+    code: int, *, finished: bool = False
+) -> Callable[[Callable[[Path], Arguments]], Callable[[Path], Arguments]]:
+    """Register a function that makes a mistake in a folder and returns the call that meets it.
+
+    Args:
+        code: exit code of the call.
+        finished: whether the folder has the workspace of a finished run.
+    """
 
     def register(prepare: Callable[[Path], Arguments]) -> Callable[[Path], Arguments]:
-        MISTAKES.append(Mistake(prepare.__name__, code, prepare))
+        MISTAKES.append(Mistake(prepare.__name__, code, prepare, finished))
         return prepare
 
     return register
@@ -310,6 +319,103 @@ def short_token(folder: Path) -> Arguments:
     return ["serve", "--host", "0.0.0.0", "--token", "secret"]  # noqa: S104 (it is refused)
 
 
+# ------------------------------------------------------------------------- after a finished run
+
+
+@mistake(2, finished=True)
+def unknown_id(folder: Path) -> Arguments:
+    return ["embed", "neighbors", "last", "p600"]
+
+
+@mistake(2, finished=True)
+def k_out_of_range(folder: Path) -> Arguments:
+    return ["embed", "neighbors", "last", "p6", "-k", "60"]
+
+
+@mistake(2, finished=True)
+def no_such_model_in_the_run(folder: Path) -> Arguments:
+    return ["embed", "export", "last", "--model", "wlak"]
+
+
+@mistake(2, finished=True)
+def unknown_format(folder: Path) -> Arguments:
+    return ["embed", "export", "last", "--format", "npz"]
+
+
+@mistake(2, finished=True)
+def no_such_version(folder: Path) -> Arguments:
+    return ["models", "promote", "citer", "--version", "7"]
+
+
+@mistake(2, finished=True)
+def wrong_batch_sizes(folder: Path) -> Arguments:
+    return ["bench", "citer", "--batch", "1,many"]
+
+
+@mistake(2, finished=True)
+def bench_on_an_unknown_target(folder: Path) -> Arguments:
+    return ["bench", "citer", "--target", "onnxruntime_cup"]
+
+
+@mistake(2, finished=True)
+def compression_of_what_is_compressed(folder: Path) -> Arguments:
+    return ["compress", "citer"]
+
+
+@mistake(4, finished=True)
+def damaged_artifact(folder: Path) -> Arguments:
+    path = folder / "workspace" / "models" / "citer" / "2" / "model.onnx"
+    path.write_bytes(path.read_bytes()[:-100])
+    return ["bench", "citer"]
+
+
+@mistake(4, finished=True)
+def lost_artifact(folder: Path) -> Arguments:
+    (folder / "workspace" / "models" / "citer" / "2").rename(folder / "elsewhere")
+    return ["models", "show", "citer"]
+
+
+@mistake(4, finished=True)
+def truncated_checkpoint(folder: Path) -> Arguments:
+    workspace = Workspace(folder / "workspace")
+    workspace.update_stage("papers-1", "train", {}, state="interrupted")
+    last = max((workspace.run("last").path / "checkpoints" / "walk").iterdir())
+    path = max(last.iterdir(), key=lambda file: file.stat().st_size)
+    path.write_bytes(path.read_bytes()[:-10])
+    return ["runs", "resume", "last"]
+
+
+@mistake(4, finished=True)
+def run_whose_database_is_lost(folder: Path) -> Arguments:
+    for path in (folder / "workspace").glob("graphbox.db*"):
+        path.unlink()
+    return ["run", "run.yaml"]
+
+
+@mistake(6, finished=True)
+def gate_that_refuses_an_export(folder: Path) -> Arguments:
+    path = folder / "workspace" / "runs" / "papers-1" / "config.yaml"
+    change(path, "max_absolute_error: 0.0001", "max_absolute_error: 1.0e-12")
+    return ["export", "last"]
+
+
+@mistake(2)
+def model_of_another_kind_of_task(folder: Path) -> Arguments:
+    change(folder / "run.yaml", "task: cite", "task: field")
+    return ["check", "run.yaml"]
+
+
+@mistake(2)
+def fresh_and_resume_at_once(folder: Path) -> Arguments:
+    return ["run", "run.yaml", "--fresh", "--resume"]
+
+
+@mistake(2)
+def resume_without_an_earlier_run(folder: Path) -> Arguments:
+    imported(folder)
+    return ["run", "run.yaml", "--resume"]
+
+
 def imported(folder: Path) -> None:
     """Import the small graph."""
     from tests.cli.conftest import call_main
@@ -322,7 +428,9 @@ def imported(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_mistake(mistake: Mistake, folder: Path, graphbox: Call) -> None:
+def test_mistake(mistake: Mistake, folder: Path, graphbox: Call, request: pytest.FixtureRequest) -> None:
+    if mistake.finished:
+        request.getfixturevalue("finished_folder")
     arguments = mistake.prepare(folder)
     outcome = graphbox(*arguments)
     check(mistake.name, mistake.code, arguments, outcome, folder)
@@ -340,6 +448,12 @@ def test_port_in_use(folder: Path, graphbox: Call) -> None:
     check("port_in_use", 1, ["serve", "--port", "<port>"], hidden[0], folder)
 
 
+def test_run_in_use(finished_folder: Path, graphbox: Call) -> None:
+    with Workspace("workspace").resume_run("papers-1"):
+        outcome = graphbox("runs", "rm", "papers-1")
+    check("run_in_use", 1, ["runs", "rm", "papers-1"], outcome, finished_folder)
+
+
 def test_with_json_the_message_is_a_document_too(folder: Path, graphbox: Call) -> None:
     change(folder / "run.yaml", "dim: 8", "dmi: 8")
     outcome = graphbox("check", "run.yaml", "--json")
@@ -351,7 +465,7 @@ def test_with_json_the_message_is_a_document_too(folder: Path, graphbox: Call) -
 
 
 def test_every_golden_file_belongs_to_a_mistake() -> None:
-    names = {mistake.name for mistake in MISTAKES} | {"port_in_use"}
+    names = {mistake.name for mistake in MISTAKES} | {"port_in_use", "run_in_use"}
     assert {path.stem for path in GOLDEN.glob("*.txt")} == names
     assert len(names) >= 30
 
@@ -373,4 +487,10 @@ def check(name: str, code: int, arguments: Arguments, outcome: Outcome, folder: 
 def normalised(text: str, folder: Path) -> str:
     """Return ``text`` without what differs between machines."""
     text = text.replace(str(folder), "<folder>")
-    return re.sub(r"process \d+", "process <pid>", text)
+    text = re.sub(
+        r"process \d+ on .* since [^)]*\)", "process <pid> on <host> (`<command>`, since <time>)", text
+    )
+    text = re.sub(r"\d(\.\d+)?e-\d+", "<number>", text)
+    return re.sub(
+        r"model.onnx: expected \d+ bytes, received \d+", "model.onnx: expected <n> bytes, received <m>", text
+    )

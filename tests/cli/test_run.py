@@ -1,0 +1,236 @@
+"""The small run file through every stage, and the commands that work on what it left."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Call, call_main, write_tables
+
+STAGES = ["import", "split", "train", "evaluate", "export", "compress", "bench"]
+
+
+@pytest.fixture
+def report(finished: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((finished / "report.json").read_text())
+    return document
+
+
+def test_document(report: dict[str, Any]) -> None:
+    assert report["state"] == "finished"
+    assert report["metrics"]["field"]["walk"].keys() >= {"accuracy", "macro_f1"}
+    assert report["metrics"]["cite"]["sage"].keys() >= {"recall@5", "ndcg@5", "mrr"}
+    assert set(report["baselines"]["field"]) == {"majority", "neighbors_vote"}
+    assert "user_knn" in report["baselines"]["cite"]
+    assert report["export"]["citer"]["max_absolute_error"] < 1e-4
+    assert report["export"]["citer"]["rows"] > 60
+    assert [stage["name"] for stage in report["stages"]] == STAGES
+    for stage in report["stages"]:
+        assert stage["state"] == "finished"
+        assert stage["seconds"] > 0
+        assert stage["peak_bytes"] > 50_000_000
+
+
+def test_compression_in_the_document(report: dict[str, Any]) -> None:
+    entry = report["compress"]["citer"]
+    assert (entry["version"], entry["parent"]) == (2, 1)
+    assert entry["size_bytes"]["after"] < entry["size_bytes"]["before"]
+    assert entry["latency_ms"]["before"] > 0
+    metric = entry["metric"]
+    assert metric["name"] == "recall@5"
+    assert metric["before"] == pytest.approx(report["metrics"]["cite"]["sage"]["recall@5"])
+    assert metric["drop"] == pytest.approx(metric["before"] - metric["after"])
+    assert metric["drop"] <= metric["max_drop"] == 0.2
+
+
+def test_bench_in_the_document(report: dict[str, Any]) -> None:
+    versions = report["bench"]["citer"]
+    assert [(each["version"], each["precision"]) for each in versions] == [(1, "float32"), (2, "int8")]
+    for each in versions:
+        assert each["effective"]["adapter"] == "onnxruntime_cpu"
+        assert [batch["batch"] for batch in each["batches"]] == [1, 8]
+        assert all(0 < batch["p50_ms"] <= batch["p99_ms"] for batch in each["batches"])
+
+
+def test_finished_run_answers_at_once(graphbox: Call, finished: Path, report: dict[str, Any]) -> None:
+    started = time.monotonic()
+    outcome = graphbox("-C", finished / "workspace", "run", finished / "run.yaml", "--json")
+    assert outcome.json == report
+    assert time.monotonic() - started < 5
+
+
+def test_tables_on_the_terminal(graphbox: Call, finished: Path) -> None:
+    outcome = graphbox("-C", finished / "workspace", "run", finished / "run.yaml")
+    for text in ("user_knn (baseline)", "Compression", "Latency and throughput", "max absolute error", "->"):
+        assert text in outcome.out
+
+
+def test_runs(graphbox: Call, finished_folder: Path, report: dict[str, Any]) -> None:
+    (run,) = graphbox("runs", "--json").json
+    assert (run["id"], run["state"], run["stage"]) == ("papers-1", "finished", "bench")
+    shown = graphbox("runs", "show", "last", "--json").json
+    assert shown["stages"] == report["stages"]
+    assert shown["report"]["metrics"] == report["metrics"]
+    assert "papers-1: finished" in graphbox("runs", "show", "papers-1").out
+    assert "stage train finished" in graphbox("runs", "logs", "last").out
+    lines = graphbox("runs", "logs", "last", "--json").out.splitlines()
+    assert all("line" in json.loads(line) for line in lines)
+    assert graphbox("runs", "resume", "last", "--json").json["bench"] == report["bench"]
+    assert graphbox("runs", "rm", "last", "--json").json["freed_bytes"] > 0
+    assert "no runs yet" in graphbox("runs").out
+
+
+def test_models(graphbox: Call, finished_folder: Path) -> None:
+    models = graphbox("models", "--json").json
+    assert [(m["name"], m["version"], m["active"]) for m in models] == [
+        ("citer", 1, False),
+        ("citer", 2, True),
+        ("walker", 1, True),
+    ]
+    assert models[1]["parent"] == 1
+    assert models[1]["run"] == "papers-1"
+    assert "recall@5" in graphbox("models").out
+    shown = graphbox("models", "show", "citer").out
+    assert "version 2" in shown
+    assert "p50 ms" in shown
+    assert graphbox("models", "promote", "citer", "--version", "1").code == 0
+    assert graphbox("models", "show", "citer", "--json").json["version"] == 1
+    assert graphbox("models", "rm", "citer").code == 0
+    assert not (finished_folder / "workspace" / "models" / "citer" / "1").exists()
+    assert [m["name"] for m in graphbox("models", "--json").json] == ["walker"]
+
+
+def test_bench_command(graphbox: Call, finished_folder: Path) -> None:
+    outcome = graphbox("bench", "citer", "--batch", "2", "--seconds", "0.05", "--json")
+    assert [each["version"] for each in outcome.json["bench"]["citer"]] == [1, 2]
+    batches = [b["batch"] for b in graphbox("models", "show", "citer", "--json").json["bench"]]
+    assert batches == [1, 2, 8]
+
+
+def test_eval_gives_the_same_again(graphbox: Call, finished_folder: Path, report: dict[str, Any]) -> None:
+    again = graphbox("eval", "last", "--json").json
+    assert again["metrics"] == report["metrics"]
+    assert again["baselines"] == report["baselines"]
+
+
+def test_export_makes_new_versions(graphbox: Call, finished_folder: Path) -> None:
+    document = graphbox("export", "papers-1", "--json").json
+    assert document["export"]["citer"]["version"] == 3
+    assert graphbox("models", "show", "citer", "--json").json["version"] == 3
+
+
+def test_compress_command(graphbox: Call, finished_folder: Path) -> None:
+    arguments = ["compress", "citer", "--version", "1", "--tables", "float32", "--max-drop", "0.5", "--json"]
+    entry = graphbox(*arguments).json["compress"]["citer"]
+    assert entry["version"] == 3
+    record = graphbox("models", "show", "citer", "--json").json
+    assert (record["version"], record["parent"], record["precision"]) == (3, 1, "float32 + int8")
+
+
+def test_embed_export(graphbox: Call, finished_folder: Path) -> None:
+    outcome = graphbox("embed", "export", "last", "-o", "out", "--model", "walk", "--json")
+    assert outcome.json["node_types"]["paper"] == [60, 8]
+    vectors = np.load("out/paper.npy", allow_pickle=False)
+    ids = Path("out/paper.ids.txt").read_text().splitlines()
+    table = pq.read_table("out/paper.parquet")
+    assert ids == table.column("id").to_pylist() == [f"p{number}" for number in range(60)]
+    np.testing.assert_array_equal(np.array(table.column("vector").to_pylist(), np.float32), vectors)
+
+
+def test_embed_neighbors(graphbox: Call, finished_folder: Path) -> None:
+    document = graphbox("embed", "neighbors", "last", "p7", "-k", "5", "--json").json
+    assert document["model"] == "sage"
+    scores = [each["score"] for each in document["neighbors"]]
+    assert len(scores) == 5
+    assert scores == sorted(scores, reverse=True)
+    assert "p7" not in {each["id"] for each in document["neighbors"]}
+    assert "Nearest to p7" in graphbox("embed", "neighbors", "last", "p7").out
+
+
+def test_graph_imported_anew_is_not_taken_for_the_runs_own(graphbox: Call, finished_folder: Path) -> None:
+    with (finished_folder / "cites.csv").open("a") as file:
+        file.write("p1,p59\n")
+    assert graphbox("import", "run.yaml").code == 0
+    outcome = graphbox("embed", "neighbors", "last", "p7")
+    assert outcome.code == 4
+    assert "was imported anew after this run" in outcome.err
+
+
+def test_train_then_run_is_one_run(graphbox: Call, folder: Path) -> None:
+    trained = graphbox("train", "run.yaml", "--json")
+    assert trained.json["models"] == ["sage", "walk"]
+    assert [s["state"] for s in trained.json["stages"]][2:4] == ["finished", "pending"]
+    assert graphbox("run", "run.yaml", "--json", "--resume").json["run"] == trained.json["run"]
+
+
+# A training long enough to be met in the middle, and nothing after its evaluation.
+LONG = ["run", "run.yaml", "models.sage.epochs=60", "export={}", "compress={}", "--json"]
+
+
+def start_run(folder: Path) -> subprocess.Popen[str]:
+    """Start the long run in another process."""
+    command = [sys.executable, "-m", "graphbox", *LONG]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_training(folder: Path, process: subprocess.Popen[str], timeout_s: float = 120) -> None:
+    """Wait until the model `sage` has trained a little."""
+    path = folder / "workspace" / "runs" / "papers-1" / "metrics.jsonl"
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[1]
+        if path.exists() and path.read_text().count('"sage"') >= 3:
+            return
+        time.sleep(0.02)
+    pytest.fail("the training did not start in time")
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The metrics of the long run when nothing stops it."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    write_tables(folder)
+    arguments = ["-C", folder / "workspace", *(folder / a if a == "run.yaml" else a for a in LONG)]
+    metrics: dict[str, Any] = call_main(arguments).json["metrics"]
+    return metrics
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_interrupted_run_ends_like_one_that_was_not(
+    number: signal.Signals, folder: Path, uninterrupted: dict[str, Any]
+) -> None:
+    process = start_run(folder)
+    wait_for_training(folder, process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=120)
+    state = call_main(["runs", "show", "last", "--json"]).json
+    assert (state["state"], state["stage"]) == ("interrupted", "train")
+    if number != signal.SIGKILL:
+        assert process.returncode == 75
+        assert "`graphbox runs resume papers-1`" in err
+    resumed = call_main(LONG).json
+    assert resumed["run"] == "papers-1"
+    assert resumed["metrics"] == uninterrupted
+
+
+def test_second_process_cannot_take_a_run_that_is_running(folder: Path) -> None:
+    process = start_run(folder)
+    try:
+        wait_for_training(folder, process)
+        outcome = call_main(LONG)
+        assert outcome.code == 1
+        assert f"the run `papers-1` is in use by process {process.pid}" in outcome.err
+        assert call_main(["runs", "--json"]).json[0]["state"] == "running"
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
