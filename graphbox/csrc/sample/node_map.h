@@ -208,7 +208,7 @@ class NodeMapPool {
 
  private:
   static constexpr std::size_t kMostMaps = 64;
-  static constexpr std::size_t kLimitBytes = std::size_t{512} << 20;
+  static constexpr std::size_t kLimitBytes = std::size_t{256} << 20;
 
   static bool fits(const Map& map, std::int64_t num_nodes) {
     if constexpr (std::is_same_v<Map, DirectNodeMap>) {
