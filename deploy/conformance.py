@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import functools
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -304,4 +305,4 @@ def _cycles(adapter: Adapter, device: Device) -> None:
 def _resident_bytes() -> int:
     """Return the memory this process holds in RAM (Linux)."""
     pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * 4096
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

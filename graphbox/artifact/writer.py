@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -40,7 +41,7 @@ from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import Preprocess
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
-from graphbox.errors import ConflictError, DataError, UsageError
+from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
 
 Metrics = Mapping[str, Mapping[str, float]]
 
@@ -48,6 +49,7 @@ ONNX_FILE = "model.onnx"
 PREPROCESS_FILE = "preprocess.json"
 LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class ArtifactWriter:
@@ -61,6 +63,7 @@ class ArtifactWriter:
 
     Raises:
         ConflictError: when ``path`` exists already.
+        DoesNotFitError: when the disk is full; nothing is left behind.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -90,6 +93,12 @@ class ArtifactWriter:
         if self._partial.exists():
             shutil.rmtree(self._partial)
         os.close(self._lock)
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            raise DoesNotFitError(
+                f"there is no room to write the model: {error.strerror}",
+                where=str(self.path),
+                hint="free some space, or remove old versions with `graphbox models rm`",
+            ) from error
 
     def add_ids(self, node_type: str, ids: Iterable[Id] | pa.Array) -> Ids:
         """Write the original ids of a node type; every table of that type shares them.
@@ -163,8 +172,12 @@ class ArtifactWriter:
 
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        np.save(self._place(path), np.ascontiguousarray(little), allow_pickle=False)
+        little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+        header = np.lib.format.header_data_from_array_1_0(little)
+        with self._place(path).open("wb") as stream:
+            np.lib.format.write_array_header_1_0(stream, header)
+            # Not `numpy.save`: of a full disk it says neither what nor why.
+            stream.write(little.data)
 
     def set_onnx(
         self,

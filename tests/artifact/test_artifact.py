@@ -271,6 +271,33 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one_and_not_before(tmp
     assert [path.name for path in tmp_path.iterdir()] == ["1"]
 
 
+_NO_ROOM = """
+import resource, sys
+import numpy as np
+from graphbox.artifact import ArtifactWriter
+from graphbox.errors import DoesNotFitError
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    with ArtifactWriter(sys.argv[1]) as writer:
+        writer.add_ids("package", [str(number) for number in range(1000)])
+        writer.add_table("package", "package", np.ones((1000, 64), np.float32))
+except DoesNotFitError as error:
+    print(error.exit_code, error)
+"""
+
+
+def test_no_room_is_said_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _NO_ROOM, str(tmp_path / "1")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.stdout.startswith(f"3 {tmp_path / '1'}: there is no room to write the model")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
