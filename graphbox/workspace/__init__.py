@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphbox.workspace.folders import folder_size, valid_name
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import (
     BenchRecord,
@@ -13,7 +14,7 @@ from graphbox.workspace.records import (
     StageRecord,
 )
 from graphbox.workspace.run_writer import RunWriter
-from graphbox.workspace.workspace import Workspace, folder_size, valid_name
+from graphbox.workspace.workspace import Workspace
 
 __all__ = [
     "BenchRecord",

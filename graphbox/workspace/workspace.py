@@ -14,11 +14,10 @@ the disk; a process killed in between leaves the rest to whoever opens the works
 
 from __future__ import annotations
 
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +26,10 @@ from typing import Any, Literal, Self
 from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.sql import Select
 
-from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean
+from graphbox.errors import NotFoundError, did_you_mean
 from graphbox.workspace import tables
 from graphbox.workspace.database import Database, sqlite_url
+from graphbox.workspace.folders import check_folder, folder_size, make_folders, require_folder, valid_name
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import (
     BenchRecord,
@@ -42,12 +42,9 @@ from graphbox.workspace.records import (
 from graphbox.workspace.rows import graph_record, model_record, run_record
 from graphbox.workspace.run_writer import RunWriter, mirror, write_text
 
-__all__ = ["Workspace", "folder_size", "valid_name"]
+__all__ = ["Workspace"]
 
 Kind = Literal["graph", "run", "model"]
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_OWN_FOLDERS = ("graphs", "runs", "models")
 
 
 class Workspace:
@@ -68,9 +65,9 @@ class Workspace:
         self, root: str | Path = "workspace", database_url: str | None = None, *, create: bool = True
     ) -> None:
         self.root = Path(root).absolute()
-        self._check_folder(create, own_database=database_url is None)
+        check_folder(self.root, create=create, own_database=database_url is None)
         if create:
-            self._make_folders()
+            make_folders(self.root)
         if database_url is None:
             path = self.root / "graphbox.db"
             url, shown = sqlite_url(path), str(path)
@@ -116,7 +113,7 @@ class Workspace:
         if name not in graphs:
             raise self._not_found("graph", name, graphs)
         record = graphs[name]
-        _require_folder(record.path, f"graph `{name}`", f"`graphbox graphs rm {name}`, then import it again")
+        require_folder(record.path, f"graph `{name}`", f"`graphbox graphs rm {name}`, then import it again")
         return record
 
     def graph_path(self, name: str) -> Path:
@@ -144,7 +141,7 @@ class Workspace:
     ) -> GraphRecord:
         """Register the graph in `graph_path`, in place of an older one of that name."""
         path = self.graph_path(name)
-        _require_folder(path, f"graph `{name}`", "import it first")
+        require_folder(path, f"graph `{name}`", "import it first")
         values = {
             "name": name,
             "size_bytes": folder_size(path),
@@ -260,7 +257,7 @@ class Workspace:
             FormatError: its folder is gone.
         """
         record = self.run(run_id)
-        _require_folder(record.path, f"run `{record.id}`", f"`graphbox runs rm {record.id}`")
+        require_folder(record.path, f"run `{record.id}`", f"`graphbox runs rm {record.id}`")
         return RunWriter(self, record)
 
     def remove_run(self, run_id: str) -> int:
@@ -313,7 +310,7 @@ class Workspace:
             FormatError: its folder is gone.
         """
         record = self._find_model(name, version)
-        _require_folder(
+        require_folder(
             record.path,
             f"model `{name}` version {record.version}",
             f"`graphbox models rm {name} --version {record.version}`",
@@ -344,7 +341,7 @@ class Workspace:
     ) -> ModelRecord:
         """Register the artifact in ``models/<name>/<version>``, in place of an older record of it."""
         path = self._model_path(name, version)
-        _require_folder(path, f"model `{name}` version {version}", "export it first")
+        require_folder(path, f"model `{name}` version {version}", "export it first")
         key = (tables.models.c.name == name) & (tables.models.c.version == version)
         with self._database.write() as connection:
             first = (
@@ -442,6 +439,9 @@ class Workspace:
                 newest = (tables.models.c.name == name) & (tables.models.c.version == left[-1].version)
                 connection.execute(update(tables.models).where(newest).values(active=True))
         self._finish_removals_locked()
+        if not left:
+            with suppress(OSError):  # not empty: another process is writing a new version there
+                (self.root / "models" / name).rmdir()
         return freed
 
     # ------------------------------------------------------------------------------- history
@@ -502,50 +502,6 @@ class Workspace:
             where=str(self.root),
             hint=f"its versions: {numbers}",
         )
-
-    def _check_folder(self, create: bool, own_database: bool) -> None:
-        if self.root.exists() and not self.root.is_dir():
-            raise UsageError(
-                "expected a workspace folder, received a file",
-                where=str(self.root),
-                hint="name a folder with -C",
-            )
-        has_database = (self.root / "graphbox.db").exists() or not own_database
-        if has_database and (create or self.root.is_dir()):
-            return
-        if not create:
-            raise NotFoundError(
-                "there is no workspace here",
-                where=str(self.root),
-                hint="`graphbox demo` and `graphbox run FILE` make one; -C names one elsewhere",
-            )
-        present = sorted(path.name for path in self.root.iterdir()) if self.root.is_dir() else []
-        own = [name for name in _OWN_FOLDERS if name in present and any((self.root / name).iterdir())]
-        if own:
-            raise FormatError(
-                f"the workspace's database graphbox.db is not there, but its folders are ({', '.join(own)})",
-                where=str(self.root),
-                hint="restore graphbox.db, or move those folders away to start anew",
-            )
-        others = [name for name in present if name not in _OWN_FOLDERS and not name.startswith(".")]
-        if others:
-            raise UsageError(
-                f"expected a workspace or an empty folder, received one with other files "
-                f"({', '.join(others[:3])}{', ...' if len(others) > 3 else ''})",
-                where=str(self.root),
-                hint="name an empty or new folder with -C",
-            )
-
-    def _make_folders(self) -> None:
-        try:
-            for name in _OWN_FOLDERS:
-                (self.root / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"the workspace folder cannot be written: {error.strerror}",
-                where=str(error.filename or self.root),
-                hint="check its permissions, or name another one with -C",
-            ) from None
 
     def _lock_path(self, name: str) -> Path:
         return self.root / ".locks" / f"{name}.lock"
@@ -608,30 +564,6 @@ class Workspace:
         return NotFoundError(
             f"there is no {kind} `{name}`", where=str(self.root), hint=did_you_mean(name, names) or there
         )
-
-
-def valid_name(name: str, what: str) -> str:
-    """Return ``name`` if it can name a folder.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"expected a {what} name of letters, digits, `_`, `.` and `-` "
-            f"(at most 128, not starting with `.` or `-`), received {name!r}"
-        )
-    return name
-
-
-def folder_size(path: Path) -> int:
-    """Return the bytes of all files below ``path``; 0 when it is not there."""
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
-
-
-def _require_folder(path: Path, what: str, hint: str) -> None:
-    if not path.is_dir():
-        raise FormatError(f"the folder of the {what} is gone", where=str(path), hint=hint)
 
 
 def _now() -> datetime:

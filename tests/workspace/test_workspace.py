@@ -67,7 +67,7 @@ def make_graph(workspace: Workspace, name: str = "papers") -> None:
 
 def make_model(workspace: Workspace, name: str = "encoder", **values: object) -> int:
     version, path = workspace.new_model_path(name)
-    path.mkdir()
+    path.mkdir(parents=True, exist_ok=True)
     (path / "model.onnx").write_bytes(b"x" * 100)
     workspace.add_model(
         name,
@@ -399,9 +399,21 @@ def test_remove_model_versions(workspace: Workspace) -> None:
     assert workspace.model("encoder").version == first
     assert workspace.remove_model("encoder") == 100
     assert workspace.models() == []
+    assert list((workspace.root / "models").iterdir()) == []
     with pytest.raises(NotFoundError, match="there is no model `encoder`"):
         workspace.remove_model("encoder")
     assert workspace.new_model_path("encoder")[0] == 3
+
+
+def test_discard_a_version_in_whatever_state_it_is(workspace: Workspace) -> None:
+    version = make_model(workspace)
+    workspace.discard_model("encoder", version)
+    assert workspace.models() == []
+    unregistered, path = workspace.new_model_path("encoder")
+    path.mkdir(parents=True)
+    workspace.discard_model("encoder", unregistered)
+    assert not path.exists()
+    workspace.discard_model("encoder", 99)
 
 
 def test_unknown_model(workspace: Workspace) -> None:
