@@ -17,6 +17,7 @@ import pytest
 from graphbox.config import RunConfig, load_config
 from graphbox.errors import ConflictError, DataError, GraphboxError, InterruptedRunError, UsageError
 from graphbox.pipeline import (
+    Silence,
     Stage,
     StageContext,
     StageResult,
@@ -25,6 +26,7 @@ from graphbox.pipeline import (
     run_pipeline,
     stop_on_signals,
 )
+from graphbox.pipeline.artifacts import new_version
 from graphbox.pipeline.memory import PeakMemory
 from graphbox.workspace import Workspace
 
@@ -264,3 +266,32 @@ def test_peak_memory(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     assert large.bytes - before.bytes > 0.9 * size
     assert large.bytes - after.bytes > 0.5 * size
+
+
+def test_version_of_a_killed_attempt_is_removed(
+    config: RunConfig, workspace: Workspace, tmp_path: Path
+) -> None:
+    def context(*, resumed: bool) -> StageContext:
+        return StageContext(
+            config=config,
+            workspace=workspace,
+            run_id="numbers-1",
+            run_path=tmp_path,
+            finished={},
+            resumed=resumed,
+            progress=Silence(),
+            stop=Stop(),
+        )
+
+    version, folder = new_version(context(resumed=False), "export", "encoder")
+    folder.mkdir()
+    (folder / "manifest.json").write_text("{}")
+    assert version == 1
+    # The process dies here; the next attempt makes another version and leaves nothing of the first.
+    version, folder = new_version(context(resumed=True), "export", "encoder")
+    assert version == 2
+    assert list((workspace.root / "models" / "encoder").iterdir()) == []
+    folder.mkdir()
+    # A stage that is run again on purpose keeps what an earlier one made.
+    assert new_version(context(resumed=False), "export", "encoder")[0] == 3
+    assert folder.exists()
