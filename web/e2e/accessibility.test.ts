@@ -43,25 +43,30 @@ async function settled({ page }: WatchedPage): Promise<void> {
   await page.locator(".mantine-Skeleton-root").first().waitFor({ state: "detached" });
 }
 
+/** Opens every page and returns its violations by name. */
+async function violationsOf(watched: WatchedPage, label: string): Promise<Record<string, unknown>> {
+  const violations: Record<string, unknown> = {};
+  for (const [name, route] of Object.entries(routes)) {
+    await watched.open(route);
+    await settled(watched);
+    const { violations: found } = await new AxeBuilder({ page: watched.page }).analyze();
+    if (found.length > 0) {
+      violations[name] = found.map(({ id, nodes }) => [id, nodes.map((node) => node.html)]);
+    }
+    if (SCREENSHOTS) {
+      mkdirSync(SCREENSHOTS, { recursive: true });
+      const path = join(SCREENSHOTS, `${name}-${label}.png`);
+      await watched.page.screenshot({ path, fullPage: true });
+    }
+  }
+  return violations;
+}
+
 describe.each(SCHEMES)("in %s", (colorScheme) => {
   describe.each(LANGUAGES)("and $language", ({ locale, language, models }) => {
     it("no page has an accessibility violation or logs an error", async () => {
       const watched = await newPage(browser, { colorScheme, locale });
-      const violations: Record<string, unknown> = {};
-      for (const [name, route] of Object.entries(routes)) {
-        await watched.open(route);
-        await settled(watched);
-        const { violations: found } = await new AxeBuilder({ page: watched.page }).analyze();
-        if (found.length > 0) {
-          violations[name] = found.map(({ id, nodes }) => [id, nodes.map((node) => node.html)]);
-        }
-        if (SCREENSHOTS) {
-          mkdirSync(SCREENSHOTS, { recursive: true });
-          const path = join(SCREENSHOTS, `${name}-${colorScheme}-${language}.png`);
-          await watched.page.screenshot({ path, fullPage: true });
-        }
-      }
-      expect(violations).toEqual({});
+      expect(await violationsOf(watched, `${colorScheme}-${language}`)).toEqual({});
       expect(watched.problems).toEqual([]);
     }, 240_000);
 
@@ -76,13 +81,36 @@ describe.each(SCHEMES)("in %s", (colorScheme) => {
   });
 });
 
+describe("on a telephone", () => {
+  it("no page has an accessibility violation or logs an error", async () => {
+    const watched = await newPage(browser, { viewport: { width: 390, height: 844 } });
+    expect(await violationsOf(watched, "narrow")).toEqual({});
+    expect(watched.problems).toEqual([]);
+  }, 240_000);
+
+  it("no page is wider than the screen, and the navigation opens", async () => {
+    const { page, open } = await newPage(browser, { viewport: { width: 390, height: 844 } });
+    for (const route of Object.values(routes)) {
+      await open(route);
+      await page.waitForLoadState("networkidle");
+      expect([route, await page.evaluate(() => document.documentElement.scrollWidth)]).toEqual([
+        route,
+        390,
+      ]);
+    }
+    await page.getByRole("button", { name: "Open navigation" }).click();
+    await page.getByRole("link", { name: "Models" }).click();
+    await page.getByRole("heading", { level: 1, name: "Models" }).waitFor();
+  });
+});
+
 describe("the switches", () => {
   it("change language and colours, and both stay after a reload", async () => {
     const { page, problems, open } = await newPage(browser, { colorScheme: "light" });
     await open("/models");
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await background();
-    await page.getByText("简体中文").click();
+    await page.getByText("中文", { exact: true }).click();
     await page.getByRole("heading", { level: 1, name: "模型" }).waitFor();
     await page.getByTitle("深色").click();
     await page.waitForFunction(

@@ -17,7 +17,10 @@ afterAll(async () => {
 
 /** The step that the chart of the loss has reached. */
 async function lastStep(page: Page): Promise<number> {
-  const text = await page.getByRole("region", { name: "loss", exact: true }).first().innerText();
+  const text = await page
+    .getByRole("region", { name: / loss$/ })
+    .first()
+    .innerText();
   return Number(/at step ([\d,]+)/.exec(text)![1]!.replaceAll(",", ""));
 }
 

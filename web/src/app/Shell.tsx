@@ -70,6 +70,7 @@ export function Shell() {
       </AppShell.Header>
       <AppShell.Navbar
         className={classes.navigation}
+        data-opened={opened}
         aria-label={t("navigation.label")}
         onClick={close}
       >

@@ -56,7 +56,13 @@ export const theme = createTheme({
   // Plain objects, not Component.extend: the components themselves are loaded with the routes.
   components: {
     Badge: {
-      defaultProps: { variant: "light", radius: "xs", tt: "none", fw: 550 } satisfies BadgeProps,
+      defaultProps: {
+        variant: "light",
+        radius: "xs",
+        tt: "none",
+        fw: 550,
+        miw: "max-content",
+      } satisfies BadgeProps,
     },
     Card: { defaultProps: { withBorder: true, padding: "md", radius: "md" } satisfies CardProps },
     Table: {

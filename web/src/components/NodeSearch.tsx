@@ -57,7 +57,7 @@ export function NodeSearch(props: NodeSearchProps) {
     <form onSubmit={submit} role="search">
       <Group gap="xs" align="flex-end" wrap="nowrap">
         <Combobox store={combobox} onOptionSubmit={take} offset={4}>
-          <Combobox.Target>
+          <Combobox.Target withExpandedAttribute>
             <TextInput
               ref={input}
               role="combobox"

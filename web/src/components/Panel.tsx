@@ -1,9 +1,12 @@
 import { Card, Group, Text, Title } from "@mantine/core";
 import { type ReactNode, useId } from "react";
 import classes from "./Panel.module.css";
+import { ScrollRegion } from "./ScrollRegion";
 
 interface PanelProps {
   title: ReactNode;
+  /** Names the region where the title alone is not unique on its page. */
+  label?: string;
   note?: ReactNode;
   actions?: ReactNode;
   /** Whether the content touches the panel's edges, as tables do. */
@@ -12,10 +15,15 @@ interface PanelProps {
 }
 
 /** A titled surface. */
-export function Panel({ title, note, actions, flush = false, children }: PanelProps) {
+export function Panel({ title, label, note, actions, flush = false, children }: PanelProps) {
   const headingId = useId();
   return (
-    <Card component="section" aria-labelledby={headingId} className={classes.panel} p={0}>
+    <Card
+      component="section"
+      {...(label === undefined ? { "aria-labelledby": headingId } : { "aria-label": label })}
+      className={classes.panel}
+      p={0}
+    >
       <Group className={classes.head} justify="space-between" gap="xs" wrap="nowrap">
         <div>
           <Title order={2} id={headingId} className={classes.title}>
@@ -29,7 +37,11 @@ export function Panel({ title, note, actions, flush = false, children }: PanelPr
         </div>
         {actions}
       </Group>
-      <div className={flush ? classes.flush : classes.content}>{children}</div>
+      {flush ? (
+        <ScrollRegion className={classes.flush}>{children}</ScrollRegion>
+      ) : (
+        <div className={classes.content}>{children}</div>
+      )}
     </Card>
   );
 }

@@ -3,7 +3,7 @@ import { initReactI18next } from "react-i18next";
 import { english } from "./resources-en";
 
 /** Languages of the page, with the names their readers know them by. */
-export const LANGUAGES = { en: "English", "zh-CN": "简体中文" } as const;
+export const LANGUAGES = { en: "English", "zh-CN": "中文" } as const;
 export type Language = keyof typeof LANGUAGES;
 
 const STORAGE_KEY = "graphbox-language";

@@ -7,16 +7,8 @@ import { FakeEventSource } from "./fake-event-source";
 import { server } from "./server";
 
 // What jsdom lacks of a browser and Mantine asks for.
-window.matchMedia = (query) => ({
-  matches: false,
-  media: query,
-  onchange: null,
-  addEventListener: () => undefined,
-  removeEventListener: () => undefined,
-  addListener: () => undefined,
-  removeListener: () => undefined,
-  dispatchEvent: () => false,
-});
+window.matchMedia = (media) =>
+  Object.assign(new EventTarget(), { matches: false, media, onchange: null }) as MediaQueryList;
 window.ResizeObserver = class {
   observe = () => undefined;
   unobserve = () => undefined;
@@ -35,8 +27,12 @@ vi.mock("uplot", () => ({
   },
 }));
 
-// The message names what was looked for; the whole page after it hides that.
-configure({ getElementError: (message) => new Error(message ?? "no such element") });
+configure({
+  // Long enough for a busy machine: the first view of a page loads its code.
+  asyncUtilTimeout: 10_000,
+  // The message names what was looked for; the whole page after it hides that.
+  getElementError: (message) => new Error(message ?? "no such element"),
+});
 
 beforeAll(async () => {
   server.listen({ onUnhandledRequest: "error" });

@@ -15,18 +15,18 @@ export function NeighborList({ neighbors }: { neighbors: Neighbor[] }) {
     <PlainTable label={t("title")} highlightOnHover verticalSpacing={5}>
       <Table.Thead>
         <Table.Tr>
-          <Table.Th ta="right" w={56}>
+          <Table.Th ta="right" w={56} className={classes.rank}>
             {t("result.rank")}
           </Table.Th>
-          <Table.Th>{t("result.id")}</Table.Th>
-          <Table.Th w="30%">{t("result.score")}</Table.Th>
-          <Table.Th w="34%">{t("result.links")}</Table.Th>
+          <Table.Th className={classes.id}>{t("result.id")}</Table.Th>
+          <Table.Th w="24%">{t("result.score")}</Table.Th>
+          <Table.Th w="28%">{t("result.links")}</Table.Th>
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
         {neighbors.map((neighbor, index) => (
           <Table.Tr key={`${neighbor.type} ${neighbor.id}`} data-neighbor={neighbor.id}>
-            <Table.Td ta="right" c="dimmed">
+            <Table.Td ta="right" c="dimmed" className={classes.rank}>
               {index + 1}
             </Table.Td>
             <Table.Td data-wrap>

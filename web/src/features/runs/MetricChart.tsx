@@ -33,6 +33,7 @@ export function MetricChart({ series, color, smoothing }: MetricChartProps) {
   return (
     <Panel
       title={series.key}
+      label={`${series.model} ${series.key}`}
       actions={
         <Tooltip label={toggleName}>
           <ActionIcon
@@ -95,7 +96,11 @@ function SeriesTable({ series }: { series: MetricSeries }) {
   return (
     <ScrollArea
       h={CHART_HEIGHT}
-      viewportProps={{ tabIndex: 0, role: "region", "aria-label": series.key }}
+      viewportProps={{
+        tabIndex: 0,
+        role: "region",
+        "aria-label": t("common:chart.table", { name: `${series.model} ${series.key}` }),
+      }}
     >
       <PlainTable label={`${series.model} ${series.key}`} verticalSpacing={2}>
         {nth > 1 && <Table.Caption>{t("common:chart.sampled", { nth, count })}</Table.Caption>}

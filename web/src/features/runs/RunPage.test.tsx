@@ -16,7 +16,7 @@ async function openStream(): Promise<FakeEventSource> {
   return stream;
 }
 
-const lossPanel = () => screen.getByRole("region", { name: "loss" });
+const lossPanel = () => screen.getByRole("region", { name: "sage loss" });
 
 function sendLoss(stream: FakeEventSource, line: number, step: number, loss: number) {
   act(() =>

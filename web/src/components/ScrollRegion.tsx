@@ -1,0 +1,31 @@
+import { type ReactNode, useEffect, useRef, useState } from "react";
+
+interface ScrollRegionProps {
+  className: string | undefined;
+  children: ReactNode;
+}
+
+/** A region that scrolls sideways where its content is too wide, by keyboard too. */
+export function ScrollRegion({ className, children }: ScrollRegionProps) {
+  const element = useRef<HTMLDivElement>(null);
+  const [scrolls, setScrolls] = useState(false);
+  useEffect(() => {
+    const region = element.current;
+    if (!region) return;
+    const observer = new ResizeObserver(() => setScrolls(region.scrollWidth > region.clientWidth));
+    observer.observe(region);
+    for (const child of region.children) observer.observe(child);
+    return () => observer.disconnect();
+  }, [children]);
+  return (
+    <div
+      ref={element}
+      className={className}
+      // A region that scrolls has to take the focus, as nothing in it may.
+      // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+      tabIndex={scrolls ? 0 : undefined}
+    >
+      {children}
+    </div>
+  );
+}
