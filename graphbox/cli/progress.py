@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["ShownProgress"]
 
 _LINE_EVERY_S = 10.0
+_BAR_WIDTH = 20
+# Spinner, stage, model, bar, share and time left.
+_LIVE_LINE_WIDTH = _BAR_WIDTH + 42
 
 
 class ShownProgress:
@@ -75,10 +78,15 @@ class ShownProgress:
         elapsed = now - self._started
         rate = (done - self._first_done) / elapsed if elapsed > 0.5 else 0.0
         shown_rate = _rate(rate, unit)
-        shown = "  ".join(_figure(name, value) for name, value in (values or {}).items())
+        figures = [_figure(name, value) for name, value in (values or {}).items()]
         if self._bar is not None and self._task is not None:
             self._bar.update(
-                self._task, completed=done, total=total, what=what, rate=shown_rate, values=shown
+                self._task,
+                completed=done,
+                total=total,
+                what=what,
+                rate=shown_rate,
+                values=self._fitting(figures),
             )
         elif not self._quiet and now - self._last_line >= _LINE_EVERY_S:
             self._last_line = now
@@ -89,9 +97,7 @@ class ShownProgress:
                 parts.append(shown_rate)
             if total and rate > 0:
                 parts.append(f"{duration((total - done) / rate)} left")
-            if shown:
-                parts.append(shown)
-            self._print(f"{self._stage}: {', '.join(parts)}")
+            self._print(f"{self._stage}: {', '.join([*parts, *figures])}")
 
     def end(self, stage: str, seconds: float, peak_bytes: int, summary: str) -> None:
         """Show that a stage has ended."""
@@ -103,6 +109,17 @@ class ShownProgress:
     def note(self, text: str) -> None:
         """Show a remark."""
         self._print(text)
+
+    def _fitting(self, figures: list[str]) -> str:
+        """Return as many figures as the live line has room for beside the bar."""
+        room = self._console.width - _LIVE_LINE_WIDTH
+        shown = ""
+        for figure in figures:
+            longer = f"{shown}  {figure}" if shown else figure
+            if len(longer) > room:
+                break
+            shown = longer
+        return shown
 
     def _print(self, text: str) -> None:
         if not self._quiet:
@@ -118,7 +135,7 @@ def _figure(name: str, value: float) -> str:
     """Return a figure with its name; one whose name ends in ``_per_s`` as a rate."""
     if name.endswith("_per_s"):
         return f"{count(value)} {name.removesuffix('_per_s')}/s"
-    return f"{name} {value:.3g}"
+    return f"{name.replace('validation_', 'validation ')} {value:.3g}"
 
 
 def _rate(rate: float, unit: str) -> str:
@@ -141,7 +158,7 @@ def _bar(console: Console) -> Bar:
         SpinnerColumn(),
         TextColumn("[bold]{task.description}"),
         TextColumn("{task.fields[what]}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=_BAR_WIDTH),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]}", style="green"),
         TimeRemainingColumn(compact=True),
