@@ -4,6 +4,7 @@ import { useTranslation } from "react-i18next";
 import { toFailure } from "@/api/problem";
 import type { Problem } from "@/api/types";
 import { CommandLine } from "./CommandLine";
+import { Prose } from "./Prose";
 import { IconAlertTriangle, IconPlugConnectedX, IconRefresh } from "./icons";
 
 interface ProblemAlertProps {
@@ -47,9 +48,18 @@ export function ProblemAlert({ error, onRetry }: ProblemAlertProps) {
     );
   }
   return (
-    <Alert role="alert" color="red" icon={<IconAlertTriangle />} title={failure.problem.message}>
+    <Alert
+      role="alert"
+      color="red"
+      icon={<IconAlertTriangle />}
+      title={<Prose text={failure.problem.message} />}
+    >
       <Stack gap="xs" align="flex-start">
-        {failure.problem.hint !== null && <Text size="sm">{failure.problem.hint}</Text>}
+        {failure.problem.hint !== null && (
+          <Text size="sm">
+            <Prose text={failure.problem.hint} />
+          </Text>
+        )}
         {retry}
         <ProblemDetails problem={failure.problem} />
       </Stack>

@@ -109,8 +109,8 @@ describe("explore", () => {
     );
     renderApp("/explore?id=ngnix");
     const alert = await screen.findByRole("alert");
-    expect(alert).toHaveTextContent("expected an id of node type `package`, received `ngnix`");
-    expect(alert).toHaveTextContent("did you mean `nginx`?");
+    expect(alert).toHaveTextContent("expected an id of node type package, received ngnix");
+    expect(alert).toHaveTextContent("did you mean nginx?");
     expect(alert).not.toHaveTextContent("{");
   });
 

@@ -3,6 +3,7 @@ import { useTranslation } from "react-i18next";
 import type { RunDetail } from "@/api/types";
 import { CommandLine } from "@/components/CommandLine";
 import { IconAlertTriangle } from "@/components/icons";
+import { Prose } from "@/components/Prose";
 
 interface RunErrorAlertProps {
   run: RunDetail;
@@ -12,14 +13,28 @@ interface RunErrorAlertProps {
 /** Why a run stopped, and how it goes on. */
 export function RunErrorAlert({ run, error }: RunErrorAlertProps) {
   const { t } = useTranslation("runs");
+  const interrupted = run.state === "interrupted";
+  const command = `graphbox runs resume ${run.id}`;
+  const hint = error.hint?.includes(command) ? null : error.hint;
   return (
-    <Alert color="red" icon={<IconAlertTriangle />} title={t("error.title")}>
+    <Alert
+      role="alert"
+      color={interrupted ? "orange" : "red"}
+      icon={<IconAlertTriangle />}
+      title={interrupted ? t("error.interrupted") : t("error.title")}
+    >
       <Stack gap="xs" align="flex-start">
-        <Text>{error.message}</Text>
+        <Text>
+          <Prose text={error.message} />
+        </Text>
         {error.where !== null && <Code>{error.where}</Code>}
-        {error.hint !== null && <Text size="sm">{error.hint}</Text>}
+        {hint !== null && (
+          <Text size="sm">
+            <Prose text={hint} />
+          </Text>
+        )}
         <Text size="sm">{t("error.resume")}</Text>
-        <CommandLine command={`graphbox runs resume ${run.id}`} />
+        <CommandLine command={command} />
       </Stack>
     </Alert>
   );

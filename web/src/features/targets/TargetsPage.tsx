@@ -9,6 +9,7 @@ import { IconCircleCheck, IconCircleX, IconCpu } from "@/components/icons";
 import { PageHeader } from "@/components/PageHeader";
 import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
+import { Prose } from "@/components/Prose";
 import { QueryView } from "@/components/QueryView";
 
 /** The devices of this machine that models can run on, and why others cannot be used. */
@@ -77,7 +78,9 @@ function TargetTable({ targets }: { targets: DeploymentTarget[] }) {
             <Table.Td>
               <Availability available={target.available} />
             </Table.Td>
-            <Table.Td data-wrap>{target.reason ?? (target.available ? t("ready") : null)}</Table.Td>
+            <Table.Td data-wrap>
+              <Prose text={target.reason ?? (target.available ? t("ready") : "")} />
+            </Table.Td>
             <Table.Td>
               <FieldList fields={target.details} />
             </Table.Td>
