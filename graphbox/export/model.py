@@ -311,7 +311,10 @@ def _free_name(wanted: str, taken: Any) -> str:
 
 def _encode_trained(trained: TrainedEncoder) -> Callable[[npt.NDArray[np.int64]], Float]:
     """Return the trained model's own computation, the one it was trained with, for node indices."""
-    inputs = {name: torch.from_numpy(np.require(rows, requirements=["C", "W"])) for name, rows in trained.inputs.items()}
+    inputs = {
+        name: torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+        for name, rows in trained.inputs.items()
+    }
 
     def encode(indices: npt.NDArray[np.int64]) -> Float:
         around = {
