@@ -64,11 +64,11 @@ def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
                 f"{byte_size(size['before'])} -> {byte_size(size['after'])}",
                 f"{latency['before']:.2f} -> {latency['after']:.2f} ms",
                 f"{value['name']} {metric(value['before'])} -> {metric(value['after'])}",
-                f"{value['drop']:+.4f} (at most {value['max_drop']:g})",
+                f"{-value['drop']:+.4f} (limit {-value['max_drop']:g})",
             )
         )
     if rows:
-        console.print(table("Compression", ("artifact", "size", "latency p50", "metric", "loss"), rows))
+        console.print(table("Compression", ("artifact", "size", "latency p50", "metric", "change"), rows))
         console.print()
 
 
