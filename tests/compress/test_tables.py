@@ -53,6 +53,7 @@ def test_no_element_is_further_off_than_half_a_step(rows: Any) -> None:
     factors = scale_bias.astype(np.float64)
     decoded = codes * factors[:, :1] + factors[:, 1:]
     slack = 1e-3 * factors[:, :1] + 1e-6 * np.abs(rows).max(axis=1, keepdims=True)
+    slack += np.finfo(np.float32).tiny  # a range of subnormal numbers divided by 255 levels is no range
     assert (np.abs(decoded - rows) <= 0.5 * factors[:, :1] + slack).all()
 
 
