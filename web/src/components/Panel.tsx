@@ -4,7 +4,8 @@ import classes from "./Panel.module.css";
 import { ScrollRegion } from "./ScrollRegion";
 
 interface PanelProps {
-  title: ReactNode;
+  /** Left out where the page's heading says the same; then `label` names the region. */
+  title?: ReactNode;
   /** Names the region where the title alone is not unique on its page. */
   label?: string;
   note?: ReactNode;
@@ -24,19 +25,21 @@ export function Panel({ title, label, note, actions, flush = false, children }: 
       className={classes.panel}
       p={0}
     >
-      <Group className={classes.head} justify="space-between" gap="xs" wrap="nowrap">
-        <div>
-          <Title order={2} id={headingId} className={classes.title}>
-            {title}
-          </Title>
-          {note !== undefined && (
-            <Text size="xs" c="dimmed">
-              {note}
-            </Text>
-          )}
-        </div>
-        {actions}
-      </Group>
+      {title !== undefined && (
+        <Group className={classes.head} justify="space-between" gap="xs" wrap="nowrap">
+          <div>
+            <Title order={2} id={headingId} className={classes.title}>
+              {title}
+            </Title>
+            {note !== undefined && (
+              <Text size="xs" c="dimmed">
+                {note}
+              </Text>
+            )}
+          </div>
+          {actions}
+        </Group>
+      )}
       {flush ? (
         <ScrollRegion className={classes.flush}>{children}</ScrollRegion>
       ) : (

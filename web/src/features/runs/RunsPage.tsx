@@ -74,7 +74,7 @@ function FilteredRuns({ runs }: { runs: RunSummary[] }) {
           </Button>
         </Group>
       ) : (
-        <Panel title={t("title")} flush>
+        <Panel label={t("title")} flush>
           <RunsTable
             runs={shown}
             sorting={readSorting(sort)}

@@ -30,7 +30,7 @@ export function TargetsPage() {
             />
           ) : (
             <Stack gap="md">
-              <Panel title={t("title")} flush>
+              <Panel label={t("title")} flush>
                 <TargetTable targets={list} />
               </Panel>
               <Panel title={t("test")}>
