@@ -139,6 +139,11 @@ def _report_unexpected(session: Session, error: Exception, arguments: list[str])
         hint = f"`{context.command_path if context else 'graphbox'} --help` shows what there is"
         document = {"code": "usage", "message": message, "where": None, "hint": hint}
         return _report(session, 2, document, f"{message}\n  = help: {hint}")
+    from graphbox.pipeline.failure import known_failure
+
+    known = known_failure(error)
+    if known is not None:
+        return _report(session, known.exit_code, _document(known), str(known))
     path = _write_traceback(arguments)
     message = f"{type(error).__name__}: {error}"
     hint = f"this is a fault of graphbox; please report it with {path}"

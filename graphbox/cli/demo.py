@@ -42,7 +42,7 @@ def demo(
     report = run_shown(session, config, fresh=fresh)
     answer_report(session, report)
     if serve:
-        serve_workspace(session, host, port, token)
+        serve_workspace(session, host, port, token, announce_json=False)
     else:
         session.note(f"`graphbox -C {session.workspace_path} serve` shows it in the browser")
 

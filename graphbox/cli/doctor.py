@@ -36,12 +36,12 @@ _PACKAGES = (
     "scikit-learn",
     "safetensors",
 )
-_EXTRAS = {"train": ("torch", "torch_geometric", "sklearn", "onnx", "onnxscript", "safetensors")}
 
 
 def doctor(session: Session) -> None:
     """Show versions, processor, memory, disk, targets and what is missing; print this in bug reports."""
     from graphbox.deploy import targets
+    from graphbox.pipeline.failure import EXTRAS
 
     document = {
         "graphbox": metadata.version("graphbox"),
@@ -54,7 +54,7 @@ def doctor(session: Session) -> None:
         "disk": _disk(session.workspace_path),
         "missing_extras": {
             extra: missing
-            for extra, modules in _EXTRAS.items()
+            for extra, modules in EXTRAS.items()
             if (missing := [name for name in modules if importlib.util.find_spec(name) is None])
         },
         "targets": [asdict(target) for target in targets()],

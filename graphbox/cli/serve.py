@@ -56,8 +56,21 @@ def serve_workspace(
     artifacts: tuple[Path, ...] = (),
     target: str = "auto",
     threads: int = 1,
+    announce_json: bool = True,
 ) -> None:
-    """Serve the workspace of ``session`` until a signal, and say where."""
+    """Serve the workspace of ``session`` until a signal, and say where.
+
+    Args:
+        session: this call of the command line.
+        host: address to listen on.
+        port: port to listen on.
+        token: secret that requests have to present.
+        allowed_hosts: further names accepted in the Host header.
+        artifacts: further model versions to serve.
+        target: adapter to run models on.
+        threads: threads of one model execution.
+        announce_json: with ``--json``, print the address as the document of this command.
+    """
     import os
     import sys
 
@@ -81,7 +94,7 @@ def serve_workspace(
         pass
 
     def on_start(url: str) -> None:
-        if session.json:
+        if session.json and announce_json:
             sys.stdout.write(f'{{"url": "{url}"}}\n')
             sys.stdout.flush()
         session.note(f"serving {session.workspace_path} on {url} (Ctrl-C stops)")

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphbox.config import RunConfig, config_digest, dump_config, load_config
-from graphbox.errors import GraphboxError, InterruptedRunError, UsageError
+from graphbox.errors import GraphboxError, UsageError
+from graphbox.pipeline.failure import stage_failure
 from graphbox.pipeline.memory import PeakMemory
 from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
@@ -198,9 +199,10 @@ def _run_stage(
         seconds = (before.seconds or 0.0) + time.monotonic() - started
         peak_bytes = max(before.peak_bytes or 0, memory.bytes)
     if error is not None:
-        shown = _as_own_error(error, stage, writer)
-        writer.stop_stage(stage.name, shown, seconds=seconds, peak_bytes=peak_bytes)
-        raise error if isinstance(error, KeyboardInterrupt | SystemExit) else shown from error
+        shown = _record_failure(error, stage.name, writer, seconds=seconds, peak_bytes=peak_bytes)
+        if isinstance(error, KeyboardInterrupt | SystemExit) or shown is error:
+            raise error
+        raise shown from error
     writer.report({**writer.record.report, **result.report})
     writer.finish_stage(
         stage.name,
@@ -213,26 +215,18 @@ def _run_stage(
     progress.end(stage.name, seconds, peak_bytes, result.summary)
 
 
-def _as_own_error(error: BaseException, stage: Stage, writer: RunWriter) -> GraphboxError:
-    """Return what ended a stage as an error that tells the user what to do."""
-    go_on = f"the same command, or `graphbox runs resume {writer.id}`, goes on from there"
-    if isinstance(error, InterruptedRunError):
-        _log.info("stage %s stopped on request", stage.name)
-        return InterruptedRunError(
-            f"stopped during the stage `{stage.name}`", where=f"run {writer.id}", hint=go_on
-        )
-    if isinstance(error, KeyboardInterrupt):
-        _log.info("stage %s stopped at once", stage.name)
-        return InterruptedRunError(f"stopped at once during the stage `{stage.name}`", hint=go_on)
-    if isinstance(error, GraphboxError):
-        _log.info("stage %s failed: %s", stage.name, error)
-        return error
-    _log.info("stage %s failed unexpectedly", stage.name, exc_info=error)
-    return GraphboxError(
-        f"the stage `{stage.name}` failed unexpectedly: {type(error).__name__}: {error}",
-        where=f"run {writer.id}",
-        hint=f"this is a fault of graphbox; please report it with {writer.path / 'log.txt'}",
-    )
+def _record_failure(
+    error: BaseException, stage: str, writer: RunWriter, *, seconds: float, peak_bytes: int
+) -> GraphboxError:
+    """Note with the run what ended a stage, and return it as an error for the user."""
+    shown = stage_failure(error, stage, writer.id, writer.path / "log.txt")
+    _log.info("stage %s ended: %s", stage, shown, exc_info=None if shown is error else error)
+    try:
+        writer.stop_stage(stage, shown, seconds=seconds, peak_bytes=peak_bytes)
+    except GraphboxError as second:
+        # A full disk, say, hits the database too; the first cause is the one to show.
+        _log.warning("the end of the run could not be noted: %s", second)
+    return shown
 
 
 @contextmanager

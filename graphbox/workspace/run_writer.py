@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["RunWriter", "mirror", "write_text"]
 
 _HEARTBEAT_S = 10.0
+_log = logging.getLogger("graphbox.workspace")
 
 
 class RunWriter:
@@ -124,7 +126,11 @@ class RunWriter:
 
     def _beat(self) -> None:
         while not self._stop.wait(_HEARTBEAT_S):
-            self._workspace.beat(self.id)
+            try:
+                self._workspace.beat(self.id)
+            except GraphboxError as error:
+                # The run goes on: its lock says that it lives, and its next change meets the same error.
+                _log.warning("the heartbeat of run %s could not be noted: %s", self.id, error)
 
 
 def mirror(record: RunRecord) -> None:

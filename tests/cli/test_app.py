@@ -165,6 +165,26 @@ def test_fault_is_reported_with_a_file(graphbox: Call, folder: Path, monkeypatch
     assert "ZeroDivisionError" in path.read_text()
 
 
+def test_without_the_extra_it_is_named(folder: Path) -> None:
+    code = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in {"torch", "sklearn"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from graphbox.cli.app import main
+sys.exit(main(["run", "run.yaml"]))
+"""
+    done = python(code)
+    assert done.returncode == 5
+    assert "pip install 'graphbox[train]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_ctrl_c(graphbox: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt

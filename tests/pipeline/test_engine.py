@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -162,6 +163,29 @@ def test_fault_ends_with_a_message_and_the_traceback_in_the_log(
     assert caught.value.exit_code == 1
     assert "please report it with" in str(caught.value.hint)
     assert "Traceback" in (workspace.run("last").path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "x.npy"),
+            3,
+            "x.npy: there is no space left on the disk",
+        ),
+        (MemoryError(), 3, "there is not enough memory"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "pip install 'graphbox[train]'"),
+    ],
+)
+def test_plain_causes_are_named(
+    error: Exception, code: int, message: str, config: RunConfig, workspace: Workspace
+) -> None:
+    recorder = Recorder()
+    recorder.error["one"] = error
+    with pytest.raises(GraphboxError) as caught:
+        run_pipeline(config, workspace, stages=recorder.stages)
+    assert caught.value.exit_code == code
+    assert message in str(caught.value)
 
 
 def test_stop_is_resumable(config: RunConfig, workspace: Workspace) -> None:

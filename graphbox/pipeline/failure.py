@@ -1,0 +1,58 @@
+"""What ended a stage or a command, in the user's words."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+
+from graphbox.errors import DoesNotFitError, GraphboxError, InterruptedRunError, missing_extra
+
+__all__ = ["EXTRAS", "known_failure", "stage_failure"]
+
+EXTRAS: Mapping[str, tuple[str, ...]] = {
+    "train": ("torch", "torch_geometric", "sklearn", "scipy", "onnx", "onnxscript", "safetensors"),
+}
+"""The modules that an extra of the package brings."""
+
+
+def known_failure(error: BaseException) -> GraphboxError | None:
+    """Return an error of Python or the system that has a plain cause as one of ours; None for any other.
+
+    A module of an extra that is not installed, a full disk, and no memory left are such causes.
+    """
+    if isinstance(error, GraphboxError):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        for extra, modules in EXTRAS.items():
+            if module in modules:
+                return missing_extra(module, extra)
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DoesNotFitError(
+            "there is no space left on the disk",
+            where=str(error.filename) if error.filename else None,
+            hint="free some: `graphbox runs`, `graphs` and `models` show sizes, and each has `rm`",
+        )
+    if isinstance(error, MemoryError):
+        return DoesNotFitError(
+            f"there is not enough memory{f': {error}' if str(error) else ''}",
+            hint="make batches or embeddings smaller, or use a machine with more memory",
+        )
+    return None
+
+
+def stage_failure(error: BaseException, stage: str, run_id: str, log_path: Path) -> GraphboxError:
+    """Return what ended a stage as an error that says how to go on."""
+    go_on = f"the same command, or `graphbox runs resume {run_id}`, goes on from there"
+    if isinstance(error, InterruptedRunError):
+        return InterruptedRunError(f"stopped during the stage `{stage}`", where=f"run {run_id}", hint=go_on)
+    if isinstance(error, KeyboardInterrupt):
+        return InterruptedRunError(
+            f"stopped at once during the stage `{stage}`", where=f"run {run_id}", hint=go_on
+        )
+    return known_failure(error) or GraphboxError(
+        f"the stage `{stage}` failed unexpectedly: {type(error).__name__}: {error}",
+        where=f"run {run_id}",
+        hint=f"this is a fault of graphbox; please report it with {log_path}",
+    )
