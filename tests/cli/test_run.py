@@ -165,6 +165,35 @@ def test_graph_imported_anew_is_not_taken_for_the_runs_own(graphbox: Call, finis
     assert "was imported anew after this run" in outcome.err
 
 
+def test_graph_replaced_during_a_run_stops_it(graphbox: Call, folder: Path) -> None:
+    assert graphbox("train", "run.yaml", "-q").code == 0
+    change = (folder / "cites.csv").read_text() + "p1,p59\n"
+    (folder / "cites.csv").write_text(change)
+    assert graphbox("import", "run.yaml").code == 0
+    outcome = graphbox("eval", "last")
+    assert outcome.code == 1
+    assert "the graph `papers` was imported anew during the run" in outcome.err
+    assert graphbox("run", "run.yaml", "-q", "--json", "export={}", "compress={}").json["run"] == "papers-2"
+
+
+def test_two_runs_at_once_in_one_workspace(folder: Path) -> None:
+    arguments = ["-m", "graphbox", "run", "run.yaml", "export={}", "compress={}", "--json"]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, *arguments, f"seed={seed}"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for seed in (1, 2)
+    ]
+    answers = [process.communicate(timeout=240) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], answers
+    assert {json.loads(out)["run"] for out, _ in answers} == {"papers-1", "papers-2"}
+    assert len(call_main(["runs", "--json"]).json) == 2
+
+
 def test_train_then_run_is_one_run(graphbox: Call, folder: Path) -> None:
     trained = graphbox("train", "run.yaml", "--json")
     assert trained.json["models"] == ["sage", "walk"]

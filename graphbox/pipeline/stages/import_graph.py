@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from graphbox.config import GraphConfig, RunConfig
-from graphbox.errors import GraphboxError
+from graphbox.errors import ConflictError, GraphboxError
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
 
@@ -71,10 +71,21 @@ def import_config(
 
 
 def open_graph(context: StageContext) -> Any:
-    """Return the imported graph of a run, opened."""
+    """Return the imported graph of a run, opened.
+
+    Raises:
+        ConflictError: another process has imported other data under that name since.
+    """
     from graphbox.graph import Graph
 
-    return Graph.open(context.workspace.graph(context.output("import", "graph")).path)
+    record = context.workspace.graph(context.output("import", "graph"))
+    if record.fingerprint != context.output("import", "fingerprint"):
+        raise ConflictError(
+            f"the graph `{record.name}` was imported anew during the run, from other data or settings",
+            where=f"run {context.run_id}",
+            hint="run the run file again; give the other graph another `graph.name`",
+        )
+    return Graph.open(record.path)
 
 
 def graph_fingerprint(config: GraphConfig) -> str:
