@@ -50,6 +50,10 @@ _STOPPED = 130
 app = typer.Typer(
     name="graphbox",
     help="Train, compress, export and serve embeddings of graphs. Start with `graphbox demo`.",
+    epilog=(
+        "Environment: GRAPHBOX_WORKSPACE (default of -C), GRAPHBOX_DATABASE_URL (a database instead of "
+        "graphbox.db in the workspace), GRAPHBOX_TOKEN (default of --token), NO_COLOR."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
