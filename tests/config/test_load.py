@@ -136,7 +136,8 @@ def test_overrides_are_typed_by_the_schema(folder: Path) -> None:
 
 
 def test_override_adds_a_model_and_a_section(folder: Path) -> None:
-    text = RUN_FILE + "  second:\n    kind: sage\n    task: field\n"
+    task = "  related: {kind: recommend, node_type: paper, relations: [cites]}\n"
+    text = RUN_FILE.replace("models:\n", f"{task}models:\n") + "  second: {kind: sage, task: related}\n"
     config = load_config(write(folder, text), ["export.small={model: second}", "models.second.epochs=1"])
     assert isinstance(config.models["second"], SageConfig)
     assert config.export["small"].model == "second"
