@@ -20,7 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
 
-BASELINES_OF_COMPANION = {"popular", "popular_in_section", "adamic_adar", "personalised_pagerank", "user_knn"}
+BASELINES_OF_COMPANION = {
+    "popular",
+    "popular_within_category",
+    "adamic_adar",
+    "personalized_pagerank",
+    "user_knn",
+}
 
 
 def get(url: str) -> Any:
@@ -62,7 +68,7 @@ def test_the_models_learned_something(demo: Demo) -> None:
 
 def test_every_report_shows_trivial_baselines(demo: Demo) -> None:
     assert set(demo.document["baselines"]["companion"]) >= BASELINES_OF_COMPANION
-    assert set(demo.document["baselines"]["section"]) >= {"majority", "neighbours_vote"}
+    assert set(demo.document["baselines"]["section"]) >= {"majority", "neighbors_vote"}
 
 
 def test_compression_is_smaller_within_the_allowed_drop(demo: Demo) -> None:
