@@ -90,9 +90,9 @@ test-gpu: ## GPU tests with the Python at hand (PYTHON=...); installs nothing
 	$(PYTHON) -m pytest tests/gpu -m gpu
 
 define native_tests
-	$(BIN)/cmake -S graphbox/csrc -B build/native$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING
-	$(BIN)/cmake --build build/native$(1)
-	$(BIN)/ctest --test-dir build/native$(1) --output-on-failure
+	$(BIN)/cmake -S graphbox/csrc -B build/native-$(or $(1),plain) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING
+	$(BIN)/cmake --build build/native-$(or $(1),plain)
+	$(BIN)/ctest --test-dir build/native-$(or $(1),plain) --output-on-failure
 endef
 
 .PHONY: test-native test-asan test-tsan
