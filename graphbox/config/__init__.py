@@ -20,6 +20,7 @@ from graphbox.config.schema import (
     RunConfig,
     SageConfig,
     ServeConfig,
+    SkipGramSection,
     TaskConfig,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "RunConfig",
     "SageConfig",
     "ServeConfig",
+    "SkipGramSection",
     "TaskConfig",
     "config_digest",
     "config_schema",

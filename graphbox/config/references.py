@@ -95,8 +95,10 @@ class _Checker:
         yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")
         for index, edge in enumerate(_items(model.get("relations"))):
             yield from self._check_edge_type((*key, "relations", index), edge)
-        for index, metapath in enumerate(_items(model.get("metapaths"))):
-            yield from self._check_metapath((*key, "metapaths", index), metapath)
+        pretrain = model.get("pretrain")
+        for place, section in ((key, model), ((*key, "pretrain"), pretrain)):
+            for index, metapath in enumerate(_items(_mapping({"": section}, "").get("metapaths"))):
+                yield from self._check_metapath((*place, "metapaths", index), metapath)
         task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
         if isinstance(task, dict) and model.get("kind") == "sage" and task.get("kind") == "classify":
             yield self._problem(

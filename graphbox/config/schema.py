@@ -35,6 +35,7 @@ __all__ = [
     "SageConfig",
     "Section",
     "ServeConfig",
+    "SkipGramSection",
     "TaskConfig",
 ]
 
@@ -213,19 +214,13 @@ TaskConfig = Annotated[ClassifyTaskConfig | RecommendTaskConfig, Field(discrimin
 # --------------------------------------------------------------------------------------- models
 
 
-class Metapath2VecConfig(Section):
-    """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
+class SkipGramSection(Section):
+    """How skip-gram with negative samples learns from metapath walks (Dong et al., KDD 2017)."""
 
-    kind: Literal["metapath2vec"]
-    """Kind of model."""
-    task: Name
-    """Task the model is evaluated on, and whose held-out data it does not see."""
     metapaths: Annotated[
         tuple[Annotated[tuple[EdgeTypeList, ...], Field(min_length=1)], ...], Field(min_length=1)
     ]
     """Each a list of edge types that a walk follows in turn, again and again."""
-    dim: PositiveInt = 64
-    """Length of an embedding."""
     walks_per_node: PositiveInt = 1
     """Walks from each node, for each metapath and epoch."""
     walk_length: PositiveInt = 8
@@ -246,6 +241,17 @@ class Metapath2VecConfig(Section):
     """Walks of each metapath in a batch."""
     learning_rate: PositiveFloat = 0.2
     """Learning rate of the embedding tables (row-wise Adagrad)."""
+
+
+class Metapath2VecConfig(SkipGramSection):
+    """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
+
+    kind: Literal["metapath2vec"]
+    """Kind of model."""
+    task: Name
+    """Task the model is evaluated on, and whose held-out data it does not see."""
+    dim: PositiveInt = 64
+    """Length of an embedding."""
 
 
 class SageConfig(Section):
@@ -276,11 +282,15 @@ class SageConfig(Section):
     own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """Probability that a query's own row is left out in training, so that its neighbours have to do."""
     learning_rate: PositiveFloat = 0.005
-    """Learning rate of the dense parameters (Adam) at the start; it falls linearly."""
+    """Learning rate of the dense parameters (Adam) at the start; it falls linearly to half."""
     table_learning_rate: PositiveFloat = 0.05
-    """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly."""
+    """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly to half."""
     initial_row_scale: PositiveFloat = 0.17
-    """New embedding rows are uniform between plus and minus this."""
+    """New embedding rows are uniform between plus and minus this; those learnt before get the same spread."""
+    pretrain: SkipGramSection | None = None
+    """Learn embeddings by skip-gram first, which the rows start from; without it they start at random."""
+    average_after: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.33
+    """Share of the epochs after which the model is the average of what it was at the end of each."""
     initial_scale: PositiveFloat = 15.0
     """Factor between cosines and logits at the start; it is learnt."""
     validate_every: PositiveInt = 5

@@ -13,6 +13,7 @@ from graphbox.config import Metapath2VecConfig, ModelConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, ProgressCallback, StopCallback, train
+from graphbox.train.pretrained import PretrainedTrainer
 from graphbox.train.sage import SageTrainer
 from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.tasks import RecommendSplit, Split
@@ -66,12 +67,15 @@ def fit(
         ConflictError: the checkpoint was made with other settings.
     """
     view = GraphView(graph, split)
-    trainer: SkipGramTrainer | SageTrainer
+    trainer: SkipGramTrainer | SageTrainer | PretrainedTrainer
     with _torch_threads(threads):
         if isinstance(config, Metapath2VecConfig):
-            trainer = SkipGramTrainer(view, config, seed=seed, threads=threads)
+            trainer = SkipGramTrainer(view, config, dim=config.dim, seed=seed, threads=threads)
         elif isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
             trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads)
+            if config.pretrain is not None:
+                first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads)
+                trainer = PretrainedTrainer(first, trainer)
         else:
             raise UsageError(
                 f"expected a task of kind recommend for a model of kind {config.kind}, "
@@ -98,12 +102,13 @@ def _trained(
     name: str,
     config: ModelConfig,
     split: Split,
-    trainer: SkipGramTrainer | SageTrainer,
+    trainer: SkipGramTrainer | SageTrainer | PretrainedTrainer,
     view: GraphView,
 ) -> TrainedModel:
     if isinstance(trainer, SkipGramTrainer):
         return TrainedModel(name, "embedding", config.task, split.node_type, trainer.embeddings())
-    encoder = trainer.encoder(view)
+    sage = trainer.then if isinstance(trainer, PretrainedTrainer) else trainer
+    encoder = sage.encoder(view)
     return TrainedModel(
         name,
         "encoder",

@@ -60,6 +60,10 @@ class Trainer(Protocol):
         """Number of epochs."""
         ...
 
+    def loss_name(self, epoch: int) -> str:
+        """Return what the loss of an epoch is called among the figures."""
+        ...
+
     def begin_epoch(self, epoch: int) -> int:
         """Prepare an epoch and return its number of batches."""
         ...
@@ -239,7 +243,7 @@ class _Loop:
             if not self._at.samples:
                 return
             values = {
-                "loss": self._at.loss_sum / self._at.samples,
+                self._trainer.loss_name(self._at.epoch): self._at.loss_sum / self._at.samples,
                 "samples_per_s": self._at.samples / max(self._at.point_s, 1e-9),
             }
             self._at.restart_point()

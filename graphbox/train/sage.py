@@ -8,8 +8,9 @@ many known edges as one in test.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ from graphbox.models.features import FeatureSizes, NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import sampled_softmax
@@ -34,7 +36,7 @@ from graphbox.train.view import GraphView
 
 __all__ = ["SageEncoder", "SageTrainer"]
 
-_FINAL_LEARNING_RATE = 0.05
+_FINAL_LEARNING_RATE = 0.5
 """Share of the learning rates that is left at the end of their linear decay."""
 
 _UNSEEN_WEIGHT = 0.1
@@ -116,7 +118,10 @@ class SageTrainer:
                 initial_scale=config.initial_scale,
             )
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate)
-        self._set_tables(_new_tables(split.node_type, self._relations, config, seed, threads))
+        self._base: dict[str, Tensor] = {}
+        self._average = RunningAverage()
+        types = dict.fromkeys([split.node_type, *(relation[0] for relation in self._relations)])
+        self._set_tables({name: self._new_table(name, config.initial_row_scale) for name in types})
         self._positives = _Positives(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
@@ -130,12 +135,31 @@ class SageTrainer:
         self.epoch_positives = self._links
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
+    def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
+        """Let rows start from embeddings: the tables learn what is to be added to them.
+
+        Args:
+            embeddings: float32 [nodes, dim] by node type; types without any start at random. They are scaled
+                to the root mean square, for each node, that random rows have.
+        """
+        scale = self._config.initial_row_scale / math.sqrt(3.0)
+        for name in self._rows:
+            if name in embeddings:
+                rows = torch.from_numpy(embeddings[name])
+                size = rows.square().mean(dim=1, keepdim=True).sqrt()
+                self._base[name] = rows * (scale / size.clamp(min=1e-12))
+                self._rows[name] = TableEmbedding(self._new_table(name, 0.0))
+
     # ---------------------------------------------------------------------------- training
 
     @property
     def epochs(self) -> int:
         """Number of epochs."""
         return self._config.epochs
+
+    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - the loop's interface
+        """Return what the loss of an epoch is called."""
+        return "loss"
 
     def begin_epoch(self, epoch: int) -> int:
         """Hold out this epoch's pairs, and return the number of batches of queries."""
@@ -182,6 +206,9 @@ class SageTrainer:
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return recall and ndcg on the validation fold, every few epochs and after the last."""
+        if epoch + 1 > self._config.average_after * self.epochs:
+            rows = {f"rows.{name}": self._table_rows(name) for name in self._rows}
+            self._average.add(rows | self.model.state_dict(prefix="model."))
         if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
             return {}
         if self._validation is None:
@@ -193,10 +220,14 @@ class SageTrainer:
         return {f"validation_{name}": float(report[name]) for name in names}
 
     def dense(self) -> dict[str, Tensor]:
-        """Return parameters and optimizer state by name."""
-        parameters = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        state = optimizer_tensors(self._optimizer)
-        return parameters | {f"optimizer.{name}": value for name, value in state.items()}
+        """Return parameters, optimizer state and the like by name."""
+        parts = {
+            "model.": self.model.state_dict(),
+            "optimizer.": optimizer_tensors(self._optimizer),
+            "base.": self._base,
+            "average.": self._average.state(),
+        }
+        return {prefix + name: value for prefix, part in parts.items() for name, value in part.items()}
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding table of each node type."""
@@ -206,6 +237,8 @@ class SageTrainer:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         self.model.load_state_dict(_with_prefix(dense, "model."))
         restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
+        self._base = _with_prefix(dense, "base.")
+        self._average = RunningAverage.restore(_with_prefix(dense, "average."))
         self._set_tables(dict(tables))
 
     # --------------------------------------------------------------------------- inference
@@ -213,26 +246,35 @@ class SageTrainer:
     def encoder(self, view: GraphView) -> SageEncoder:
         """Return the encoder as it is now, over the neighbourhoods of ``view``.
 
-        Every node keeps one sample of at most ``num_neighbors`` neighbours for each relation, drawn with the
-        seed; what is served has the same.
+        It is the average over the last epochs as soon as there is one. Every node keeps one sample of at most
+        ``num_neighbors`` neighbours for each relation, drawn with the seed; what is served has the same.
         """
         view = view.with_reverse_edges()
-        self.model.eval()
+        model = copy.deepcopy(self.model).eval()
+        rows = {name: self._table_rows(name) for name in self._rows}
+        if self._average.count:
+            model.load_state_dict(_with_prefix(self._average.mean, "model."))
+            rows = _with_prefix(self._average.mean, "rows.")
         with torch.no_grad():
-            inputs = {name: self._all_inputs(name) for name in self._rows}
+            inputs = {
+                name: self._input_rows(model, name, np.arange(len(table)), table)
+                for name, table in rows.items()
+            }
             neighbors = self._neighbor_tables(view)
-            vectors = [self._encode_all(tower, inputs, neighbors) for tower in ("query", "target")]
+            query = self._encode_all(model.encode_query, inputs, neighbors)
+            target = self._encode_all(model.encode_target, inputs, neighbors)
         return SageEncoder(
-            self.model,
+            model,
             {name: table.sizes for name, table in self._features.items()},
-            {name: rows.numpy() for name, rows in inputs.items()},
+            {name: table.numpy() for name, table in inputs.items()},
             neighbors,
-            *vectors,
+            query,
+            target,
         )
 
-    def _all_inputs(self, node_type: str) -> Tensor:
+    def _table_rows(self, node_type: str) -> Tensor:
         nodes = torch.arange(self._view.num_nodes(node_type))
-        return self._input_rows(node_type, nodes, self._rows[node_type].eval())
+        return self._rows[node_type].table.pull(nodes, create=False)
 
     def _neighbor_tables(self, view: GraphView) -> dict[EdgeType, NDArray[np.int32]]:
         count = view.num_nodes(self._node_type)
@@ -249,11 +291,10 @@ class SageTrainer:
 
     def _encode_all(
         self,
-        tower: str,
+        encode: Callable[..., Tensor],
         inputs: Mapping[str, Tensor],
         neighbors: Mapping[EdgeType, NDArray[np.int32]],
     ) -> NDArray[np.float32]:
-        encode = self.model.encode_query if tower == "query" else self.model.encode_target
         blocks = []
         for start in range(0, len(self._degree), _INFERENCE_BLOCK):
             stop = min(start + _INFERENCE_BLOCK, len(self._degree))
@@ -270,7 +311,7 @@ class SageTrainer:
         seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
         sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
         inputs = {
-            name: self._input_rows(name, torch.from_numpy(nodes), self._rows[name].train())
+            name: self._input_rows(self.model, name, nodes, self._rows[name].train()(torch.from_numpy(nodes)))
             for name, nodes in sample.nodes.items()
             if name in self._rows
         }
@@ -306,17 +347,26 @@ class SageTrainer:
             threads=self._threads,
         )
 
-    def _input_rows(self, node_type: str, nodes: Tensor, rows: TableEmbedding) -> Tensor:
+    def _input_rows(
+        self, model: TwoTowerSAGE, node_type: str, nodes: NDArray[np.int64], rows: Tensor
+    ) -> Tensor:
+        """Return the input rows of nodes from their rows of the table."""
+        if node_type in self._base:
+            rows = rows + self._base[node_type][torch.from_numpy(nodes)]
         table = self._features.get(node_type)
-        own: Tensor = rows(nodes)
         if table is None:
-            return own
-        index = nodes.numpy()
-        return self.model.input_rows(
-            node_type,
-            own,
-            torch.from_numpy(table.codes[index]),
-            torch.from_numpy(table.numbers[index]),
+            return rows
+        codes, numbers = torch.from_numpy(table.codes[nodes]), torch.from_numpy(table.numbers[nodes])
+        return model.input_rows(node_type, rows, codes, numbers)
+
+    def _new_table(self, node_type: str, scale: float) -> EmbeddingTable:
+        return EmbeddingTable(
+            self._config.dim,
+            "rowwise_adagrad",
+            self._config.table_learning_rate,
+            init_scale=scale,
+            seed=self._seed + self._view.node_types.index(node_type),
+            threads=self._threads,
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
@@ -325,7 +375,7 @@ class SageTrainer:
     def _set_learning_rates(self, epoch: int, batch: int) -> None:
         batches = math.ceil(len(self._order) / self._config.batch_size)
         done = (epoch + batch / batches) / self.epochs
-        share = max(1.0 - done, _FINAL_LEARNING_RATE)
+        share = 1.0 - done * (1.0 - _FINAL_LEARNING_RATE)
         for group in self._optimizer.param_groups:
             group["lr"] = self._config.learning_rate * share
         for module in self._rows.values():
@@ -374,22 +424,6 @@ def _features(view: GraphView, node_type: str, names: Sequence[str]) -> dict[str
     columns = {name: (view.feature(node_type, name), view.features(node_type)[name]) for name in names}
     read = {name: (spec, values) for name, (values, spec) in columns.items()}
     return {node_type: NodeFeatures.build(read, view.num_nodes(node_type))}
-
-
-def _new_tables(
-    node_type: str, relations: Sequence[EdgeType], config: SageConfig, seed: int, threads: int | None
-) -> dict[str, EmbeddingTable]:
-    return {
-        name: EmbeddingTable(
-            config.dim,
-            "rowwise_adagrad",
-            config.table_learning_rate,
-            init_scale=config.initial_row_scale,
-            seed=seed + number,
-            threads=threads,
-        )
-        for number, name in enumerate(dict.fromkeys([node_type, *(edge[0] for edge in relations)]))
-    }
 
 
 def _offsets(cols: NDArray[np.int64], seeds: int) -> NDArray[np.int64]:

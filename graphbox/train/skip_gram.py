@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import Metapath2VecConfig
+from graphbox.config import SkipGramSection
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys, SkipGram
 from graphbox.sample import NegativeSampler, permutation, random_walk, skip_gram_pairs
@@ -33,7 +33,8 @@ class SkipGramTrainer:
 
     Args:
         view: the graph as training sees it.
-        config: the model's section of the run file.
+        config: how to walk and to learn.
+        dim: length of an embedding.
         seed: seed of every random choice.
         threads: threads of walks and tables; those of torch are set elsewhere.
 
@@ -42,9 +43,16 @@ class SkipGramTrainer:
     """
 
     def __init__(
-        self, view: GraphView, config: Metapath2VecConfig, *, seed: int, threads: int | None = None
+        self,
+        view: GraphView,
+        config: SkipGramSection,
+        *,
+        dim: int,
+        seed: int,
+        threads: int | None = None,
     ) -> None:
         self._view = view
+        self._dim = dim
         self._config = config
         self._seed = seed
         self._threads = threads
@@ -62,6 +70,10 @@ class SkipGramTrainer:
     def epochs(self) -> int:
         """Number of epochs."""
         return self._config.epochs
+
+    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - the loop's interface
+        """Return what the loss of an epoch is called."""
+        return "loss"
 
     def begin_epoch(self, epoch: int) -> int:
         """Put the starts of each metapath in a new order and return the number of batches."""
@@ -166,10 +178,10 @@ class SkipGramTrainer:
         # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
         context = name == _CONTEXT
         return EmbeddingTable(
-            self._config.dim,
+            self._dim,
             "rowwise_adagrad",
             self._config.learning_rate,
-            init_scale=0.0 if context else 1.0 / self._config.dim**0.5 / 2,
+            init_scale=0.0 if context else 0.5 / self._dim**0.5,
             seed=self._seed + context,
             threads=self._threads,
         )

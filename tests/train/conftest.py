@@ -10,7 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTaskConfig, SageConfig
+from graphbox.config import (
+    ClassifyTaskConfig,
+    Metapath2VecConfig,
+    RecommendTaskConfig,
+    SageConfig,
+    SkipGramSection,
+)
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import ClassifySplit, RecommendSplit, make_split
@@ -148,7 +154,14 @@ def sage_config() -> SageConfig:
         batch_size=64,
         candidates=128,
         validate_every=2,
+        average_after=0.5,
     )
+
+
+@pytest.fixture(scope="session")
+def pretrained_config(sage_config: SageConfig, skip_gram_config: Metapath2VecConfig) -> SageConfig:
+    settings = skip_gram_config.model_dump(exclude={"kind", "task", "dim", "epochs"})
+    return sage_config.model_copy(update={"pretrain": SkipGramSection(**settings, epochs=1)})
 
 
 @pytest.fixture(scope="session")

@@ -44,10 +44,10 @@ from graphbox.train import (
 Case = tuple[Any, ModelConfig, Any]
 
 
-@pytest.fixture(params=["sage", "skip_gram"])
+@pytest.fixture(params=["sage", "pretrained", "skip_gram"])
 def case(request: pytest.FixtureRequest) -> Case:
     """Return split, model section and task section."""
-    task = "recommend" if request.param == "sage" else "classify"
+    task = "classify" if request.param == "skip_gram" else "recommend"
     return (
         request.getfixturevalue(f"{task}_split"),
         request.getfixturevalue(f"{request.param}_config"),
@@ -184,17 +184,20 @@ class TestFit:
     def test_progress_and_points(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         seen: list[TrainProgress] = []
         run(graph, case, tmp_path, progress=seen.append)
-        epochs = case[1].epochs
+        config = case[1]
+        before = config.pretrain.epochs if isinstance(config, SageConfig) and config.pretrain else 0
+        epochs = before + config.epochs
         assert [at.epoch for at in seen] == sorted(at.epoch for at in seen)
         assert seen[-1].epoch == seen[-1].epochs == epochs
         found = points(tmp_path)
+        assert ("pretrain_loss" in seen[-1].values) == bool(before)
         losses = [point["values"]["loss"] for point in found if "loss" in point["values"]]
         assert np.mean(losses[-3:]) < np.mean(losses[:3])
         assert {point["model"] for point in found} == {"model"}
-        if isinstance(case[1], SageConfig):
+        if isinstance(config, SageConfig):
             names = {"validation_recall@10", "validation_ndcg@10"}
             validated = [point["epoch"] for point in found if set(point["values"]) == names]
-            assert validated == [2, 3]
+            assert validated == [before + 2, before + 3]
         heartbeat = json.loads((tmp_path / "heartbeat.json").read_text())
         assert heartbeat["model"] == "model"
 

@@ -105,7 +105,7 @@ class TestLabel:
 
         rows = []
         for kind in (GraphView, Featureless):
-            trainer = SkipGramTrainer(kind(graph, classify_split), skip_gram_config, seed=0)
+            trainer = SkipGramTrainer(kind(graph, classify_split), skip_gram_config, dim=16, seed=0)
             for batch in range(trainer.begin_epoch(0)):
                 trainer.train_batch(0, batch)
             rows.append(trainer.embeddings()["item"])
