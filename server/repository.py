@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from graphbox.artifact import Artifact, Manifest
+from graphbox.artifact.ids import Id
 from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import (
     BackendMissingError,
@@ -25,6 +26,7 @@ from graphbox.errors import (
     NotFoundError,
     did_you_mean,
 )
+from graphbox.server.examples import ExampleIds
 from graphbox.server.kserve.endpoints import Endpoint, ModelEndpoint, OnnxEndpoint
 from graphbox.server.telemetry import ModelStatistics
 from graphbox.workspace import Workspace
@@ -34,8 +36,6 @@ __all__ = ["Known", "Repository", "ServedModel", "Slot"]
 logger = logging.getLogger("graphbox.server")
 
 State = Literal["LOADING", "READY", "UNAVAILABLE"]
-Id = str | int
-
 _MOST_IDLE_VERSIONS = 2
 
 
@@ -100,6 +100,11 @@ class ServedModel:
         """
         return OnnxEndpoint(self.artifact, self.model)
 
+    @cached_property
+    def examples(self) -> ExampleIds:
+        """Ids worth asking about."""
+        return ExampleIds(self.artifact, self.query_types)
+
     def find(self, text: str, node_type: str | None) -> tuple[str, int]:
         """Return the node type and the node index of an original id written as text.
 
@@ -131,17 +136,22 @@ class ServedModel:
     def ids_with_prefix(self, prefix: str, limit: int, node_type: str | None) -> list[tuple[str, Id]]:
         """Return at most ``limit`` pairs of node type and original id that starts so, shortest first.
 
+        Of all ids, that is without a prefix, those worth asking about come first; see `ExampleIds`.
+
         Raises:
             NotFoundError: the model cannot be asked about ``node_type``.
         """
         if node_type is not None:
             self._check_query_type(node_type)
+        first = [] if prefix else self.examples.first(limit, node_type)
+        if len(first) == limit:
+            return first
         matches: list[tuple[str, Id]] = []
         for candidate in self.query_types if node_type is None else (node_type,):
             ids = self.artifact.ids(candidate)
             matches += [(candidate, identifier) for identifier in ids.take(ids.with_prefix(prefix, limit))]
         matches.sort(key=lambda match: (len(str(match[1])), str(match[1])))
-        return matches[:limit]
+        return list(dict.fromkeys(first + matches))[:limit]
 
     def _check_query_type(self, node_type: str) -> None:
         if node_type not in self.query_types:

@@ -95,6 +95,27 @@ class Links:
                 _collect(found, relation, "in", links, links.find(neighbors, queries))
         return found
 
+    def counts(self, node_type: str, nodes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return how many links leave and how many reach each of a type's ``nodes`` nodes, int64 [nodes].
+
+        Raises:
+            FormatError: a link names a node beyond them.
+        """
+        out, into = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+        for (source_type, relation, target_type), links in self._relations.items():
+            for end_type, count, ends in (
+                (source_type, out, links.keys >> np.uint64(32)),
+                (target_type, into, links.keys & np.uint64(0xFFFFFFFF)),
+            ):
+                if end_type != node_type:
+                    continue
+                if int(ends.max()) >= nodes:
+                    raise FormatError(
+                        f"expected node indices in [0, {nodes}) in links `{relation}`, received {ends.max()}"
+                    )
+                np.add(count, np.bincount(ends.astype(np.int64), minlength=nodes), out=count)
+        return out, into
+
 
 def links_table(
     source: npt.NDArray[np.int64],

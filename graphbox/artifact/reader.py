@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graphbox.artifact.ids import Ids
+from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links, links_table
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
 from graphbox.artifact.onnx_inspection import inspect_onnx
@@ -184,6 +185,23 @@ class Artifact:
             return Links(links_table(empty, empty, empty.astype(bool), ("", "", "")))
         file = self._file(self.manifest.links)
         return Links(_read_parquet(file), str(file))
+
+    def example_ids(self) -> list[Id]:
+        """Return the ids of the example request, of the node type that `preprocess` encodes; [] without one.
+
+        Raises:
+            FormatError: the file is no request for ids.
+        """
+        if self.manifest.example_request is None:
+            return []
+        file = self._file(self.manifest.example_request)
+        try:
+            ids = json.loads(file.read_bytes())["inputs"][0]["data"]
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise FormatError("expected a request with one input of ids", where=str(file)) from error
+        if not isinstance(ids, list) or not all(type(identifier) in (str, int) for identifier in ids):
+            raise FormatError(f"expected a list of ids, received {ids!r:.120}", where=str(file))
+        return ids
 
     def _file(self, name: str) -> Path:
         if name not in self.manifest.files:

@@ -104,7 +104,11 @@ def ids(
     limit: Annotated[int, Query(ge=1, le=1000, description="most ids to return")] = 20,
     version: Version = None,
 ) -> IdMatches:
-    """List ids the model can be asked about that start with ``prefix``, shortest first."""
+    """List ids the model can be asked about that start with ``prefix``, shortest first.
+
+    Without a prefix the examples come first: the ids of the model's example request, then the nodes that
+    are linked most.
+    """
     with services.repository.use(name, version) as served:
         return IdMatches(
             ids=[

@@ -64,3 +64,29 @@ def test_nodes_out_of_range_are_refused(wrong: int) -> None:
 def test_other_columns_are_refused() -> None:
     with pytest.raises(FormatError, match="expected the columns"):
         Links(pa.table({"source": [1]}), "links.parquet")
+
+
+def test_counts_are_those_of_a_plain_count() -> None:
+    random = np.random.default_rng(1)
+    edge_types = [("a", "likes", "a"), ("a", "has", "b")]
+    edges = {edge_type: (random.integers(0, 20, 60), random.integers(0, 20, 60)) for edge_type in edge_types}
+    tables = [
+        links_table(source, target, np.zeros(60, bool), edge_type)
+        for edge_type, (source, target) in edges.items()
+    ]
+    links = Links(pa.concat_tables(tables).unify_dictionaries())
+    for node_type in "abc":
+        out, into = links.counts(node_type, 25)
+        for node in range(25):
+            assert out[node] == sum(
+                int((source == node).sum()) for ends, (source, _) in edges.items() if ends[0] == node_type
+            )
+            assert into[node] == sum(
+                int((target == node).sum()) for ends, (_, target) in edges.items() if ends[2] == node_type
+            )
+
+
+def test_counts_refuse_links_to_nodes_that_are_not_there() -> None:
+    table = links_table(np.array([0]), np.array([1 << 30]), np.array([False]), ("a", "r", "b"))
+    with pytest.raises(FormatError, match=r"in \[0, 3\) in links `r`, received 1073741824"):
+        Links(table).counts("b", 3)

@@ -193,6 +193,24 @@ def test_all_ids_in_a_page(client: httpx.Client) -> None:
     assert sorted(entry["id"] for entry in body["ids"]) == sorted(PACKAGES)
 
 
+def test_without_a_prefix_the_examples_come_first(client: httpx.Client) -> None:
+    def ids(model: str, **params: Any) -> list[tuple[str, Any]]:
+        body = client.get(f"{API}/models/{model}/ids", params=params).json()
+        return [(entry["type"], entry["id"]) for entry in body["ids"]]
+
+    assert ids("companion", limit=2) == [("package", "nginx"), ("package", "nginx-common")]
+    # Of two types, none of them linked: the example request, then shortest first.
+    assert ids("section", limit=5) == [
+        ("package", "nginx"),
+        ("package", "nginx-common"),
+        ("package", "git"),
+        ("tag", "web"),
+        ("package", "zsh"),
+    ]
+    assert ids("section", limit=2, type="tag") == [("tag", "web"), ("tag", "shell")]
+    assert ids("numbers", limit=3) == [("item", 0), ("item", -5), ("item", 12)]
+
+
 def test_targets(client: httpx.Client) -> None:
     targets = {target["adapter"]: target for target in client.get(f"{API}/targets").json()}
     cpu = targets["onnxruntime_cpu"]

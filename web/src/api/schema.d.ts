@@ -74,6 +74,9 @@ export interface paths {
     /**
      * Ids
      * @description List ids the model can be asked about that start with ``prefix``, shortest first.
+     *
+     *     Without a prefix the examples come first: the ids of the model's example request, then the nodes that
+     *     are linked most.
      */
     get: operations["ids"];
     put?: never;

@@ -1,0 +1,60 @@
+"""Ids worth asking a model about, for a person who does not know any yet."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphbox.artifact import Artifact
+from graphbox.artifact.ids import Id
+
+__all__ = ["ExampleIds"]
+
+_MOST_PER_TYPE = 1000
+
+
+class ExampleIds:
+    """The ids of the example request, then those of the nodes that are linked most, in both directions.
+
+    A node that everything links to says little about the model, and so does one that merely lists
+    others: nodes are ordered by their links in the direction that has fewer, then by all their links.
+
+    Args:
+        artifact: the model version.
+        query_types: node types it can be asked about.
+
+    Raises:
+        FormatError: the example request or the links are damaged.
+    """
+
+    def __init__(self, artifact: Artifact, query_types: Sequence[str]) -> None:
+        encoded = artifact.preprocess.node_type
+        known = artifact.ids(encoded)
+        self._request = [
+            (encoded, identifier)
+            for identifier in artifact.example_ids()
+            if known.find(identifier) is not None
+        ]
+        self._linked = {node_type: _most_linked(artifact, node_type) for node_type in query_types}
+
+    def first(self, limit: int, node_type: str | None) -> list[tuple[str, Id]]:
+        """Return at most ``limit`` pairs of node type and id, best first; of ``node_type`` only, if given."""
+        types = self._linked if node_type is None else {node_type: self._linked[node_type]}
+        ranked = [[(rank, name, identifier) for rank, identifier in types[name]] for name in types]
+        linked = [
+            (name, identifier) for _, name, identifier in heapq.merge(*ranked, key=lambda entry: entry[0])
+        ]
+        return list(dict.fromkeys([pair for pair in self._request if pair[0] in types] + linked))[:limit]
+
+
+def _most_linked(artifact: Artifact, node_type: str) -> list[tuple[tuple[int, int], Id]]:
+    """Return ids of linked nodes, best first, each with its rank: the lower, the better."""
+    ids = artifact.ids(node_type)
+    out, into = artifact.links.counts(node_type, len(ids))
+    fewer, total = np.minimum(out, into), out + into
+    order = np.lexsort((-total, -fewer))[:_MOST_PER_TYPE]
+    order = order[total[order] > 0]
+    ranks = zip((-fewer[order]).tolist(), (-total[order]).tolist(), strict=True)
+    return list(zip(ranks, ids.take(order), strict=True))
