@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import mimetypes
 import re
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
@@ -39,22 +41,36 @@ _IMMUTABLE = "public, max-age=31536000, immutable"
 router = APIRouter(include_in_schema=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """The files below a folder by their path, and when each of its folders last changed."""
+
+    files: dict[str, Traversable]
+    folders: dict[Traversable, int | None]
+
+
 class PageFiles:
-    """The files of the built page, listed once; only a listed path is ever opened."""
+    """The files of the built page; only a listed path is ever opened.
+
+    The listing is read again once a folder has changed, so that a page built anew is served at once.
+    """
 
     def __init__(self, root: Traversable | None = None) -> None:
         self._root = resources.files("graphbox.server") / "static" if root is None else root
-        self._files = dict(_walk(self._root, "")) if self._root.is_dir() else {}
-
-    @property
-    def built(self) -> bool:
-        """Whether there is a page."""
-        return "index.html" in self._files
+        self._listing = _list(self._root)
 
     def answer(self, path: str, accept_encoding: str) -> Response | None:
         """Return the file at ``path``, compressed when it was built so and the client takes it."""
-        file = self._files.get(path)
-        if file is None or path.endswith(".gz"):
+        if path.endswith(".gz"):
+            return None
+        files = self._files()
+        names = [f"{path}.gz", path] if accepts_gzip(accept_encoding) else [path]
+        name = next((name for name in names if name in files), None)
+        if path not in files or name is None:
+            return None
+        try:
+            content = files[name].read_bytes()
+        except FileNotFoundError:  # a build removed it just now
             return None
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         kind = {"text/javascript": "text/javascript; charset=utf-8"}.get(kind, kind)
@@ -65,25 +81,50 @@ class PageFiles:
             "content-security-policy": CONTENT_SECURITY_POLICY,
             "vary": "accept-encoding",
         }
-        compressed = self._files.get(f"{path}.gz")
-        if compressed is not None and accepts_gzip(accept_encoding):
+        if name != path:
             headers["content-encoding"] = "gzip"
-            file = compressed
-        return Response(file.read_bytes(), media_type=kind, headers=headers)
+        return Response(content, media_type=kind, headers=headers)
+
+    def _files(self) -> dict[str, Traversable]:
+        if any(_changed_ns(folder) != changed for folder, changed in self._listing.folders.items()):
+            self._listing = _list(self._root)
+        return self._listing.files
 
 
-def _walk(folder: Traversable, prefix: str) -> list[tuple[str, Traversable]]:
-    """Return the files below ``folder`` by their path, skipping names no build produces."""
-    found: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
+def _list(root: Traversable) -> _Listing:
+    listing = _Listing({}, {})
+    _walk(root, "", listing)
+    return listing
+
+
+def _walk(folder: Traversable, prefix: str, listing: _Listing) -> None:
+    """Add what is below ``folder``, skipping names no build produces."""
+    # Taken before the content: what changes while it is read is seen the next time.
+    listing.folders[folder] = _changed_ns(folder)
+    if not folder.is_dir():
+        return
+    try:
+        entries = list(folder.iterdir())
+    except FileNotFoundError:  # a build removed it just now
+        return
+    for entry in entries:
         if not _SEGMENT.fullmatch(entry.name):
             continue
         path = prefix + entry.name
         if entry.is_dir():
-            found += _walk(entry, path + "/")
-        else:
-            found.append((path, entry))
-    return found
+            _walk(entry, path + "/", listing)
+        elif entry.is_file():
+            listing.files[path] = entry
+
+
+def _changed_ns(folder: Traversable) -> int | None:
+    """Return when entries of ``folder`` last changed; None where it is absent, or in an archive."""
+    if not isinstance(folder, Path):
+        return None
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def accepts_gzip(accept_encoding: str) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import shutil
+import zipfile
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import httpx
@@ -34,17 +37,23 @@ def static(tmp_path: Path) -> Path:
 class PageClient:
     """Asks an application that serves one build, without a socket."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Traversable) -> None:
         self._api = FastAPI()
         add_error_handlers(self._api)
         self._api.include_router(page_router)
         self._api.state.page = PageFiles(root)
 
     def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        return self._ask("GET", path, headers)
+
+    def head(self, path: str) -> httpx.Response:
+        return self._ask("HEAD", path, None)
+
+    def _ask(self, method: str, path: str, headers: dict[str, str] | None) -> httpx.Response:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._api)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-                return await client.get(path, headers=headers)
+                return await client.request(method, path, headers=headers)
 
         return asyncio.run(ask())
 
@@ -113,6 +122,48 @@ def test_nothing_but_the_listed_files(static: Path, path: str) -> None:
     answer = PageClient(static).get(f"/{path}")
     assert answer.status_code == 404
     assert answer.json()["code"] == "not_found"
+
+
+def test_page_built_anew_is_served_without_a_restart(static: Path) -> None:
+    client = PageClient(static)
+    built = "assets/index-CcNewOne.js"
+    assert client.get("/").status_code == 200
+    assert client.get(f"/{built}").status_code == 404
+    shutil.rmtree(static)
+    assert client.get("/").status_code == 503
+    assert client.get(f"/{SCRIPT}").status_code == 404
+    (static / "assets").mkdir(parents=True)
+    (static / "index.html").write_text("<title>new</title>")
+    (static / built).write_text("console.log(2)")
+    assert client.get("/").text == "<title>new</title>"
+    assert client.get(f"/{built}").text == "console.log(2)"
+    assert client.get(f"/{SCRIPT}").status_code == 404
+
+
+def test_listing_is_read_once(static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = PageClient(static)
+    monkeypatch.setattr(Path, "iterdir", lambda folder: pytest.fail(f"{folder} was listed again"))
+    assert client.get("/").status_code == 200
+    assert client.get("/absent.js").status_code == 404
+
+
+def test_file_in_an_archive_is_served(static: Path, tmp_path: Path) -> None:
+    """A package may be imported from a zip file, whose entries are no paths of the disk."""
+    archive = tmp_path / "page.zip"
+    with zipfile.ZipFile(archive, "w") as writer:
+        for file in static.rglob("*"):
+            if file.is_file():
+                writer.write(file, file.relative_to(static))
+    client = PageClient(zipfile.Path(archive))
+    assert client.get("/").status_code == 200
+    assert client.get(f"/{SCRIPT}").text == "console.log(1)"
+    assert client.get("/absent.js").status_code == 404
+
+
+def test_head_of_the_page_answers_like_get(static: Path) -> None:
+    got, head = PageClient(static).get("/"), PageClient(static).head("/")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == got.headers["content-length"]
 
 
 def test_missing_build_is_said(tmp_path: Path) -> None:
