@@ -38,6 +38,8 @@ class RunWriter:
         self._lock.acquire(timeout_s=1.0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{record.id}", daemon=True)
+        # Asked again under the lock: the process that held it may just have gone on or finished.
+        record = workspace.run(record.id)
         # What a killed process left running is not running.
         for stage in record.stages:
             if stage.state in {"running", "interrupted"}:

@@ -205,9 +205,9 @@ def test_train_then_run_is_one_run(graphbox: Call, folder: Path) -> None:
 LONG = ["run", "run.yaml", "models.sage.epochs=60", "export={}", "compress={}", "--json"]
 
 
-def start_run(folder: Path) -> subprocess.Popen[str]:
+def start_run(folder: Path, *overrides: str) -> subprocess.Popen[str]:
     """Start the long run in another process."""
-    command = [sys.executable, "-m", "graphbox", *LONG]
+    command = [sys.executable, "-m", "graphbox", *LONG, *overrides]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -253,10 +253,11 @@ def test_interrupted_run_ends_like_one_that_was_not(
 
 
 def test_second_process_cannot_take_a_run_that_is_running(folder: Path) -> None:
-    process = start_run(folder)
+    endless = "models.sage.epochs=100000"
+    process = start_run(folder, endless)
     try:
         wait_for_training(folder, process)
-        outcome = call_main(LONG)
+        outcome = call_main([*LONG, endless])
         assert outcome.code == 1
         assert f"the run `papers-1` is in use by process {process.pid}" in outcome.err
         assert call_main(["runs", "--json"]).json[0]["state"] == "running"

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -316,6 +317,22 @@ def test_killed_run_is_interrupted_and_resumes(workspace: Workspace) -> None:
         assert workspace.run(run_id).state == "running"
     assert workspace.remove_run(run_id) > 0
     assert workspace.runs() == []
+
+
+def test_resumed_run_is_as_the_process_before_left_it(workspace: Workspace) -> None:
+    first = workspace.start_run("a", "", DIGEST, ["train"])
+    first.begin_stage("train")
+
+    def finish() -> None:
+        time.sleep(0.3)
+        first.finish_stage("train", seconds=1, peak_bytes=1, outputs={"kept": 1}, size_bytes=0)
+        first.close()
+
+    thread = threading.Thread(target=finish)
+    thread.start()
+    with workspace.resume_run("a-1") as second:
+        assert second.outputs("train") == {"kept": 1}
+    thread.join()
 
 
 def test_child_that_outlives_a_killed_run_does_not_keep_it_running(workspace: Workspace) -> None:
