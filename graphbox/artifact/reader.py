@@ -32,6 +32,7 @@ from graphbox.errors import FormatError, NotFoundError, did_you_mean
 
 _MAX_MANIFEST_BYTES = 64 << 20
 _HASH_BLOCK_BYTES = 1 << 20
+_DAMAGED_HINT = "the version is damaged: remove it and export or compress it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +96,22 @@ class Artifact:
                 file = _regular_file(folder, name)
             except FileNotFoundError as error:
                 raise FormatError(
-                    "expected a file of the model here, found none", where=str(folder / name)
+                    "expected a file of the model here, found none",
+                    where=str(folder / name),
+                    hint=_DAMAGED_HINT,
                 ) from error
             if file.stat().st_size != record.bytes:
                 raise FormatError(
-                    f"expected {record.bytes} bytes, received {file.stat().st_size}", where=str(file)
+                    f"expected {record.bytes} bytes, received {file.stat().st_size}",
+                    where=str(file),
+                    hint=_DAMAGED_HINT,
                 )
             if verify and (digest := sha256_of(file)) != record.sha256:
-                raise FormatError(f"expected the sha256 {record.sha256}, received {digest}", where=str(file))
+                raise FormatError(
+                    f"expected the sha256 {record.sha256}, received {digest}",
+                    where=str(file),
+                    hint=_DAMAGED_HINT,
+                )
         return cls(folder, manifest)
 
     @property

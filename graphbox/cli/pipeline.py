@@ -30,7 +30,10 @@ def run_file(
     from graphbox.config import config_digest, load_config
 
     if fresh and resume:
-        raise UsageError("expected --fresh or --resume, received both")
+        raise UsageError(
+            "expected --fresh or --resume, received both",
+            hint="without either, the command goes on with an earlier attempt or starts a new one",
+        )
     config = load_config(file, overrides)
     if resume:
         with session.workspace() as workspace:

@@ -20,6 +20,7 @@ __all__ = ["FEATURE_KINDS", "Column", "read_feature", "read_ids", "read_timestam
 
 FEATURE_KINDS: tuple[FeatureKind, ...] = ("number", "integer", "categorical", "boolean", "vector")
 
+_CELL_HINT = "correct the cell, or give the column another kind in the run file"
 _PLAIN_INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 
 
@@ -244,6 +245,7 @@ def _wrong_type(source: SourceTable, column: str, expected: str, values: pa.Arra
     return DataError(
         f"expected {expected}, received values of type {values.type}",
         where=f"{source.path}, column `{column}`",
+        hint=_CELL_HINT,
     )
 
 
@@ -255,7 +257,9 @@ def _raise_first(source: SourceTable, column: str, values: pa.Array, wrong: pa.A
         shown = "an empty cell" if received is None else repr(received)[:120]
         more = f" (and {len(rows) - 1:,} more such cells)" if len(rows) > 1 else ""
         raise DataError(
-            f"expected {expected}, received {shown}{more}", where=source.where(int(rows[0]), column)
+            f"expected {expected}, received {shown}{more}",
+            where=source.where(int(rows[0]), column),
+            hint=_CELL_HINT,
         )
 
 
@@ -266,7 +270,9 @@ def _cast(source: SourceTable, column: str, values: pa.Array, kind: pa.DataType,
     except pa.ArrowInvalid:
         row = _first_failing(values, kind)
     received = repr(values[row].as_py())[:120]
-    raise DataError(f"expected {expected}, received {received}", where=source.where(row, column))
+    raise DataError(
+        f"expected {expected}, received {received}", where=source.where(row, column), hint=_CELL_HINT
+    )
 
 
 def _first_failing(values: pa.Array, kind: pa.DataType) -> int:

@@ -238,12 +238,13 @@ class IntegerIds(Ids):
         return None
 
 
-def make_ids(values: pa.Array, where: str) -> Ids:
+def make_ids(values: pa.Array, where: str, row_place: Callable[[int], str] | None = None) -> Ids:
     """Return the ids of one node type.
 
     Args:
         values: large_string or int64 Arrow array, without nulls.
         where: named in messages.
+        row_place: names the place of a row, for the message about a repeated id.
 
     Raises:
         DataError: there is none, or one occurs twice.
@@ -256,6 +257,8 @@ def make_ids(values: pa.Array, where: str) -> Ids:
     count = pc.sum(repeated).as_py()
     if count:
         first = ascending.slice(1).filter(repeated).unique().slice(0, _EXAMPLES).to_pylist()
+        if row_place is not None:
+            where = row_place(_second_row(values, first[0]))
         raise DataError(
             f"expected each node id once, received {count:,} again: "
             + ", ".join(f"`{value}`" for value in first)
@@ -267,6 +270,13 @@ def make_ids(values: pa.Array, where: str) -> Ids:
     if pa.types.is_int64(values.type):
         return IntegerIds(values.to_numpy(), positions)
     return StringIds(values, positions)
+
+
+def _second_row(values: pa.Array, value: str | int) -> int:
+    """Return the row of the second occurrence of a value that occurs more than once."""
+    first: int = pc.index(values, value).as_py()
+    after: int = pc.index(values.slice(first + 1), value).as_py()
+    return first + 1 + after
 
 
 def _is_bulk(asked: pa.Array, ids: Ids) -> bool:

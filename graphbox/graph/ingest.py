@@ -166,7 +166,11 @@ def import_graph(
             edge_entries.append(write_edges(writer, edge_source.type, table))
             reports.append(its_report)
         if not any(its_report.edges for its_report in reports):
-            raise DataError("expected at least one edge, received none", where=f"graph `{source.name}`")
+            raise DataError(
+                "expected at least one edge, received none",
+                where=f"graph `{source.name}`",
+                hint="check that the files named under `graph.edges` have rows",
+            )
         report("finishing")
         size_bytes = writer.size_bytes
         writer.commit({"name": source.name, "node_types": node_entries, "edge_types": edge_entries})
@@ -232,7 +236,7 @@ def _read_nodes(nodes: NodeSource) -> NodeTable:
     ids = read_ids(table, nodes.id, nodes.id_type)
     check_ids(table, nodes.id, ids)
     return NodeTable(
-        make_ids(ids, f"{nodes.path}, column `{nodes.id}`"),
+        make_ids(ids, f"{nodes.path}, column `{nodes.id}`", lambda row: table.where(row, nodes.id)),
         {name: read_feature(table, name, kind) for name, kind in nodes.features.items()},
     )
 

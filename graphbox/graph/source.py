@@ -97,7 +97,7 @@ def _check_columns(path: Path, wanted: Sequence[str], present: Sequence[str]) ->
         raise DataError(
             f"expected a column `{name}`, received {shown or 'none'}",
             where=str(path),
-            hint=did_you_mean(name, present),
+            hint=did_you_mean(name, present) or "name the file's own columns in the run file",
         )
 
 
@@ -110,6 +110,7 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> pa.Table:
         raise DataError(
             f"expected a Parquet file, received a damaged or another one ({_first_line(error)})",
             where=str(path),
+            hint="write the file again; text belongs into a file that ends in .csv or .tsv",
         ) from error
 
 
@@ -154,7 +155,11 @@ def _header(path: Path) -> list[str]:
 def _read_text(path: Path, wanted: Sequence[str]) -> pa.Table:
     header = _header(path)
     if not header:
-        raise DataError("expected a header line, received an empty file", where=str(path))
+        raise DataError(
+            "expected a header line, received an empty file",
+            where=str(path),
+            hint="the first line names the columns",
+        )
     _check_columns(path, wanted, header)
     try:
         return _parse(path, wanted, use_threads=True)
@@ -176,6 +181,7 @@ def _parse_naming_row(path: Path, wanted: Sequence[str]) -> pa.Table:
         raise DataError(
             f"expected a line of {_kind(path)} like the header, received a malformed one ({reason})",
             where=f"{path}:{_line_of_record(path, int(row[1]) - 1)}",
+            hint="correct the line; a cell that holds the delimiter or a quote is put in double quotes",
         ) from error
 
 

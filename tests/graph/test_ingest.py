@@ -391,7 +391,7 @@ MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
     "duplicate node": (
         content("paper.csv", "id,year,venue,open\na,1,X,1\nb,1,X,1\na,1,X,1\n"),
         DataError,
-        "paper.csv, column `id`",
+        "paper.csv:4, column `id`",
         "expected each node id once, received 1 again: `a`",
         "one row per node",
     ),
