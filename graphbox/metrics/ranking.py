@@ -187,7 +187,7 @@ def evaluate_ranking(
 
 
 def _scores(score: ScoreBlock, queries: NDArray[np.int64], candidates: int) -> NDArray[np.float32]:
-    scores = np.array(score(queries), dtype=np.float32)
+    scores = np.array(score(queries), dtype=np.float32, order="C")
     if scores.shape != (len(queries), candidates):
         raise UsageError(
             f"expected scores of shape {(len(queries), candidates)} (queries, candidates), "
