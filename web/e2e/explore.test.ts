@@ -68,6 +68,8 @@ describe("the search box", () => {
     const { id } = await packageWithLinks();
     const { page, problems, open } = await newPage(browser);
     await open("/");
+    // Until it is there the key leads to the search of another page.
+    await page.getByRole("main").getByRole("combobox").waitFor();
     await page.keyboard.press("/");
     await page.keyboard.type(id);
     await page.getByRole("option", { name: new RegExp(`^${id}\\s*package$`) }).waitFor();

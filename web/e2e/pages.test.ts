@@ -30,7 +30,16 @@ describe("a run's page", () => {
       for (const baseline of Object.keys(run.report.baselines[task] ?? {})) {
         await table.getByRole("row", { name: new RegExp(`^${baseline} `) }).waitFor();
       }
+      expect(await table.getByText(/^(nodes|queries|positives)/).count()).toBe(0);
     }
+    const tooWide = await page
+      .getByRole("table")
+      .evaluateAll((tables) =>
+        tables
+          .filter(({ parentElement }) => parentElement!.scrollWidth > parentElement!.clientWidth)
+          .map((table) => table.getAttribute("aria-label")),
+      );
+    expect(tooWide).toEqual([]);
     expect(problems).toEqual([]);
   });
 

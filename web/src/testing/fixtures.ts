@@ -84,28 +84,44 @@ models:
     dim: 64
 `;
 
+const ranking = (
+  recall: number,
+  ndcg: number,
+  mrr: number,
+  recallOfPopular: number,
+  recallOfNew: number,
+) => ({
+  "recall@20": recall,
+  "ndcg@20": ndcg,
+  mrr,
+  queries: 3318,
+  positives: 6082,
+  "recall@20_in_degree_over_50": recallOfPopular,
+  positives_in_degree_over_50: 4670,
+  "recall@20_in_degree_0": recallOfNew,
+  positives_in_degree_0: 1412,
+});
+
 export const finishedRun: RunDetail = {
   ...(runs[1] as RunSummary),
   stages,
   config,
   report: {
     metrics: {
-      section: { skipgram: { accuracy: 0.757, macro_f1: 0.579 } },
-      companion: {
-        sage: { "recall@20": 0.351, "ndcg@20": 0.249, mrr: 0.262, "recall@20/rare": 0.12 },
-      },
+      section: { skipgram: { accuracy: 0.757, macro_f1: 0.579, nodes: 12_353 } },
+      companion: { sage: ranking(0.351, 0.249, 0.262, 0.812, 0.03) },
     },
     baselines: {
       section: {
-        majority: { accuracy: 0.113, macro_f1: 0.004 },
-        neighbours_vote: { accuracy: 0.52, macro_f1: 0.41 },
+        majority: { accuracy: 0.113, macro_f1: 0.004, nodes: 12_353 },
+        neighbors_vote: { accuracy: 0.52, macro_f1: 0.41, nodes: 12_353 },
       },
       companion: {
-        popular: { "recall@20": 0.144, "ndcg@20": 0.102, mrr: 0.11 },
-        popular_within_section: { "recall@20": 0.286, "ndcg@20": 0.221, mrr: 0.23 },
-        adamic_adar: { "recall@20": 0.228, "ndcg@20": 0.131, mrr: 0.128 },
-        personalised_pagerank: { "recall@20": 0.309, "ndcg@20": 0.175, mrr: 0.171 },
-        user_knn: { "recall@20": 0.363, "ndcg@20": 0.282, mrr: 0.301 },
+        popular: ranking(0.144, 0.102, 0.11, 0.61, 0),
+        popular_within_category: ranking(0.286, 0.221, 0.23, 0.827, 0),
+        adamic_adar: ranking(0.228, 0.131, 0.128, 0.533, 0.066),
+        personalized_pagerank: ranking(0.309, 0.175, 0.171, 0.795, 0.055),
+        user_knn: ranking(0.363, 0.282, 0.301, 0.819, 0),
       },
     },
     export: {
@@ -213,7 +229,7 @@ export const models: ModelSummary[] = [
         run_id: "debian-20261119-2",
         created_at: before(60 * 25),
         active: true,
-        metrics: { companion: { "recall@20": 0.3495, "ndcg@20": 0.2481 } },
+        metrics: { companion: ranking(0.3495, 0.2481, 0.261, 0.812, 0.031) },
         bench: [
           {
             target: "onnxruntime-cpu",
@@ -244,7 +260,7 @@ export const models: ModelSummary[] = [
         run_id: "debian-20261119-2",
         created_at: before(60 * 25 + 2),
         active: false,
-        metrics: { companion: { "recall@20": 0.351, "ndcg@20": 0.249 } },
+        metrics: { companion: ranking(0.351, 0.249, 0.262, 0.812, 0.03) },
         bench: [
           {
             target: "onnxruntime-cpu",
@@ -280,7 +296,7 @@ export const models: ModelSummary[] = [
         run_id: "debian-20261119-2",
         created_at: before(60 * 25),
         active: true,
-        metrics: { section: { accuracy: 0.757, macro_f1: 0.579 } },
+        metrics: { section: { accuracy: 0.757, macro_f1: 0.579, nodes: 12_353 } },
         bench: [],
         served: true,
       },

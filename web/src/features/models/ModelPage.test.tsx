@@ -30,6 +30,24 @@ describe("models", () => {
     expect(await screen.findByRole("region", { name: /^Version 1/ })).toBeInTheDocument();
   });
 
+  it("shows the quality beside that of the version before, by popularity too", async () => {
+    renderApp("/models/debian-companion");
+    const panel = await screen.findByRole("region", { name: "Quality" });
+    expect(panel).toHaveTextContent("Task companion · 3,318 queries, 6,082 links to find");
+    const rowsOf = (name: string) =>
+      within(within(panel).getByRole("table", { name })).getAllByRole("row").slice(1);
+    expect(rowsOf("Quality: companion").map(({ textContent }) => textContent)).toEqual([
+      "recall@200.35100.3495-0.4%",
+      "ndcg@200.24900.2481-0.4%",
+      "mrr0.26200.2610-0.4%",
+    ]);
+    expect(
+      rowsOf("companion: recall@20 by popularity of the target (links in training)").map(
+        ({ textContent }) => textContent,
+      ),
+    ).toEqual(["> 504,670 links to find0.81200.81200.0%", "01,412 links to find0.03000.0310+3.3%"]);
+  });
+
   it("gives the command that measures a version that was not measured", async () => {
     renderApp("/models/debian-section");
     expect(

@@ -2,6 +2,7 @@ import { Badge, Group, Table } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { ModelSummary, ModelVersion } from "@/api/types";
 import { Meter } from "@/components/Meter";
+import { sortMetricNames } from "@/components/metric-names";
 import { PlainTable } from "@/components/PlainTable";
 import { TextLink } from "@/components/TextLink";
 import { TimeText } from "@/components/TimeText";
@@ -22,8 +23,9 @@ export function VersionsTable({ model, selected }: VersionsTableProps) {
   const batches = shownBatches(measuredBatches(model.versions));
   const largest = Math.max(...model.versions.map(({ size_bytes }) => size_bytes));
   const metric = model.versions
-    .flatMap((version) => compareMetrics(version, undefined))
-    .at(0)?.metric;
+    .flatMap(({ metrics }) => Object.values(metrics))
+    .flatMap((values) => sortMetricNames(Object.keys(values)).metrics)
+    .at(0);
   return (
     <PlainTable label={t("versions", { name: model.name })}>
       <Table.Thead>

@@ -1,10 +1,13 @@
-import { Badge, Group, Switch, Table } from "@mantine/core";
-import { useState } from "react";
+import { Badge, Group, Table } from "@mantine/core";
+import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
+import { Figure } from "@/components/Figure";
 import { IconStar } from "@/components/icons";
 import { Meter } from "@/components/Meter";
+import { useMetricText } from "@/components/metric-text";
 import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
+import { SubTable } from "@/components/SubTable";
 import { useFormat } from "@/i18n/format";
 import type { ResultRow, TaskResults } from "./results";
 import classes from "./ResultsTable.module.css";
@@ -12,57 +15,84 @@ import classes from "./ResultsTable.module.css";
 /** One task: our models beside the baselines, the best value of each metric marked. */
 export function ResultsTable({ results }: { results: TaskResults }) {
   const { t } = useTranslation("runs");
+  const text = useMetricText();
   const title = t("results.task", { task: results.task });
-  const [inParts, setInParts] = useState(false);
-  const metrics = inParts ? [...results.metrics, ...results.breakdown] : results.metrics;
+  const counts = text.counts(results.counts, results.countValues);
   return (
     <Panel
       title={title}
-      note={t("results.note")}
-      actions={
-        results.breakdown.length > 0 && (
-          <Switch
-            size="xs"
-            label={t("results.breakdown")}
-            checked={inParts}
-            onChange={(event) => setInParts(event.currentTarget.checked)}
-          />
-        )
-      }
+      note={[counts, results.rows.length > 1 && t("results.note")].filter(Boolean).join(" · ")}
       flush
     >
       <PlainTable label={title}>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>{t("results.model")}</Table.Th>
-            {metrics.map((metric) => (
-              <Table.Th key={metric} ta="right">
-                {metric}
-              </Table.Th>
+        <Columns
+          results={results}
+          columns={results.metrics.map((metric) => ({ metric, head: metric }))}
+        />
+      </PlainTable>
+      {results.breakdowns.map((breakdown) => (
+        <SubTable
+          key={`${breakdown.metric} ${breakdown.dimension}`}
+          title={text.breakdown(breakdown)}
+          label={`${title}: ${text.breakdown(breakdown)}`}
+        >
+          <Columns
+            results={results}
+            columns={breakdown.parts.map(({ metric, label, count }) => ({
+              metric,
+              head: (
+                <Figure value={label}>
+                  {results.countValues[count] !== undefined &&
+                    text.partCount(count, results.countValues[count])}
+                </Figure>
+              ),
+            }))}
+          />
+        </SubTable>
+      ))}
+    </Panel>
+  );
+}
+
+interface ColumnsProps {
+  results: TaskResults;
+  columns: { metric: string; head: ReactNode }[];
+}
+
+function Columns({ results, columns }: ColumnsProps) {
+  const { t } = useTranslation("runs");
+  return (
+    <>
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th className={classes.model}>{t("results.model")}</Table.Th>
+          {columns.map(({ metric, head }) => (
+            <Table.Th key={metric} ta="right">
+              {head}
+            </Table.Th>
+          ))}
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {results.rows.map((row) => (
+          <Table.Tr key={`${row.baseline} ${row.model}`} data-baseline={row.baseline}>
+            <Table.Th scope="row" className={classes.name}>
+              <Group gap="xs" wrap="nowrap">
+                <span>{row.model}</span>
+                <Badge color={row.baseline ? "gray" : "brand"}>
+                  {row.baseline ? t("results.baseline") : t("results.ours")}
+                </Badge>
+              </Group>
+            </Table.Th>
+            {columns.map(({ metric }) => (
+              <Table.Td key={metric} ta="right" className={classes.cell}>
+                <MetricCell row={row} metric={metric} best={results.best[metric]} />
+              </Table.Td>
             ))}
           </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {results.rows.map((row) => (
-            <Table.Tr key={`${row.baseline} ${row.model}`} data-baseline={row.baseline}>
-              <Table.Th scope="row" className={classes.model}>
-                <Group gap="xs" wrap="nowrap">
-                  <span>{row.model}</span>
-                  <Badge color={row.baseline ? "gray" : "brand"}>
-                    {row.baseline ? t("results.baseline") : t("results.ours")}
-                  </Badge>
-                </Group>
-              </Table.Th>
-              {metrics.map((metric) => (
-                <Table.Td key={metric} ta="right" className={classes.cell}>
-                  <MetricCell row={row} metric={metric} best={results.best[metric]} />
-                </Table.Td>
-              ))}
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </PlainTable>
-    </Panel>
+        ))}
+      </Table.Tbody>
+    </>
   );
 }
 

@@ -86,12 +86,36 @@ describe("a finished run", () => {
     expect(FakeEventSource.all).toHaveLength(0);
   });
 
-  it("shows metrics of parts of the queries on demand", async () => {
-    const { user } = renderApp(FINISHED);
-    const region = await screen.findByRole("region", { name: "Task companion" });
-    expect(within(region).queryByText("recall@20/rare")).toBeNull();
-    await user.click(within(region).getByRole("switch", { name: "Breakdown" }));
-    expect(within(region).getByText("recall@20/rare")).toBeInTheDocument();
+  it("says once how much was evaluated, and makes no column of it", async () => {
+    renderApp(FINISHED);
+    const companion = await screen.findByRole("region", { name: "Task companion" });
+    expect(companion).toHaveTextContent("3,318 queries, 6,082 links to find");
+    expect(screen.getByRole("region", { name: "Task section" })).toHaveTextContent("12,353 nodes");
+    const table = within(companion).getByRole("table", { name: "Task companion" });
+    const columns = within(table).getAllByRole("columnheader");
+    expect(columns.map(({ textContent }) => textContent)).toEqual([
+      "Model",
+      "recall@20",
+      "ndcg@20",
+      "mrr",
+    ]);
+  });
+
+  it("has a table for the popularity of what is to be found", async () => {
+    renderApp(FINISHED);
+    const table = await screen.findByRole("table", {
+      name: "Task companion: recall@20 by popularity of the target (links in training)",
+    });
+    const columns = within(table).getAllByRole("columnheader");
+    expect(columns.map(({ textContent }) => textContent)).toEqual([
+      "Model",
+      "> 504,670 links to find",
+      "01,412 links to find",
+    ]);
+    const best = within(table).getByRole("row", { name: /^adamic_adar/ });
+    expect(within(best).getAllByRole("cell")[1]).toContainElement(
+      within(best).getByRole("img", { name: "best" }),
+    );
   });
 
   it("has for each chart a description and a table with the same values", async () => {

@@ -67,8 +67,11 @@ function CompressPanel({ rows }: { rows: Comparison[] }) {
                 </TextLink>
               </Table.Td>
               <Table.Td>{fieldLabel(name)}</Table.Td>
-              <Table.Td ta="right">{fieldValue({ name, value: before }, format)}</Table.Td>
-              <Table.Td ta="right">{fieldValue({ name, value: after }, format)}</Table.Td>
+              {[before, after].map((value, index) => (
+                <Table.Td key={index} ta="right">
+                  {max_drop === null ? fieldValue({ name, value }, format) : format.quality(value)}
+                </Table.Td>
+              ))}
               <Table.Td ta="right">
                 {before === 0 ? "–" : format.signedPercent((after - before) / Math.abs(before))}
               </Table.Td>

@@ -2,10 +2,21 @@ import { describe, expect, it } from "vitest";
 import { taskResults } from "./results";
 
 const report = {
-  metrics: { companion: { sage: { "recall@20": 0.35, "ndcg@20": 0.29, "recall@20/rare": 0.1 } } },
+  metrics: {
+    companion: {
+      sage: {
+        "recall@20": 0.35,
+        "ndcg@20": 0.29,
+        mrr: 0.2,
+        queries: 7,
+        "recall@20_rare": 0.1,
+        positives_rare: 3,
+      },
+    },
+  },
   baselines: {
     companion: {
-      user_knn: { "recall@20": 0.36, "ndcg@20": 0.28 },
+      user_knn: { "recall@20": 0.36, "ndcg@20": 0.28, mrr: 0.2, queries: 7 },
       popular: { "recall@20": 0.14, "ndcg@20": null },
     },
     section: { majority: { accuracy: 0.1 } },
@@ -26,13 +37,17 @@ describe("taskResults", () => {
     ]);
   });
 
-  it("marks the best value of each metric, whoever has it", () => {
-    expect(companion!.best).toMatchObject({ "recall@20": 0.36, "ndcg@20": 0.29 });
+  it("marks the best value of each metric, whoever has it, unless all are equal", () => {
+    expect(companion!.best).toEqual({ "recall@20": 0.36, "ndcg@20": 0.29 });
   });
 
-  it("keeps metrics of parts of the queries apart", () => {
-    expect(companion!.metrics).toEqual(["recall@20", "ndcg@20"]);
-    expect(companion!.breakdown).toEqual(["recall@20/rare"]);
+  it("keeps counts and metrics of parts apart", () => {
+    expect(companion!.metrics).toEqual(["recall@20", "ndcg@20", "mrr"]);
+    expect(companion!.counts).toEqual(["queries"]);
+    expect(companion!.countValues).toEqual({ queries: 7, positives_rare: 3 });
+    expect(companion!.breakdowns).toMatchObject([
+      { metric: "recall@20", parts: [{ metric: "recall@20_rare", label: "rare" }] },
+    ]);
   });
 
   it("shows a task that has baselines only", () => {

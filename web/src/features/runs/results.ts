@@ -1,4 +1,5 @@
 import type { MetricTree, RunReport } from "@/api/types";
+import { type Breakdown, type CountName, sortMetricNames } from "@/components/metric-names";
 import { lowerIsBetter } from "./run-metrics";
 
 export interface ResultRow {
@@ -12,10 +13,14 @@ export interface ResultRow {
 export interface TaskResults {
   task: string;
   metrics: string[];
-  /** Metrics of a part of the queries, such as `recall@20/popularity>50`. */
-  breakdown: string[];
+  /** Metrics of parts of what was evaluated, such as rare targets. */
+  breakdowns: Breakdown[];
+  /** What was counted, the same for all rows: they are evaluated on the same split. */
+  counts: CountName[];
+  /** The values of all counts, those of parts too. */
+  countValues: Record<string, number>;
   rows: ResultRow[];
-  /** For each metric its best value, to mark it. */
+  /** For each metric its best value, to mark it; none where all rows have the same. */
   best: Record<string, number>;
 }
 
@@ -25,25 +30,43 @@ export function taskResults({ metrics, baselines }: RunReport): TaskResults[] {
   return tasks.map((task) => {
     const rows = [...rowsOf(metrics, task, false), ...rowsOf(baselines, task, true)];
     const names = [...new Set(rows.flatMap((row) => Object.keys(row.metrics)))];
-    const overall = names.filter((name) => !name.includes("/"));
-    const leading = overall[0];
+    const sorted = sortMetricNames(names);
+    const parts = sorted.breakdowns.flatMap((breakdown) => breakdown.parts);
+    const [leading] = sorted.metrics;
     return {
       task,
-      metrics: overall,
-      breakdown: names.filter((name) => name.includes("/")),
+      ...sorted,
       rows: leading === undefined ? rows : rows.toSorted(byMetric(leading)),
-      best: Object.fromEntries(
-        names.flatMap((name) => {
-          const values = rows.flatMap((row) => row.metrics[name] ?? []);
-          return values.length > 0 ? [[name, bestOf(name, values)]] : [];
-        }),
-      ),
+      countValues: firstValues(rows, [...sorted.counts, ...parts.map(({ count }) => count)]),
+      best: bestValues(rows, [...sorted.metrics, ...parts.map(({ metric }) => metric)]),
     };
   });
 }
 
 function rowsOf(tree: MetricTree, task: string, baseline: boolean): ResultRow[] {
   return Object.entries(tree[task] ?? {}).map(([model, metrics]) => ({ model, baseline, metrics }));
+}
+
+const valuesOf = (rows: ResultRow[], name: string) =>
+  rows.flatMap((row) => row.metrics[name] ?? []);
+
+function firstValues(rows: ResultRow[], names: string[]): Record<string, number> {
+  return Object.fromEntries(
+    names.flatMap((name) =>
+      valuesOf(rows, name)
+        .slice(0, 1)
+        .map((value) => [name, value]),
+    ),
+  );
+}
+
+function bestValues(rows: ResultRow[], names: string[]): Record<string, number> {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const values = valuesOf(rows, name);
+      return new Set(values).size > 1 ? [[name, bestOf(name, values)]] : [];
+    }),
+  );
 }
 
 function bestOf(metric: string, values: number[]): number {
