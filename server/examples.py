@@ -18,8 +18,7 @@ _MOST_PER_TYPE = 1000
 class ExampleIds:
     """The ids of the example request, then those of the nodes that are linked most, in both directions.
 
-    A node that everything links to says little about the model, and so does one that merely lists
-    others: nodes are ordered by their links in the direction that has fewer, then by all their links.
+    Linked nodes come in the order of `Links.most_linked`.
 
     Args:
         artifact: the model version.
@@ -54,7 +53,6 @@ def _most_linked(artifact: Artifact, node_type: str) -> list[tuple[tuple[int, in
     ids = artifact.ids(node_type)
     out, into = artifact.links.counts(node_type, len(ids))
     fewer, total = np.minimum(out, into), out + into
-    order = np.lexsort((-total, -fewer))[:_MOST_PER_TYPE]
-    order = order[total[order] > 0]
+    order = artifact.links.most_linked(node_type, len(ids))[:_MOST_PER_TYPE]
     ranks = zip((-fewer[order]).tolist(), (-total[order]).tolist(), strict=True)
     return list(zip(ranks, ids.take(order), strict=True))

@@ -116,6 +116,19 @@ class Links:
                 np.add(count, np.bincount(ends.astype(np.int64), minlength=nodes), out=count)
         return out, into
 
+    def most_linked(self, node_type: str, nodes: int) -> npt.NDArray[np.int64]:
+        """Return the linked nodes of a type with ``nodes`` nodes, those worth an example first, int64 [n].
+
+        A node that everything links to says little about a model, and so does one that merely lists others:
+        nodes are ordered by their links in the direction that has fewer, then by all their links.
+
+        Raises:
+            FormatError: a link names a node beyond them.
+        """
+        out, into = self.counts(node_type, nodes)
+        order = np.lexsort((-(out + into), -np.minimum(out, into)))
+        return order[(out + into)[order] > 0]
+
 
 def links_table(
     source: npt.NDArray[np.int64],

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from graphbox.artifact.ids import Id, Ids
+from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import (
     MANIFEST_FILE,
     Codec,
@@ -49,6 +50,7 @@ ONNX_FILE = "model.onnx"
 PREPROCESS_FILE = "preprocess.json"
 LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
+_EXAMPLE_IDS = 2
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -248,7 +250,8 @@ class ArtifactWriter:
             raise UsageError("expected ids and a preprocess before commit, received none")
         ids = self._ids[self._preprocess.node_type][1]
         datatype: Datatype = "BYTES" if ids.kind == "string" else "INT64"
-        example = {"name": "id", "datatype": datatype, "shape": [min(2, len(ids))], "data": list(ids)[:2]}
+        data = self._example_ids(ids)
+        example = {"name": "id", "datatype": datatype, "shape": [len(data)], "data": data}
         self._place(EXAMPLE_REQUEST_FILE).write_text(json.dumps({"inputs": [example]}, indent=2) + "\n")
         check_name(name, "model name")
         manifest = _checked_manifest(
@@ -278,6 +281,14 @@ class ArtifactWriter:
         Artifact.open(self._partial, verify=False)
         self._move_into_place()
         return Artifact.open(self.path)
+
+    def _example_ids(self, ids: Ids) -> list[Id]:
+        """Return two ids worth asking about: of linked nodes, or the first there are."""
+        order = np.arange(min(_EXAMPLE_IDS, len(ids)))
+        if self._links is not None:
+            links = Links(pq.read_table(self._partial / self._links))
+            order = np.concatenate([links.most_linked(ids.node_type, len(ids)), order])
+        return ids.take(list(dict.fromkeys(order.tolist()))[:_EXAMPLE_IDS])
 
     def _add_table_spec(self, name: str, node_type: str, codec: Codec, shape: tuple[int, ...]) -> None:
         check_name(name, "table name")

@@ -50,9 +50,11 @@ def test_everything_written_is_read_back(encoder: Artifact) -> None:
     assert manifest.size_bytes == size - (encoder.path / "manifest.json").stat().st_size
 
 
-def test_example_request_is_a_kserve_request(encoder: Artifact) -> None:
+def test_example_request_is_a_kserve_request_for_the_most_linked(encoder: Artifact) -> None:
     request = json.loads((encoder.path / "example_request.json").read_text())
-    data = {"name": "id", "datatype": "BYTES", "shape": [2], "data": ["package-000", "package-001"]}
+    ids = encoder.ids("package")
+    linked = ids.take(encoder.links.most_linked("package", len(ids))[:2])
+    data = {"name": "id", "datatype": "BYTES", "shape": [2], "data": linked}
     assert request == {"inputs": [data]}
 
 

@@ -86,6 +86,13 @@ def test_counts_are_those_of_a_plain_count() -> None:
             )
 
 
+def test_most_linked_come_first_and_unlinked_never() -> None:
+    source, target = np.array([0, 1, 2, 4, 4, 4]), np.array([1, 0, 1, 5, 6, 2])
+    links = Links(links_table(source, target, np.zeros(6, bool), ("a", "r", "a")))
+    # Links out and in: 0: 1 1, 1: 1 2, 2: 1 1, 4: 3 0, 5: 0 1, 6: 0 1; 3 and 7 have none.
+    assert links.most_linked("a", 8).tolist() == [1, 0, 2, 4, 5, 6]
+
+
 def test_counts_refuse_links_to_nodes_that_are_not_there() -> None:
     table = links_table(np.array([0]), np.array([1 << 30]), np.array([False]), ("a", "r", "b"))
     with pytest.raises(FormatError, match=r"in \[0, 3\) in links `r`, received 1073741824"):
