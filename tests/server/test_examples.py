@@ -59,6 +59,8 @@ def linked(artifact: Artifact, node_types: list[str]) -> list[tuple[str, str]]:
 
 def test_example_request_then_the_nodes_linked_most(artifact: Artifact) -> None:
     request = [("package", "p0"), ("package", "p1")]
+    content = {"inputs": [{"data": [identifier for _, identifier in request]}]}
+    (artifact.path / "example_request.json").write_text(json.dumps(content))
     for node_type in (None, "package"):
         types = list(IDS) if node_type is None else [node_type]
         expected = request + [node for node in linked(artifact, types) if node not in request]

@@ -198,7 +198,7 @@ def test_without_a_prefix_the_examples_come_first(client: httpx.Client) -> None:
         body = client.get(f"{API}/models/{model}/ids", params=params).json()
         return [(entry["type"], entry["id"]) for entry in body["ids"]]
 
-    assert ids("companion", limit=2) == [("package", "nginx"), ("package", "nginx-common")]
+    assert ids("companion", limit=2) == [("package", "nginx-extras"), ("package", "python")]  # linked most
     # Of two types, none of them linked: the example request, then shortest first.
     assert ids("section", limit=5) == [
         ("package", "nginx"),
