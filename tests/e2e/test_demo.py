@@ -34,10 +34,24 @@ def get(url: str) -> Any:
         return json.load(answer)
 
 
+def modules_of_the_checkout() -> int:
+    """Return how many modules and packages the wheel must hold."""
+    folders = [ROOT / name for name in ("graphbox", "deploy", "compress", "server")]
+    files = {path.resolve() for folder in folders for path in folder.rglob("*.py")}
+    return (
+        len(files) - 1 + len(list((ROOT / "graphbox").glob("_core.pyi")))
+    )  # the root package is not counted
+
+
 def test_the_wheel_holds_page_data_and_all_packages(installation: Installation) -> None:
     program = (
+        f"EXPECTED = {modules_of_the_checkout()};"
         "import importlib.resources as r;"
-        "import graphbox.deploy, graphbox.compress, graphbox.server, graphbox._core;"
+        "import graphbox, pkgutil, importlib, graphbox._core, graphbox.server;"
+        "names = [m.name for m in pkgutil.walk_packages(graphbox.__path__, 'graphbox.')];"
+        "skipped = ('graphbox.__main__', 'graphbox.migrations.env');"
+        "[importlib.import_module(name) for name in names if name not in skipped];"
+        "assert len(names) == EXPECTED, (len(names), EXPECTED);"
         "static = r.files('graphbox.server') / 'static';"
         "assert (static / 'index.html').is_file();"
         "assert any(True for _ in (static / 'assets').iterdir());"
