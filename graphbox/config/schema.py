@@ -269,13 +269,13 @@ class SageConfig(Section):
     """Edge types that are aggregated; none means all that arrive at the task's node type."""
     features: tuple[str, ...] = ()
     """Features of the task's node type that the encoder reads."""
-    epochs: PositiveInt = 30
+    epochs: PositiveInt = 20
     """Epochs; each holds out other training edges and learns to find them."""
     holdout_fraction: Fraction = 0.3
     """Share of the training edges that an epoch holds out."""
-    batch_size: PositiveInt = 512
+    batch_size: PositiveInt = 64
     """Query nodes in a batch, each with all its held-out edges."""
-    candidates: PositiveInt = 8192
+    candidates: PositiveInt = 2048
     """Nodes drawn for each batch, against which its positives are ranked."""
     popularity_exponent: Annotated[float, Field(ge=0.0)] = 0.75
     """Candidates are drawn by in-degree to this power."""
@@ -283,7 +283,7 @@ class SageConfig(Section):
     """Probability that a query's own row is left out in training, so that its neighbours have to do."""
     learning_rate: PositiveFloat = 0.005
     """Learning rate of the dense parameters (Adam) at the start; it falls linearly to half."""
-    table_learning_rate: PositiveFloat = 0.05
+    table_learning_rate: PositiveFloat = 0.02
     """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly to half."""
     initial_row_scale: PositiveFloat = 0.17
     """New embedding rows are uniform between plus and minus this; those learnt before get the same spread."""
