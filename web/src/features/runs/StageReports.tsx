@@ -9,6 +9,13 @@ import { useFormat } from "@/i18n/format";
 import { fieldLabel, fieldValue } from "@/components/field-text";
 import { benchRows, type Comparison, comparisons, exportRows } from "./reports";
 
+/** Measures that every compression reports; any other is the task's metric, which keeps its name. */
+const MEASURES = { size_bytes: "report.size_bytes", latency_ms: "report.latency_ms" } as const;
+
+function isMeasure(name: string): name is keyof typeof MEASURES {
+  return name in MEASURES;
+}
+
 /** What the stages after training measured. */
 export function StageReports({ report }: { report: RunReport }) {
   return (
@@ -66,7 +73,7 @@ function CompressPanel({ rows }: { rows: Comparison[] }) {
                   {artifact}
                 </TextLink>
               </Table.Td>
-              <Table.Td>{fieldLabel(name)}</Table.Td>
+              <Table.Td>{isMeasure(name) ? t(MEASURES[name]) : fieldLabel(name)}</Table.Td>
               {[before, after].map((value, index) => (
                 <Table.Td key={index} ta="right">
                   {max_drop === null ? fieldValue({ name, value }, format) : format.quality(value)}
