@@ -7,9 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["PeakMemory", "resident_bytes"]
+__all__ = ["SAMPLE_S", "PeakMemory", "resident_bytes"]
 
-_SAMPLE_S = 0.05
+SAMPLE_S = 0.05
+"""Seconds between samples where the kernel does not keep the peak."""
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
@@ -53,7 +54,7 @@ class PeakMemory:
         return _status_bytes("VmHWM")
 
     def _sample(self) -> None:
-        while not self._stop.wait(_SAMPLE_S):
+        while not self._stop.wait(SAMPLE_S):
             self._sampled_bytes = max(self._sampled_bytes, resident_bytes())
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from graphbox.pipeline import (
     stop_on_signals,
 )
 from graphbox.pipeline.artifacts import new_version
-from graphbox.pipeline.memory import PeakMemory
+from graphbox.pipeline.memory import SAMPLE_S, PeakMemory
 from graphbox.workspace import Workspace
 
 RUN_FILE = """\
@@ -285,6 +286,7 @@ def test_peak_memory(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         block = bytearray(size)
         for offset in range(0, size, 4096):
             block[offset] = 1
+        time.sleep(0 if kernel else 5 * SAMPLE_S)  # a sample sees only what is held when it is taken
         del block
     with PeakMemory() as after:
         pass

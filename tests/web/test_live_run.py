@@ -34,7 +34,7 @@ def write_points(run: RunWriter, stop: threading.Event) -> None:
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "live")
+    return Workspace(tmp_path / "training")
 
 
 @pytest.fixture

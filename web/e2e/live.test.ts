@@ -33,11 +33,11 @@ describe("a run that trains", () => {
   it("moves its charts without a reload, also after the connection was cut", async () => {
     const { page, open } = await newPage(browser, {}, proxy.address);
     await open(`/runs/${liveRun()}?tab=training`);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.locator("#content").getByText("live", { exact: true }).waitFor();
     const before = await waitForStepAfter(page, await lastStep(page));
     proxy.cut();
     await page.getByText(/^reconnecting/).waitFor();
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.locator("#content").getByText("live", { exact: true }).waitFor();
     await waitForStepAfter(page, before);
 
     // Nothing was lost while the connection was: each step has its row.
