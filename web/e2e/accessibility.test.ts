@@ -37,10 +37,14 @@ beforeAll(async () => {
 });
 afterAll(() => browser.close());
 
-/** Waits until no outline of a missing answer is left. */
+/** Waits until no outline of a missing answer is left and what observes the layout has seen it. */
 async function settled({ page }: WatchedPage): Promise<void> {
   await page.waitForLoadState("networkidle");
   await page.locator(".mantine-Skeleton-root").first().waitFor({ state: "detached" });
+  await page.evaluate(async () => {
+    await document.fonts.ready;
+    for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+  });
 }
 
 /** Opens every page and returns its violations by name. */

@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type ReactNode, useLayoutEffect, useRef, useState } from "react";
 
 interface ScrollRegionProps {
   className: string | undefined;
@@ -9,10 +9,13 @@ interface ScrollRegionProps {
 export function ScrollRegion({ className, children }: ScrollRegionProps) {
   const element = useRef<HTMLDivElement>(null);
   const [scrolls, setScrolls] = useState(false);
-  useEffect(() => {
+  // Measured before the first paint: no frame shows a region that scrolls but cannot take the focus.
+  useLayoutEffect(() => {
     const region = element.current;
     if (!region) return;
-    const observer = new ResizeObserver(() => setScrolls(region.scrollWidth > region.clientWidth));
+    const measure = () => setScrolls(region.scrollWidth > region.clientWidth);
+    measure();
+    const observer = new ResizeObserver(measure);
     observer.observe(region);
     for (const child of region.children) observer.observe(child);
     return () => observer.disconnect();
