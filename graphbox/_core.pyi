@@ -7,6 +7,11 @@ import numpy
 from numpy.typing import NDArray
 
 
+def crc32c(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], before: int = 0) -> int:
+    """
+    CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.
+    """
+
 def held_bytes() -> int:
     """Bytes of the buffers that wait to be used again."""
 

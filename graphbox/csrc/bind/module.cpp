@@ -8,6 +8,7 @@ NB_MODULE(_core, module) {
   // Objects that other extensions still hold when the interpreter ends are no leak worth a warning to users.
   nanobind::set_leak_warnings(false);
   graphbox::bind::add_errors(module);
+  graphbox::bind::add_io(module);
   graphbox::bind::add_memory(module);
   graphbox::bind::add_random(module);
   graphbox::bind::add_neighbor(module);
