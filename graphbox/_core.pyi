@@ -12,6 +12,19 @@ def crc32c(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C',
     CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.
     """
 
+class ArrayFileWriter:
+    """Writes a .npy file as a stream of rows."""
+
+    def __init__(self, path: str, dtype: str, row_shape: Sequence[int] = []) -> None: ...
+
+    def append(self, rows: Annotated[NDArray, dict(order='C', device='cpu', writable=False)]) -> None:
+        """Add an array of rows, of the writer's type, behind what there is."""
+
+    def finish(self) -> tuple:
+        """
+        Write the header, have the file on disk, and return its shape and the CRC-32C of its data.
+        """
+
 def held_bytes() -> int:
     """Bytes of the buffers that wait to be used again."""
 

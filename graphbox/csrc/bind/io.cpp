@@ -1,8 +1,11 @@
-// Checksums of what Python writes and reads.
+// Checksums of what Python writes and reads, and array files written as streams.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bind/nouns.h"
+#include "io/array_file.h"
 #include "io/crc32c.h"
 
 namespace graphbox::bind {
@@ -18,6 +21,27 @@ void add_io(nb::module_& module) {
       },
       nb::arg("bytes"), nb::arg("before") = 0,
       "CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.");
+  nb::class_<ArrayFileWriter>(module, "ArrayFileWriter", "Writes a .npy file as a stream of rows.")
+      .def(nb::init<std::string, std::string, std::vector<std::uint64_t>>(), nb::arg("path"), nb::arg("dtype"),
+           nb::arg("row_shape") = std::vector<std::uint64_t>{})
+      .def(
+          "append",
+          [](ArrayFileWriter& self, const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& rows) {
+            const nb::gil_scoped_release release;
+            self.append(rows.data(), rows.nbytes());
+          },
+          nb::arg("rows"), "Add an array of rows, of the writer's type, behind what there is.")
+      .def(
+          "finish",
+          [](ArrayFileWriter& self) {
+            ArrayFile file;
+            {
+              const nb::gil_scoped_release release;
+              file = self.finish();
+            }
+            return nb::make_tuple(nb::tuple(nb::cast(file.shape)), file.crc32c);
+          },
+          "Write the header, have the file on disk, and return its shape and the CRC-32C of its data.");
 }
 
 }  // namespace graphbox::bind

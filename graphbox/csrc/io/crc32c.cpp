@@ -89,4 +89,33 @@ std::uint32_t crc32c(std::uint32_t before, const void* data, std::size_t bytes) 
   return crc32c_portable(before, data, bytes);
 }
 
+namespace {
+
+// The product of two polynomials modulo the checksum's, bits reflected: the highest bit is the coefficient of x^0.
+std::uint32_t multiply_modulo(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (std::uint32_t bit = 0x80000000U; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) {
+      product ^= b;
+    }
+    b = b >> 1 ^ ((b & 1U) != 0 ? kPolynomial : 0U);
+  }
+  return product;
+}
+
+}  // namespace
+
+// Appending n bytes multiplies the first part's remainder by x^(8n); the power by repeated squaring.
+std::uint32_t crc32c_joined(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  std::uint32_t power = 0x80000000U;   // x^0
+  std::uint32_t square = 0x00800000U;  // x^8
+  for (; second_bytes != 0; second_bytes >>= 1) {
+    if ((second_bytes & 1U) != 0) {
+      power = multiply_modulo(square, power);
+    }
+    square = multiply_modulo(square, square);
+  }
+  return multiply_modulo(power, first) ^ second;
+}
+
 }  // namespace graphbox

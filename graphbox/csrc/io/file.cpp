@@ -16,18 +16,6 @@ namespace {
 
 constexpr std::size_t kLargestTransferBytes = std::size_t{1} << 30;
 
-[[noreturn]] void throw_system_error(const std::string& what, const std::string& path) {
-  const int code = errno;
-  const std::string message = what + ": " + std::generic_category().message(code);
-  if (code == ENOENT || code == ENOTDIR) {
-    throw Error(ErrorKind::kNotFound, message, path);
-  }
-  if (code == ENOSPC || code == EDQUOT) {
-    throw Error(ErrorKind::kDoesNotFit, message, path, "free some disk space, or write somewhere else");
-  }
-  throw Error(ErrorKind::kFailure, message, path);
-}
-
 // Makes the renaming itself durable.
 void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -46,6 +34,43 @@ void sync_folder_of(const std::string& path) {
 }
 
 }  // namespace
+
+void throw_system_error(const std::string& what, const std::string& path) {
+  const int code = errno;
+  const std::string message = what + ": " + std::generic_category().message(code);
+  if (code == ENOENT || code == ENOTDIR) {
+    throw Error(ErrorKind::kNotFound, message, path);
+  }
+  if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
+    throw Error(ErrorKind::kDoesNotFit, message, path, "free some disk space, or write somewhere else");
+  }
+  throw Error(ErrorKind::kFailure, message, path);
+}
+
+void write_fully(int descriptor, const void* data, std::size_t bytes, std::uint64_t offset, const std::string& path) {
+  const auto* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written =
+        ::pwrite(descriptor, next, std::min(bytes, kLargestTransferBytes), static_cast<off_t>(offset));
+    if (written < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      throw_system_error("cannot write " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset), path);
+    }
+    next += written;
+    offset += static_cast<std::uint64_t>(written);
+    bytes -= static_cast<std::size_t>(written);
+  }
+}
+
+void start_writeback(int descriptor, std::uint64_t offset, std::size_t bytes) {
+#if defined(__linux__) && defined(SYNC_FILE_RANGE_WRITE)
+  ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
+#else
+  static_cast<void>(descriptor), static_cast<void>(offset), static_cast<void>(bytes);
+#endif
+}
 
 AtomicFileWriter::AtomicFileWriter(std::string path)
     : path_(std::move(path)), temporary_(path_ + ".tmp-" + std::to_string(::getpid())) {

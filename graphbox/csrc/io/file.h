@@ -7,6 +7,15 @@
 
 namespace graphbox {
 
+// Throws what `errno` says as an error that names the file: a full disk is of the kind "does not fit".
+[[noreturn]] void throw_system_error(const std::string& what, const std::string& path);
+
+// Writes exactly `bytes` bytes at `offset` of an open file. A full disk names the bytes that found no room.
+void write_fully(int descriptor, const void* data, std::size_t bytes, std::uint64_t offset, const std::string& path);
+
+// Asks the system to begin writing this part to the disk, so that making the file durable is quick. Only a hint.
+void start_writeback(int descriptor, std::uint64_t offset, std::size_t bytes);
+
 // Writes beside `path`; commit() makes the data durable and moves it into place. Without commit() nothing remains.
 class AtomicFileWriter {
  public:

@@ -26,6 +26,8 @@ TEST(crc32c, parts_and_both_ways_agree) {
   CHECK_EQUAL(whole, crc32c_portable(0, data.data(), data.size()));
   for (const std::size_t cut : {std::size_t{1}, std::size_t{8}, std::size_t{500}, std::size_t{1020}}) {
     CHECK_EQUAL(whole, crc32c(crc32c(0, data.data(), cut), data.data() + cut, data.size() - cut));
+    CHECK_EQUAL(whole, crc32c_joined(crc32c(0, data.data(), cut), crc32c(0, data.data() + cut, data.size() - cut),
+                                     data.size() - cut));
   }
 }
 
