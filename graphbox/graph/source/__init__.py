@@ -1,0 +1,124 @@
+"""Reading tables of every format as streams of bounded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from graphbox.errors import UsageError
+from graphbox.graph.source.formats import (
+    FORMATS,
+    FileOptions,
+    TableFormat,
+    add_format,
+    format_of,
+    known_suffixes,
+)
+from graphbox.graph.source.location import find_files
+from graphbox.graph.source.memory import ArrayTable, StreamTable
+from graphbox.graph.source.parquet import ParquetTable
+from graphbox.graph.source.parts import PartsTable
+from graphbox.graph.source.table import Batch, MalformedLine, Table
+from graphbox.graph.source.whole import SourceTable, read_table
+from graphbox.native import thread_count
+
+__all__ = [
+    "FORMATS",
+    "ArrowStream",
+    "Batch",
+    "FileOptions",
+    "MalformedLine",
+    "SourceTable",
+    "Table",
+    "TableFormat",
+    "TableLike",
+    "add_format",
+    "open_table",
+    "read_table",
+]
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """What exports itself as a stream of Arrow record batches: Polars, DuckDB, pandas, PyArrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule with the stream."""
+        ...
+
+
+TableLike: TypeAlias = str | Path | ArrowStream | Mapping[str, Any]
+"""A file, folder or glob of part files, or URL; an object with ``__arrow_c_stream__``; arrays by name."""
+
+for _table_format in (TableFormat("parquet", (".parquet", ".pq"), ParquetTable),):
+    add_format(_table_format)
+
+
+def open_table(
+    data: TableLike,
+    *,
+    format: str = "auto",  # noqa: A002 - what the run file calls it
+    has_header: bool = True,
+    names: Iterable[str] | None = None,
+    where: str = "",
+    threads: int | None = None,
+) -> Table:
+    """Open a table: what can be told without reading it is checked here.
+
+    Args:
+        data: a path, folder or glob of part files (read in the order of their names, as one table) or URL
+            that fsspec opens; an object with ``__arrow_c_stream__``; or a mapping of names to arrays.
+        format: name of the format of the files (a key of :data:`FORMATS`); ``auto``: told by the suffix.
+        has_header: whether text files begin with a line that names the columns.
+        names: the names of the columns where ``has_header`` is false.
+        where: what the table is for, for the messages about tables without a file name.
+        threads: threads that parse; None: as many as :func:`~graphbox.native.thread_count` says.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: the format is unknown, or has no use for ``names``, or ``data`` is nothing of the above.
+        DataError: a server does not answer, the object gives no stream, or arrays differ in length.
+        BackendMissingError: a package that this kind of URL needs is not installed.
+    """
+    given = None if names is None else tuple(names)
+    if not has_header and not given:
+        raise UsageError(
+            "expected the names of the columns of a file without a header line", where=where or str(data)
+        )
+    if has_header and given is not None:
+        raise UsageError(
+            "expected no names of columns, received some: the header line names them",
+            where=where or str(data),
+            hint="say that the file has no header line, or leave the names out",
+        )
+    if isinstance(data, str | Path):
+        return _open_files(data, format, FileOptions(given, thread_count(threads)))
+    if given is not None or format != "auto":
+        raise UsageError(
+            "expected a file where a format or names are given", where=where or type(data).__name__
+        )
+    if isinstance(data, Mapping):
+        return ArrayTable(data, where or "arrays")
+    if isinstance(data, ArrowStream):
+        return StreamTable(data, where or type(data).__name__)
+    raise UsageError(
+        "expected a path, an object with `__arrow_c_stream__` or a mapping of arrays, "
+        f"received {type(data).__name__}",
+        where=where or None,
+    )
+
+
+def _open_files(data: str | Path, format_name: str, options: FileOptions) -> Table:
+    suffixes = FORMATS[format_name].suffixes if format_name in FORMATS else known_suffixes()
+    files = find_files(data, suffixes)
+    tables: list[Table] = []
+    for file in files:
+        table_format = format_of(file, format_name)
+        if options.names is not None and not table_format.takes_names:
+            raise UsageError(
+                f"expected no names of columns: files of the format {table_format.name} name them",
+                where=file.name,
+            )
+        tables.append(table_format.open(file, options))
+    return tables[0] if len(tables) == 1 else PartsTable(str(data), tables)

@@ -1,0 +1,85 @@
+"""Which reader reads which file: formats by name and by suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.graph.source.location import InputFile
+from graphbox.graph.source.table import Table
+
+__all__ = ["FORMATS", "FileOptions", "TableFormat", "add_format", "format_of", "known_suffixes"]
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How a file is read where its format leaves a choice.
+
+    Attributes:
+        names: names of the columns of a file without a header line; None: the file names them.
+        threads: threads that parse.
+    """
+
+    names: tuple[str, ...] | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """A format of table files.
+
+    Attributes:
+        name: what ``format:`` calls it.
+        suffixes: endings of file names that mean this format, in lower case with the dot.
+        open: makes the table of one file; part files are opened one by one and joined.
+        takes_names: whether :attr:`FileOptions.names` has a meaning (text that may lack a header line).
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    open: Callable[[InputFile, FileOptions], Table]
+    takes_names: bool = False
+
+
+FORMATS: dict[str, TableFormat] = {}
+"""The formats by name; a further one is added by :func:`add_format`."""
+
+
+def add_format(table_format: TableFormat) -> None:
+    """Let :func:`~graphbox.graph.source.open_table` read a format."""
+    FORMATS[table_format.name] = table_format
+
+
+def known_suffixes() -> tuple[str, ...]:
+    """Return all endings of file names that mean a format."""
+    return tuple(suffix for table_format in FORMATS.values() for suffix in table_format.suffixes)
+
+
+def format_of(file: InputFile, name: str) -> TableFormat:
+    """Return the format of a file: the named one, or with ``auto`` the one its suffix means.
+
+    Raises:
+        UsageError: there is no such format, or the suffix means none.
+    """
+    if name != "auto":
+        if name not in FORMATS:
+            raise UsageError(
+                f"expected the format auto, {', '.join(FORMATS)}, received `{name}`",
+                where=file.name,
+                hint=did_you_mean(name, FORMATS),
+            )
+        return FORMATS[name]
+    matches = [
+        (len(suffix), table_format)
+        for table_format in FORMATS.values()
+        for suffix in table_format.suffixes
+        if file.file_name.lower().endswith(suffix)
+    ]
+    if not matches:
+        raise UsageError(
+            f"expected a file ending in {', '.join(known_suffixes())}, received `{file.file_name}`",
+            where=file.name,
+            hint="name the format if the file is called otherwise, e.g. `format: csv`",
+        )
+    return max(matches, key=lambda match: match[0])[1]

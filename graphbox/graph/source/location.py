@@ -1,0 +1,225 @@
+"""Where tables lie: local files, folders and globs of part files, and URLs that fsspec opens."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from graphbox.errors import DataError, GraphboxError, NotFoundError, did_you_mean, missing_extra
+
+__all__ = ["InputFile", "find_files", "is_url"]
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::|://)")
+_GLOB = re.compile(r"[*?\[]")
+
+
+class InputFile(ABC):
+    """A file that can be opened for reading, any number of times.
+
+    Attributes:
+        name: how messages call it: a path, or a URL without credentials.
+        size_bytes: its size, or None when the server does not say.
+    """
+
+    name: str
+    size_bytes: int | None
+
+    @property
+    def file_name(self) -> str:
+        """The last part of the name, whose suffix tells the format."""
+        return self.name.rpartition("/")[2]
+
+    @abstractmethod
+    def open(self, *, memory_map: bool = False) -> pa.NativeFile:
+        """Open the file for reading at any place.
+
+        Args:
+            memory_map: map a local file instead of reading it; for formats that are used in place.
+
+        Raises:
+            NotFoundError: it is not there any more.
+            DataError: it cannot be read.
+        """
+
+    def unreadable(self, error: Exception, expected: str, hint: str | None = None) -> GraphboxError:
+        """Return the error for a file that is damaged or something else than expected."""
+        reason = self.without_credentials((str(error) or type(error).__name__).splitlines()[0][:200])
+        return DataError(
+            f"expected {expected}, received a damaged file or something else ({reason})",
+            where=self.name,
+            hint=hint,
+        )
+
+    def without_credentials(self, text: str) -> str:
+        """Return a message of a library as it may be shown."""
+        return text
+
+
+@dataclass(frozen=True)
+class _LocalFile(InputFile):
+    path: Path
+    name: str
+    size_bytes: int
+
+    def open(self, *, memory_map: bool = False) -> pa.NativeFile:
+        try:
+            if memory_map and self.size_bytes:
+                return pa.memory_map(str(self.path))
+            return pa.OSFile(str(self.path))
+        except FileNotFoundError:
+            raise NotFoundError("there is no such file any more", where=self.name) from None
+        except OSError as error:
+            raise DataError(
+                f"expected a file that can be read: {error.strerror or error}", where=self.name
+            ) from error
+
+
+@dataclass(frozen=True)
+class _RemoteFile(InputFile):
+    file_system: Any
+    path: str
+    name: str
+    size_bytes: int | None
+    secrets: tuple[str, ...]
+
+    def open(self, *, memory_map: bool = False) -> pa.NativeFile:  # noqa: ARG002 - only local files have maps
+        try:
+            return pa.PythonFile(self.file_system.open(self.path, "rb"), mode="r")
+        except FileNotFoundError:
+            raise NotFoundError("there is no such file any more", where=self.name) from None
+        except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
+            raise _cannot_reach(self.name, error, self.secrets) from None
+
+    def without_credentials(self, text: str) -> str:
+        return _hide(text, self.secrets)
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text names a file by URL (``scheme://`` or a chain of fsspec, ``scheme::``)."""
+    return _URL.match(text) is not None
+
+
+def find_files(data: str | Path, suffixes: Sequence[str]) -> tuple[InputFile, ...]:
+    """Return the files that a path, folder, glob or URL means, part files sorted by name.
+
+    In a folder, hidden files and those that start with ``_`` (as ``_SUCCESS``) are no parts, nor are those
+    that end otherwise than one of ``suffixes``, unless all do.
+
+    Raises:
+        NotFoundError: there is none.
+        DataError: a server does not answer, or refuses.
+        BackendMissingError: fsspec, or the package it needs for this kind of URL, is not installed.
+    """
+    if isinstance(data, str) and is_url(data):
+        return _find_remote(data, suffixes)
+    path = Path(data)
+    if path.is_dir():
+        paths = [entry for entry in path.iterdir() if entry.is_file()]
+        chosen = _parts({entry.name: entry for entry in paths}, suffixes)
+    elif _GLOB.search(path.name) or (_GLOB.search(str(path)) and not path.exists()):
+        chosen = _glob(path)
+    elif path.is_file():
+        chosen = [path]
+    else:
+        raise NotFoundError("there is no such file", where=str(data), hint=_closest_file(path))
+    if not chosen:
+        raise NotFoundError("expected at least one file there, received none", where=str(data))
+    return tuple(_LocalFile(entry, str(entry), entry.stat().st_size) for entry in chosen)
+
+
+def _parts(entries: dict[str, Any], suffixes: Sequence[str]) -> list[Any]:
+    """Return the entries of a folder that are part files, sorted by name."""
+    visible = {name: entry for name, entry in sorted(entries.items()) if not name.startswith((".", "_"))}
+    named = [entry for name, entry in visible.items() if name.lower().endswith(tuple(suffixes))]
+    return named or list(visible.values())
+
+
+def _glob(pattern: Path) -> list[Path]:
+    if pattern.exists():  # a file whose name has brackets
+        return [pattern]
+    anchor = Path(pattern.anchor)
+    relative = str(pattern.relative_to(anchor)) if pattern.is_absolute() else str(pattern)
+    return sorted(entry for entry in anchor.glob(relative) if entry.is_file())
+
+
+def _closest_file(path: Path) -> str | None:
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent} either"
+    return did_you_mean(path.name, [entry.name for entry in path.parent.iterdir() if entry.is_file()])
+
+
+# URLs
+
+
+def _find_remote(url: str, suffixes: Sequence[str]) -> tuple[InputFile, ...]:
+    shown, secrets = _split_credentials(url)
+    try:
+        import fsspec
+    except ImportError:
+        raise missing_extra("fsspec", "remote") from None
+    try:
+        file_system, path = fsspec.core.url_to_fs(url)
+        if _GLOB.search(path) and not url.startswith(("http://", "https://")):
+            paths = sorted(file_system.glob(path))
+        elif file_system.isdir(path) and not file_system.isfile(path):
+            entries = {entry["name"].rpartition("/")[2]: entry for entry in file_system.ls(path, detail=True)}
+            files = {name: entry["name"] for name, entry in entries.items() if entry["type"] == "file"}
+            paths = _parts(files, suffixes)
+        else:
+            paths = [path] if file_system.exists(path) else []
+        sizes = [file_system.size(entry) for entry in paths]
+    except ImportError as error:
+        raise _missing_backend(shown, error) from None
+    except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
+        raise _cannot_reach(shown, error, secrets) from None
+    if not paths:
+        raise NotFoundError("there is no such file", where=shown)
+    names = (
+        [shown]
+        if paths == [path]
+        else [_split_credentials(str(file_system.unstrip_protocol(p)))[0] for p in paths]
+    )
+    return tuple(
+        _RemoteFile(file_system, entry, name, size, secrets)
+        for entry, name, size in zip(paths, names, sizes, strict=True)
+    )
+
+
+def _split_credentials(url: str) -> tuple[str, tuple[str, ...]]:
+    """Return a URL as it may be shown, and the parts that may not: user, password, query and fragment."""
+    chain, _, last = url.rpartition("::")
+    parts = urlsplit(last)
+    user_info, _, host = parts.netloc.rpartition("@")
+    hidden = [user_info, *user_info.split(":"), parts.query, parts.fragment]
+    shown = f"{parts.scheme}://{host}{parts.path}" if "://" in last else last
+    secrets = {text for part in hidden if part for text in (part, unquote(part))}
+    prefix = f"{chain}::" if chain and "@" not in chain else ""
+    return prefix + shown, tuple(sorted(secrets, key=len, reverse=True))
+
+
+def _hide(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "...")
+    return text
+
+
+def _cannot_reach(shown: str, error: Exception, secrets: Sequence[str]) -> GraphboxError:
+    reason = _hide((str(error) or type(error).__name__).splitlines()[0], secrets)[:200]
+    return DataError(
+        f"expected a file that can be read, received {type(error).__name__}: {reason}",
+        where=shown,
+        hint="check the address, the network and the credentials (from the environment or its files)",
+    )
+
+
+def _missing_backend(shown: str, error: ImportError) -> GraphboxError:
+    found = missing_extra(getattr(error, "name", None) or str(error).splitlines()[0][:100], "remote")
+    found.where = shown
+    return found

@@ -1,0 +1,158 @@
+"""Tables in memory: Arrow tables and streams (Polars, DuckDB, pandas), and mappings of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphbox.errors import DataError
+from graphbox.graph.source.record_batches import bounded_batches
+from graphbox.graph.source.table import Batch, Table, check_columns
+
+__all__ = ["ArrayTable", "StreamTable", "array_from_numpy"]
+
+
+class StreamTable(Table):
+    """An object with ``__arrow_c_stream__``: a data frame or table, or a stream that can be read once."""
+
+    def __init__(self, data: Any, name: str) -> None:
+        self.name = name
+        self._data = data
+        self.reiterable = not isinstance(data, pa.RecordBatchReader) and hasattr(data, "__len__")
+        nbytes = getattr(data, "nbytes", None)
+        self.size_bytes = int(nbytes) if isinstance(nbytes, int) else None
+        self._stream: pa.RecordBatchReader | None = None if self.reiterable else self._open()
+        self._names: tuple[str, ...] | None = None
+
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        if self._names is None:
+            stream = self._open() if self._stream is None else self._stream
+            self._names = tuple(stream.schema.names)
+        return self._names
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        if self.reiterable:
+            stream = self._open()
+        elif self._stream is None:
+            raise DataError(
+                "expected a stream that was not read yet, received one that was; it can be read once",
+                where=self.name,
+                hint="pass a table or a file, or one stream for each use",
+            )
+        else:
+            stream, self._stream = self._stream, None
+        return self._read(stream, wanted, batch_bytes)
+
+    def _open(self) -> pa.RecordBatchReader:
+        if isinstance(self._data, pa.RecordBatchReader):
+            return self._data
+        try:
+            return pa.RecordBatchReader.from_stream(self._data)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise self._unreadable(error) from error
+
+    def _read(
+        self, stream: pa.RecordBatchReader, wanted: tuple[str, ...], batch_bytes: int
+    ) -> Iterator[Batch]:
+        consumed = 0
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            nonlocal consumed
+            for record_batch in stream:
+                consumed += record_batch.nbytes
+                yield record_batch
+
+        try:
+            yield from bounded_batches(counted(), wanted, batch_bytes, lambda _rows: consumed)
+        except (pa.ArrowException, OSError) as error:  # what the producer of the stream says
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> DataError:
+        reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+        return DataError(f"expected an Arrow stream of record batches, received: {reason}", where=self.name)
+
+
+class ArrayTable(Table):
+    """Arrays or sequences of equal length by column name; [n, dim] becomes a column of vectors."""
+
+    def __init__(self, data: Mapping[str, Any], name: str) -> None:
+        self.name = name
+        self._columns = {
+            column: _array(values, f"{name}, column `{column}`") for column, values in data.items()
+        }
+        lengths = {column: len(values) for column, values in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            shown = ", ".join(f"`{column}` {length:,}" for column, length in lengths.items())
+            raise DataError(f"expected columns of one length, received {shown}", where=name)
+        self.size_bytes = sum(values.nbytes for values in self._columns.values())
+
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return tuple(self._columns)
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        chosen = {name: self._columns[name] for name in wanted}
+        num_rows = len(next(iter(chosen.values()))) if chosen else 0
+        row_bytes = max(1, sum(values.nbytes for values in chosen.values()) // max(num_rows, 1))
+        step = max(1, batch_bytes // row_bytes)
+        for start in range(0, num_rows, step):
+            stop = min(start + step, num_rows)
+            yield Batch(
+                {
+                    name: array_from_numpy(values[start:stop], f"{self.name}, column `{name}`")
+                    for name, values in chosen.items()
+                },
+                num_rows=stop - start,
+                first_row=start,
+                read_bytes=(self.size_bytes or 0) * stop // num_rows,
+            )
+
+
+def _array(values: Any, where: str) -> np.ndarray[Any, np.dtype[Any]]:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = (
+            values.to_numpy()
+            if isinstance(values, pa.ChunkedArray)
+            else values.to_numpy(zero_copy_only=False)
+        )
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"expected an array, received {error}", where=where) from None
+    if array.ndim not in {1, 2}:
+        raise DataError(f"expected an array [n] or [n, dim], received shape {array.shape}", where=where)
+    return array
+
+
+def array_from_numpy(values: np.ndarray[Any, np.dtype[Any]], where: str) -> pa.Array:
+    """Return a NumPy array [n] or [n, dim] as Arrow; text is large_string, [n, dim] fixed-size lists.
+
+    Raises:
+        DataError: the array holds something that is no column (objects of mixed kinds, complex numbers).
+    """
+    if values.ndim == 2:
+        flat = array_from_numpy(np.ascontiguousarray(values).reshape(-1), where)
+        if values.shape[1] == 0:
+            raise DataError("expected vectors of at least one number, received none", where=where)
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    try:
+        if values.dtype.kind in "US":
+            kind = pa.large_string() if values.dtype.kind == "U" else pa.large_binary()
+            return pa.array(values.tolist(), kind).cast(pa.large_string())
+        result = pa.array(np.ascontiguousarray(values))
+    except (pa.ArrowException, UnicodeError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise DataError(
+            f"expected numbers, text or times, received {values.dtype}: {reason}", where=where
+        ) from None
+    return result.cast(pa.large_string()) if pa.types.is_string(result.type) else result

@@ -1,0 +1,93 @@
+"""Parquet files, read in pieces of a row group, only the wanted columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphbox.errors import GraphboxError
+from graphbox.graph.source.formats import FileOptions
+from graphbox.graph.source.location import InputFile
+from graphbox.graph.source.read_ahead import read_ahead
+from graphbox.graph.source.record_batches import bounded_batches
+from graphbox.graph.source.table import Batch, Table, check_columns
+
+__all__ = ["ParquetTable"]
+
+_MOST_ROWS = 1 << 17
+_STREAM_BUFFER_BYTES = 1 << 20
+
+
+class ParquetTable(Table):
+    """One Parquet file. A row group larger than a batch is read page by page."""
+
+    def __init__(self, file: InputFile, options: FileOptions) -> None:
+        del options  # nothing to choose
+        self._file = file
+        self.name = file.name
+        self.size_bytes = file.size_bytes
+        self._names: tuple[str, ...] | None = None
+
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        if self._names is None:
+            try:
+                with self._file.open() as stream:
+                    self._names = tuple(pq.read_schema(stream).names)
+            except (pa.ArrowException, OSError) as error:
+                raise self._damaged(error) from error
+        return self._names
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        return read_ahead(self._read(wanted, batch_bytes), depth=1)
+
+    def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]:
+        try:
+            # Without pre_buffer the pages are read as they are needed; with it, whole row groups at once.
+            with (
+                self._file.open() as stream,
+                pq.ParquetFile(
+                    stream,
+                    buffer_size=_STREAM_BUFFER_BYTES,
+                    pre_buffer=False,
+                    page_checksum_verification=True,
+                ) as file,
+            ):
+                num_rows = file.metadata.num_rows
+                total_bytes = self.size_bytes or 0
+                yield from bounded_batches(
+                    file.iter_batches(
+                        batch_size=_rows_at_once(file.metadata, wanted, batch_bytes), columns=list(wanted)
+                    ),
+                    wanted,
+                    batch_bytes,
+                    lambda rows: total_bytes * rows // max(num_rows, 1),
+                )
+        except GraphboxError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> GraphboxError:
+        return self._file.unreadable(
+            error,
+            "a Parquet file",
+            "write the file again; text belongs into a file that ends in .csv or .tsv",
+        )
+
+
+def _rows_at_once(metadata: pq.FileMetaData, wanted: Sequence[str], batch_bytes: int) -> int:
+    """Return how many rows to decode at once so that they take less than a batch."""
+    row_bytes = 1
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        chunks = (row_group.column(column) for column in range(row_group.num_columns))
+        size = sum(
+            chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
+        )
+        row_bytes = max(row_bytes, size // max(row_group.num_rows, 1))
+    return max(1, min(_MOST_ROWS, batch_bytes // row_bytes))

@@ -1,0 +1,52 @@
+"""Several files of the same columns as one table."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from graphbox.graph.source.table import Batch, Table
+
+__all__ = ["PartsTable"]
+
+
+class PartsTable(Table):
+    """Tables one after another. Each needs the wanted columns, in whatever order it has them."""
+
+    def __init__(self, name: str, parts: Sequence[Table]) -> None:
+        self.name = name
+        self.is_text = parts[0].is_text
+        self.reiterable = all(part.reiterable for part in parts)
+        sizes = [part.size_bytes for part in parts]
+        known = [size for size in sizes if size is not None]
+        self.size_bytes = sum(known) if len(known) == len(sizes) else None
+        self._parts = tuple(parts)
+        self._first_rows: list[int] = []  # of the parts whose reading has begun
+
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order."""
+        return self._parts[0].column_names()
+
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
+        first_row = 0
+        read_bytes = 0
+        self._first_rows = []
+        for part in self._parts:
+            self._first_rows.append(first_row)
+            num_rows = 0
+            part_bytes = 0
+            for batch in part.batches(columns, batch_bytes=batch_bytes):
+                num_rows += batch.num_rows
+                part_bytes = batch.read_bytes
+                yield replace(
+                    batch, first_row=first_row + batch.first_row, read_bytes=read_bytes + batch.read_bytes
+                )
+            first_row += num_rows
+            read_bytes += part_bytes if part.size_bytes is None else part.size_bytes
+
+    def where(self, row: int, column: str) -> str:
+        """Return the place of a cell for a message."""
+        part = bisect.bisect_right(self._first_rows, row) - 1
+        return self._parts[part].where(row - self._first_rows[part], column)

@@ -1,0 +1,141 @@
+"""What every reader of tables gives: a stream of bounded batches, with the place of every row."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from graphbox.errors import DataError, did_you_mean
+
+__all__ = ["Batch", "MalformedLine", "Table", "check_columns", "plain_column"]
+
+_SHOWN_COLUMNS = 20
+
+
+@dataclass(frozen=True)
+class MalformedLine:
+    """A line that is no row of the table.
+
+    Attributes:
+        kind: what is wrong, e.g. ``wrong number of cells``; lines are counted by kind.
+        place: ``file:line``, lines counted from 1.
+        text: the line, shortened, with what is wrong in words where the kind does not say it all.
+    """
+
+    kind: str
+    place: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some consecutive rows of a table.
+
+    Attributes:
+        columns: the wanted columns by name, of equal length. From text: large_string, an empty cell is
+            null and a quoted empty one is the empty string. From other files: the file's own types, with
+            dictionaries decoded and every string type as large_string.
+        num_rows: number of rows; may be 0 in a batch that only carries malformed lines.
+        first_row: position in the table of the first row, from 0; malformed lines are no rows.
+        read_bytes: bytes of input consumed so far, compressed ones where the input is compressed.
+        malformed: the first malformed lines of each kind that were skipped since the batch before.
+        malformed_counts: how many were skipped since the batch before, by kind; all of them.
+    """
+
+    columns: Mapping[str, pa.Array]
+    num_rows: int
+    first_row: int
+    read_bytes: int
+    malformed: Sequence[MalformedLine] = ()
+    malformed_counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class Table(ABC):
+    """A table that is read as a stream of batches.
+
+    Attributes:
+        name: the file, or what the table is, for messages.
+        size_bytes: bytes of input in all, or None when that is not known before reading.
+        is_text: whether all columns are text, so that numbers must be parsed.
+        reiterable: whether :meth:`batches` may be called again; a stream can be read once.
+    """
+
+    name: str
+    size_bytes: int | None
+    is_text: bool = False
+    reiterable: bool = True
+
+    @abstractmethod
+    def column_names(self) -> tuple[str, ...]:
+        """Return the names of the columns, in order.
+
+        Raises:
+            DataError: the input is damaged, or something else than its format says.
+        """
+
+    @abstractmethod
+    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
+        """Yield the rows of some columns, in order.
+
+        Reading runs ahead in other threads. Besides the batch that was yielded it holds at most about
+        three times ``batch_bytes``. The last batch, which may have no rows, says the malformed lines at the
+        end of the input.
+
+        Args:
+            columns: names of the wanted columns; repeated ones are read once.
+            batch_bytes: about the most bytes of memory a batch may take; one row may take more.
+
+        Raises:
+            DataError: a column is missing or twice there, the input is damaged, or it is a stream that was
+                read before.
+        """
+
+    def where(self, row: int, column: str) -> str:
+        """Return the place of a cell for a message.
+
+        Args:
+            row: position in the table, from 0; one of a batch that was yielded.
+            column: name of the column.
+
+        Returns:
+            ``file:line, column `x``` where the table has lines, else ``file, row n, column `x```, n from 1.
+        """
+        return f"{self.name}, row {row + 1:,}, column `{column}`"
+
+
+def check_columns(name: str, wanted: Sequence[str], present: Sequence[str]) -> tuple[str, ...]:
+    """Return the wanted columns, each once.
+
+    Raises:
+        DataError: one is missing or twice among the present ones, which it names.
+    """
+    for column in wanted:
+        if present.count(column) == 1:
+            continue
+        if column in present:
+            raise DataError(f"expected one column `{column}`, received {present.count(column)}", where=name)
+        shown = ", ".join(f"`{other}`" for other in present[:_SHOWN_COLUMNS])
+        more = f" and {len(present) - _SHOWN_COLUMNS:,} more" if len(present) > _SHOWN_COLUMNS else ""
+        raise DataError(
+            f"expected a column `{column}`, received {shown or 'none'}{more}",
+            where=name,
+            hint=did_you_mean(column, present) or "name the file's own columns in the run file",
+        )
+    return tuple(dict.fromkeys(wanted))
+
+
+def plain_column(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array, dictionaries and run ends decoded, strings as large_string."""
+    kind = values.type
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.large_string()
+    elif pa.types.is_binary_view(kind):
+        kind = pa.large_binary()
+    if kind != values.type:
+        values = values.cast(kind)
+    return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks or [pa.array([], kind)])
