@@ -145,3 +145,16 @@ class Table:
     @staticmethod
     def load(path: str, memory_bytes: int) -> Table:
         """Read a table from a file, and check it."""
+
+def parse_integers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plain: bool, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """
+    Parse int64[n]; flags the cells that are none, and returns how many. `plain`: only as a number is printed.
+    """
+
+def parse_numbers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """Parse float64[n]; flags the cells that are none, and returns how many."""
+
+def parse_booleans(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """
+    Parse uint8[n] out of true, false, 1, 0; flags the cells that are none, and returns how many.
+    """

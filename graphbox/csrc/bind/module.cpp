@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_walk(module);
   graphbox::bind::add_negative(module);
   graphbox::bind::add_table(module);
+  graphbox::bind::add_text(module);
 }

@@ -13,5 +13,6 @@ void add_neighbor(nanobind::module_& module);
 void add_walk(nanobind::module_& module);
 void add_negative(nanobind::module_& module);
 void add_table(nanobind::module_& module);
+void add_text(nanobind::module_& module);
 
 }  // namespace graphbox::bind
