@@ -143,7 +143,8 @@ def import_graph(
     """
     started = time.monotonic()
     _check(source)
-    paths = [*(nodes.path for nodes in source.nodes.values()), *(edges.path for edges in source.edges)]
+    data = [*(each.data for each in source.nodes.values()), *(each.data for each in source.edges)]
+    paths = [Path(str(each)) for each in data]
     sizes = [path.stat().st_size if path.is_file() else 0 for path in paths]
     total = sum(sizes)
     done = iter(np.cumsum([0, *sizes]).tolist())
@@ -232,11 +233,11 @@ def _check_kinds(features: Mapping[str, FeatureKind], where: str) -> None:
 
 
 def _read_nodes(nodes: NodeSource) -> NodeTable:
-    table = read_table(nodes.path, [nodes.id, *nodes.features])
+    table = read_table(Path(str(nodes.data)), [nodes.id, *nodes.features])
     ids = read_ids(table, nodes.id, nodes.id_type)
     check_ids(table, nodes.id, ids)
     return NodeTable(
-        make_ids(ids, f"{nodes.path}, column `{nodes.id}`", lambda row: table.where(row, nodes.id)),
+        make_ids(ids, f"{nodes.data}, column `{nodes.id}`", lambda row: table.where(row, nodes.id)),
         {name: read_feature(table, name, kind) for name, kind in nodes.features.items()},
     )
 
@@ -248,7 +249,7 @@ def _read_edges(
     edges: EdgeSource, nodes: Mapping[str, NodeTable], *, strict: bool
 ) -> tuple[EdgeTable, EdgeTypeReport]:
     optional = [column for column in (edges.weight, edges.timestamp) if column is not None]
-    table = read_table(edges.path, [edges.source, edges.target, *optional, *edges.features])
+    table = read_table(Path(str(edges.data)), [edges.source, edges.target, *optional, *edges.features])
     source_nodes, target_nodes = nodes[edges.type[0]], nodes[edges.type[2]]
     source = source_nodes.ids.find(read_ids(table, edges.source, source_nodes.ids.kind))
     target = target_nodes.ids.find(read_ids(table, edges.target, target_nodes.ids.kind))

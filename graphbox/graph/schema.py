@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from graphbox.graph.source import TableLike
 
 __all__ = [
     "CSC",
@@ -35,8 +37,8 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 IndexArray: TypeAlias = npt.NDArray[np.int32 | np.int64]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
-FeatureKind: TypeAlias = Literal["number", "integer", "categorical", "boolean", "vector"]
-"""How a feature is read and kept: float32, int64, int32 codes, bool, or float32 [n, dim]."""
+FeatureKind: TypeAlias = Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
+"""How a feature is read and kept: float32, int64, int32 codes, bool, float32 [n, dim], or lists of int64."""
 
 IdType: TypeAlias = Literal["string", "int64"]
 
@@ -163,7 +165,8 @@ class FeatureSpec:
 
     Attributes:
         kind: ``number`` float32 with NaN where missing; ``integer`` int64; ``categorical`` int32 codes
-            into ``categories``, -1 where missing; ``boolean`` bool; ``vector`` float32 [n, dim].
+            into ``categories``, -1 where missing; ``boolean`` bool; ``vector`` float32 [n, dim]; ``slots``
+            any number of int64 feature ids in each row, integers as they are and strings by XXH64.
         categories: the categories by code, in ascending order (None for the other kinds).
         dim: length of a vector (None for the other kinds).
     """
@@ -178,17 +181,24 @@ class NodeSource:
     """The table of one node type: a row for each node.
 
     Attributes:
-        path: Parquet, CSV or TSV file (the last two also gzipped), told by its suffix.
+        data: the table (:func:`graphbox.graph.source.open_table`), or None: then the nodes are the ids met at
+            the ends of edges, in the order in which they are met first.
         id: column of the original ids: strings or 64-bit integers, unique.
         features: columns to import, and how each is read.
-        id_type: what the ids are; by default the column's type, and in CSV/TSV int64 when every cell is a
+        id_type: what the ids are; by default the column's type, and in text int64 when every cell is a
             plain decimal integer, else string.
+        format: format of the files, or ``auto`` to tell it by their suffix.
+        has_header: whether text files begin with a line that names the columns.
+        names: the names of the columns where ``has_header`` is false.
     """
 
-    path: Path
+    data: TableLike | None = None
     id: str = "id"
     features: Mapping[str, FeatureKind] = field(default_factory=dict)
     id_type: IdType | None = None
+    format: str = "auto"
+    has_header: bool = True
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,18 +207,22 @@ class EdgeSource:
 
     Attributes:
         type: ``(source type, relation, target type)``.
-        path: Parquet, CSV or TSV file (the last two also gzipped), told by its suffix.
+        data: the table (:func:`graphbox.graph.source.open_table`).
         source: column with the original id of the edge's source.
         target: column with the original id of the edge's target.
         weight: column of positive numbers, or None.
         timestamp: column of integers (any unit) or timestamps (kept as microseconds UTC), or None.
-        features: further columns to import, and how each is read.
+        features: further columns to import, and how each is read; all kinds but ``slots``.
         reverse: relation of the edge type that holds every edge backwards, or None.
         keep_duplicates: keep every edge of a repeated (source, target) instead of the first.
+        csr: keep the edges by source on disk as well, instead of deriving that in memory on first use.
+        format: format of the files, or ``auto`` to tell it by their suffix.
+        has_header: whether text files begin with a line that names the columns.
+        names: the names of the columns where ``has_header`` is false.
     """
 
     type: EdgeType
-    path: Path
+    data: TableLike
     source: str = "source"
     target: str = "target"
     weight: str | None = None
@@ -216,6 +230,10 @@ class EdgeSource:
     features: Mapping[str, FeatureKind] = field(default_factory=dict)
     reverse: str | None = None
     keep_duplicates: bool = False
+    csr: bool = False
+    format: str = "auto"
+    has_header: bool = True
+    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_every_suffix_gives_the_same_graph(suffix: str, papers: GraphSource, tmp
         text = (tmp_path / "cites.csv").read_text()
         content = (text.replace(",", "\t") if "tsv" in suffix else text).encode()
         path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
-    graph, _ = imported(with_edges(papers, path=path), tmp_path / "other")
+    graph, _ = imported(with_edges(papers, data=path), tmp_path / "other")
     assert edges_of(graph) == edges_of(expected)
     for name in ("weight", "timestamp"):
         assert getattr(graph.csc(), name).tolist() == getattr(expected.csc(), name).tolist()
@@ -133,7 +133,7 @@ def test_what_is_skipped_is_counted_with_examples(papers: GraphSource, tmp_path:
 
 def test_first_of_duplicates_keeps_its_weight(papers: GraphSource, tmp_path: Path) -> None:
     parquet(tmp_path / "e.parquet", source=["b", "a", "a"], target=["c", "b", "b"], w=[1.0, 5.0, 7.0])
-    source = with_edges(papers, path=tmp_path / "e.parquet", timestamp=None)
+    source = with_edges(papers, data=tmp_path / "e.parquet", timestamp=None)
     graph, _ = imported(source, tmp_path)
     weight = graph.csc().weight
     assert weight is not None
@@ -202,7 +202,7 @@ def test_ids_in_text_keep_their_spelling(
 def test_parquet_ids_of_every_type(ids: pa.Array, papers: GraphSource, tmp_path: Path) -> None:
     nodes = parquet(tmp_path / "n.parquet", id=ids)
     edges = parquet(tmp_path / "e.parquet", source=ids, target=ids.take(pa.array([1, 1, 0])))
-    source = with_edges(with_nodes(papers, path=nodes, features={}), path=edges, weight=None, timestamp=None)
+    source = with_edges(with_nodes(papers, data=nodes, features={}), data=edges, weight=None, timestamp=None)
     graph, report = imported(source, tmp_path)
     assert graph.ids("paper").tolist() == ids.to_pylist()
     assert graph.csc().indptr.tolist() == [0, 1, 3, 3]
@@ -235,8 +235,8 @@ def test_features_of_every_kind_from_parquet(papers: GraphSource, tmp_path: Path
         "whole": "integer",
     }
     source = with_edges(
-        with_nodes(papers, path=nodes, features=kinds),
-        path=edges,
+        with_nodes(papers, data=nodes, features=kinds),
+        data=edges,
         weight=None,
         timestamp="when",
         features={"flag": "boolean"},
@@ -279,41 +279,41 @@ def nodes(**changes: Any) -> Change:
 
 def edge_parquet(**columns: Any) -> Change:
     return lambda source, folder: with_edges(
-        source, path=parquet(folder / "e.parquet", **columns), weight=None, timestamp=None
+        source, data=parquet(folder / "e.parquet", **columns), weight=None, timestamp=None
     )
 
 
 def node_parquet(kind: str, **columns: Any) -> Change:
     features: dict[str, Any] = {name: kind for name in columns if name != "id"}
     return lambda source, folder: with_nodes(
-        source, path=parquet(folder / "n.parquet", **columns), features=features
+        source, data=parquet(folder / "n.parquet", **columns), features=features
     )
 
 
 MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
     "missing file": (
-        lambda source, folder: with_edges(source, path=folder / "cite.csv"),
+        lambda source, folder: with_edges(source, data=folder / "cite.csv"),
         NotFoundError,
         "cite.csv",
         "there is no such file",
         "did you mean `cites.csv`?",
     ),
     "missing folder": (
-        lambda source, folder: with_edges(source, path=folder / "no" / "cite.csv"),
+        lambda source, folder: with_edges(source, data=folder / "no" / "cite.csv"),
         NotFoundError,
         "cite.csv",
         "there is no such file",
         "there is no folder",
     ),
     "folder for a file": (
-        lambda source, folder: with_edges(source, path=folder),
+        lambda source, folder: with_edges(source, data=folder),
         NotFoundError,
         "",
         "expected a file, received a folder",
         "",
     ),
     "unknown suffix": (
-        lambda source, folder: with_edges(source, path=_write(folder / "e.xls", b"")),
+        lambda source, folder: with_edges(source, data=_write(folder / "e.xls", b"")),
         UsageError,
         "e.xls",
         "expected a file ending in .parquet, .csv, .csv.gz, .tsv, .tsv.gz, received `e.xls`",
@@ -372,7 +372,7 @@ MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
     "truncated gzip": (
         lambda source, folder: with_edges(
             source,
-            path=_write(
+            data=_write(
                 folder / "e.csv.gz", gzip.compress(b"source,target,w,t\n" + bytes(range(256)) * 99)[:-20]
             ),
         ),
@@ -382,7 +382,7 @@ MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
         "",
     ),
     "no Parquet": (
-        lambda source, folder: with_edges(source, path=_write(folder / "e.parquet", b"PAR1 not really")),
+        lambda source, folder: with_edges(source, data=_write(folder / "e.parquet", b"PAR1 not really")),
         DataError,
         "e.parquet",
         "expected a Parquet file, received a damaged or another one",
@@ -446,7 +446,7 @@ MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
     ),
     "string ends for integer nodes": (
         lambda source, folder: with_edges(
-            with_nodes(source, path=parquet(folder / "n.parquet", id=[1, 2]), features={}),
+            with_nodes(source, data=parquet(folder / "n.parquet", id=[1, 2]), features={}),
             weight=None,
             timestamp=None,
         ),

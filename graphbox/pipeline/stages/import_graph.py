@@ -127,7 +127,7 @@ def _source(config: GraphConfig) -> Any:
         edges=tuple(
             EdgeSource(
                 type=e.type,
-                path=located(e.path),
+                data=located(e.path),
                 source=e.source,
                 target=e.target,
                 weight=e.weight,
