@@ -30,13 +30,18 @@ class Column:
 
     Attributes:
         kind: how they are kept, see :class:`~graphbox.graph.schema.FeatureSpec`.
-        values: the array, [n] or [n, dim].
+        values: the array, [n] or [n, dim]; of slots the lists of all rows one after the other, int64.
         categories: large_string array of the categories by code, or None.
+        offsets: of slots int64 [n + 1], row ``i`` has ``values[offsets[i]:offsets[i + 1]]``; else None.
     """
 
     kind: FeatureKind
     values: npt.NDArray[Any]
     categories: pa.Array | None = None
+    offsets: Int64Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
     @cached_property
     def spec(self) -> FeatureSpec:
@@ -49,7 +54,14 @@ class Column:
 
     def take(self, index: Int64Array | npt.NDArray[np.bool_]) -> Column:
         """Return the column of the rows ``index``."""
-        return Column(self.kind, self.values[index], self.categories)
+        if self.offsets is None:
+            return Column(self.kind, self.values[index], self.categories)
+        rows = np.flatnonzero(index) if index.dtype == np.bool_ else index
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        positions = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Column(self.kind, self.values[positions], None, offsets)
 
 
 # Ids

@@ -1,8 +1,9 @@
 """The on-disk format of graphs: a manifest and the ``.npy`` arrays it names (docs/formats/graph.md).
 
 A graph is a folder. ``manifest.json`` is replaced in one step and names every array with its size and
-SHA-256; the arrays of one import lie in one ``base-NNNNNN`` folder that is never changed once the manifest
-names it. So a reader sees the old graph or the new one, and a writer that dies leaves the old one.
+CRC-32C; the arrays of one import lie in one ``base-NNNNNN`` folder, those of each later change in a
+``delta-NNNNNN`` folder of their own, and neither is ever changed once the manifest names it. So a reader sees
+the graph before a change or after it, and a writer that dies leaves the one before.
 """
 
 from __future__ import annotations
@@ -11,39 +12,33 @@ import contextlib
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
-import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-import filelock
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import (
-    ConflictError,
-    DoesNotFitError,
-    FormatError,
-    NotFoundError,
-    TimeLimitError,
-    UsageError,
-)
+from graphbox.errors import ConflictError, DoesNotFitError, FormatError, NotFoundError, did_you_mean
+from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, ArrayWriter, check_array, digest_of, map_array
+from graphbox.graph.lock import LOCK_TIMEOUT_S, graph_lock
 
 __all__ = [
     "FORMAT",
     "FORMAT_VERSION",
+    "LOCK_TIMEOUT_S",
     "MANIFEST",
     "FolderWriter",
     "Snapshot",
     "graph_lock",
     "open_snapshot",
+    "read_manifest",
     "remove_graph",
     "verify",
 ]
@@ -51,13 +46,10 @@ __all__ = [
 FORMAT = "graphbox-graph"
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
-LOCK_TIMEOUT_S = 10.0
 
 _CHECKSUM = "checksum"
-_BASE = re.compile(r"base-(\d{6})")
-_NPY_MAGIC = b"\x93NUMPY\x01\x00"
-_DTYPES = ("<f4", "<i4", "<i8", "|b1", "|u1")
-_BLOCK_BYTES = 1 << 24
+_FOLDER = re.compile(r"(base|delta)-(\d{6})")
+_SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -130,6 +122,28 @@ class Snapshot:
         """Bytes of all arrays on disk."""
         return sum(int(entry["bytes"]) for entry in self.manifest["files"].values())
 
+    def file_of(self, names: Mapping[str, str], name: str, where: str) -> ArrayFile:
+        """Return where an array lies on disk.
+
+        Args:
+            names: paths of arrays within the folder, by name.
+            name: which of them.
+            where: what they belong to, for the message.
+
+        Raises:
+            NotFoundError: there is no array of this name.
+        """
+        if name not in names:
+            raise NotFoundError(
+                f"there is no array `{name}`",
+                where=where,
+                hint=did_you_mean(name, names) or f"there are {', '.join(names) or 'none'}",
+            )
+        entry = self.manifest["files"][names[name]]
+        return ArrayFile(
+            self.path / names[name], HEADER_BYTES, np.dtype(entry["dtype"]), tuple(entry["shape"])
+        )
+
 
 def open_snapshot(path: Path) -> Snapshot:
     """Open a graph folder: read its manifest and map its arrays, whose content is not read.
@@ -143,7 +157,7 @@ def open_snapshot(path: Path) -> Snapshot:
         manifest = read_manifest(path)
         failure: FormatError | None = None
         try:
-            arrays = {name: _map_array(path, name, manifest) for name in manifest["files"]}
+            arrays = {name: map_array(path / name, manifest["files"][name]) for name in manifest["files"]}
         except FormatError as error:
             failure = error
         # A writer may have put the next graph in place in the meantime; then this one is looked at again.
@@ -185,53 +199,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _map_array(folder: Path, name: str, manifest: Mapping[str, Any]) -> Array:
-    entry = manifest["files"][name]
-    path = folder / name
-    try:
-        file = path.open("rb")
-    except FileNotFoundError as error:
-        raise FormatError(
-            "expected the file that the manifest names, found none",
-            where=str(path),
-            hint="import the graph again",
-        ) from error
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        if size != entry["bytes"]:
-            raise FormatError(
-                f"expected {entry['bytes']:,} bytes, received {size:,}: the file is damaged or truncated",
-                where=str(path),
-                hint="import the graph again",
-            )
-        if entry["dtype"] not in _DTYPES:
-            raise FormatError(
-                f"expected one of {', '.join(_DTYPES)}, received {entry['dtype']!r}", where=str(path)
-            )
-        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-        header = _array_header(dtype, shape)
-        if file.read(len(header)) != header or size != len(header) + dtype.itemsize * math.prod(shape):
-            raise FormatError(
-                f"expected the header of a .npy array {dtype.str} {list(shape)}, received another one",
-                where=str(path),
-                hint="import the graph again",
-            )
-        if 0 in shape:
-            return np.empty(shape, dtype)
-        mapped = np.memmap(file, dtype, "r", len(header), shape)
-    return mapped.view(np.ndarray)
-
-
-def _array_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return the header of a .npy file of version 1.0, padded with spaces to a multiple of 64 bytes.
-
-    Written here and not by NumPy, whose padding differs between versions: a file has one header it may have.
-    """
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
-    padding = -(len(_NPY_MAGIC) + 2 + len(text) + 1) % 64
-    return _NPY_MAGIC + struct.pack("<H", len(text) + padding + 1) + text + b" " * padding + b"\n"
-
-
 def verify(path: Path) -> None:
     """Read every file of a graph folder and compare it with its digest.
 
@@ -243,7 +210,7 @@ def verify(path: Path) -> None:
     damaged = [
         name
         for name, entry in snapshot.manifest["files"].items()
-        if _sha256_of(path / name) != entry["sha256"]
+        if _digest_text(digest_of(path / name)) != entry["crc32c"]
     ]
     if damaged:
         raise FormatError(
@@ -253,74 +220,55 @@ def verify(path: Path) -> None:
         )
 
 
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 # Writing
 
 
-@contextlib.contextmanager
-def graph_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-    """Hold the lock that excludes other writers of the graph folder ``path``.
-
-    The lock is a file beside the folder, so that it outlives the folder's removal.
-
-    Raises:
-        TimeLimitError: another process held it for ``timeout_s`` seconds.
-        UsageError: the parent folder cannot be written.
-    """
-    file = path.parent / f".{path.name}.lock"
-    lock = filelock.FileLock(file)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=timeout_s)
-    except filelock.Timeout as error:
-        raise TimeLimitError(
-            f"waited {timeout_s:g} s for another process that is writing this graph (it holds {file})",
-            where=str(path),
-            hint="try again when it has finished",
-        ) from error
-    except OSError as error:
-        raise UsageError(f"cannot write here: {error.strerror}", where=str(path.parent)) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 class FolderWriter:
-    """Writes one new graph into a folder, in place of what is there once :meth:`commit` is called.
+    """Writes a new graph, or a change of the one that is there, which takes its place in :meth:`commit`.
 
     A context manager: it holds the folder's lock, and on an error removes what it wrote.
 
     Args:
-        path: the graph's folder; made when it is not there.
+        path: the graph's folder; a new graph's is made when it is not there.
         timeout_s: seconds to wait for another writer.
+        kind: ``base`` for a new graph, ``delta`` for a change of the one that is there.
+        activity: what is done, in one word, told to those who wait for the lock.
 
     Raises:
         TimeLimitError: another process is writing this graph.
         ConflictError: the path is a file, or a folder with other things in it.
+        NotFoundError, FormatError: there is no graph to change, or its manifest is damaged.
     """
 
-    def __init__(self, path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        path: Path,
+        timeout_s: float = LOCK_TIMEOUT_S,
+        *,
+        kind: Literal["base", "delta"] = "base",
+        activity: str = "writing",
+    ) -> None:
         self.path = path
         self._timeout_s = timeout_s
+        self._kind = kind
+        self._activity = activity
         self._files: dict[str, dict[str, Any]] = {}
+        self._open: dict[str, ArrayWriter] = {}
         self._held = contextlib.ExitStack()
         self._committed = False
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as held:
-            held.enter_context(graph_lock(self.path, self._timeout_s))
+            held.enter_context(graph_lock(self.path, self._timeout_s, activity=self._activity))
             self._existed = self.path.exists()
             _check_destination(self.path)
+            self._before = read_manifest(self.path) if self._kind == "delta" else None
             self.path.mkdir(exist_ok=True)
-            self._current = _current_base(self.path)
-            _remove_bases(self.path, keep=self._current)
-            self._base = f"base-{int(self._current[-6:] if self._current else 0) + 1:06d}"
-            (self.path / self._base).mkdir()
+            named = _named_folders(self.path)
+            _remove_others(self.path, keep=named)
+            taken = [int(name[-6:]) for name in named if name.startswith(self._kind)]
+            self.folder = f"{self._kind}-{max(taken, default=0) + 1:06d}"
+            (self.path / self.folder).mkdir()
             self._held = held.pop_all()
         return self
 
@@ -328,15 +276,36 @@ class FolderWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._held:
+            for writer in self._open.values():
+                writer.discard()
+            if (self.path / _SCRATCH).exists():
+                shutil.rmtree(self.path / _SCRATCH)
             if not self._committed:
-                shutil.rmtree(self.path / self._base)
+                shutil.rmtree(self.path / self.folder)
                 if not self._existed:
                     self.path.rmdir()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far."""
+        """Bytes of the arrays written so far."""
         return sum(int(entry["bytes"]) for entry in self._files.values())
+
+    @property
+    def scratch(self) -> Path:
+        """A folder for temporary files on the same disk, removed at the end and by the next writer."""
+        folder = self.path / _SCRATCH
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def reserve(self, needed_bytes: int) -> None:
+        """Check that the disk has room for ``needed_bytes`` more.
+
+        Raises:
+            DoesNotFitError: it has not.
+        """
+        free = shutil.disk_usage(self.path).free
+        if needed_bytes > free:
+            raise self._does_not_fit(self.path, needed_bytes, f"{free:,} bytes are free")
 
     def add(self, name: str, array: Array) -> str:
         """Write one array as ``<name>.npy`` and return its path within the folder.
@@ -344,26 +313,64 @@ class FolderWriter:
         Raises:
             DoesNotFitError: the disk has not enough room.
         """
-        relative = f"{self._base}/{name}.npy"
-        path = self.path / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
-        array = np.ascontiguousarray(array)
-        header = _array_header(array.dtype, array.shape)
-        size = len(header) + array.nbytes
-        free = shutil.disk_usage(self.path).free
-        if size > free:
-            raise self._does_not_fit(path, size, f"{free:,} bytes are free")
-        try:
-            digest = _write(path, header, array)
-        except OSError as error:
+        self.reserve(array.nbytes)
+        writer = self.open_array(name, array.dtype, array.shape[1:])
+        writer.append(array)
+        return writer.close()
+
+    def open_array(self, name: str, dtype: npt.DTypeLike, row_shape: tuple[int, ...] = ()) -> ArrayWriter:
+        """Return a writer of the array ``<name>.npy`` that takes it block by block.
+
+        Args:
+            name: path of the array without its suffix.
+            dtype: type of its numbers.
+            row_shape: shape of one row; () for a flat array.
+        """
+        path = self.path_of(name)
+
+        def close(shape: tuple[int, ...], digest: int) -> str:
+            del self._open[name]
+            return self._record(path, np.dtype(dtype), shape, digest)
+
+        def failure(error: OSError, size: int) -> Exception:
             if error.errno in _NO_SPACE:
-                raise self._does_not_fit(path, size, str(error.strerror)) from error
-            raise
+                return self._does_not_fit(path, size, str(error.strerror))
+            return error
+
+        writer = ArrayWriter(path, dtype, row_shape, on_close=close, on_failure=failure)
+        self._open[name] = writer
+        return writer
+
+    def path_of(self, name: str) -> Path:
+        """Return where a native writer shall write the array ``<name>.npy``, for :meth:`adopt`."""
+        path = self.path / self.folder / f"{name}.npy"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def adopt(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], crc32c: int) -> str:
+        """Take an array that was written, and fsynced, at :meth:`path_of` and return its path in the folder.
+
+        Args:
+            name: path of the array without its suffix.
+            dtype: type of its numbers.
+            shape: its shape.
+            crc32c: digest of its data.
+
+        Raises:
+            FormatError: the file is missing, or its size or header is another one.
+        """
+        path = self.path_of(name)
+        relative = self._record(path, np.dtype(dtype), shape, crc32c)
+        check_array(path, self._files[relative])
+        return relative
+
+    def _record(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], digest: int) -> str:
+        relative = path.relative_to(self.path).as_posix()
         self._files[relative] = {
-            "bytes": size,
-            "sha256": digest,
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
+            "bytes": path.stat().st_size,
+            "crc32c": _digest_text(digest),
+            "dtype": dtype.str,
+            "shape": list(shape),
         }
         return relative
 
@@ -375,22 +382,16 @@ class FolderWriter:
         )
 
     def commit(self, body: Mapping[str, Any]) -> None:
-        """Put the new graph in place.
+        """Put the new graph, or the changed one, in place.
 
         Args:
-            body: what the manifest says beside the format, the byte order and the files.
+            body: what the manifest says beside the format, the byte order and the files: ``name`` (of a new
+                graph), ``node_types`` and ``edge_types``.
         """
-        for folder, _, _ in os.walk(self.path / self._base, topdown=False):
+        for folder, _, _ in os.walk(self.path / self.folder, topdown=False):
             _sync_folder(Path(folder))
         manifest = _encode_manifest(
-            {
-                **body,
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "byte_order": sys.byteorder,
-                "base": self._base,
-                "files": self._files,
-            }
+            self._new_graph(body) if self._before is None else self._changed_graph(self._before, body)
         )
         beside = self.path / f"{MANIFEST}.tmp"
         with beside.open("wb") as file:
@@ -400,7 +401,25 @@ class FolderWriter:
         beside.replace(self.path / MANIFEST)
         self._committed = True
         _sync_folder(self.path)
-        _remove_bases(self.path, keep=self._base)
+        _remove_others(self.path, keep=_named_folders(self.path))
+
+    def _new_graph(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **body,
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "byte_order": sys.byteorder,
+            "base": self.folder,
+            "deltas": [],
+            "files": self._files,
+        }
+
+    def _changed_graph(self, before: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **before,
+            "deltas": [*before["deltas"], {**body, "folder": self.folder}],
+            "files": {**before["files"], **self._files},
+        }
 
 
 def remove_graph(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
@@ -412,7 +431,7 @@ def remove_graph(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
     """
     if not (path / MANIFEST).is_file():
         raise NotFoundError("there is no graph to remove", where=str(path))
-    with graph_lock(path, timeout_s):
+    with graph_lock(path, timeout_s, activity="removing"):
         (path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(path)
 
@@ -423,11 +442,7 @@ def _check_destination(path: Path) -> None:
         return
     if not path.is_dir():
         raise ConflictError("expected a graph's folder, received a file", where=str(path))
-    foreign = sorted(
-        entry.name
-        for entry in path.iterdir()
-        if not (entry.name.startswith(MANIFEST) or _BASE.fullmatch(entry.name))
-    )
+    foreign = sorted(entry.name for entry in path.iterdir() if not _is_ours(entry.name))
     if foreign:
         raise ConflictError(
             f"expected a graph's folder or an empty one, found `{foreign[0]}` in it",
@@ -436,36 +451,31 @@ def _check_destination(path: Path) -> None:
         )
 
 
-def _current_base(path: Path) -> str | None:
-    """Return the folder that the manifest names, or None when there is no graph that could be kept."""
+def _is_ours(name: str) -> bool:
+    return name in (MANIFEST, f"{MANIFEST}.tmp", _SCRATCH) or _FOLDER.fullmatch(name) is not None
+
+
+def _named_folders(path: Path) -> set[str]:
+    """Return the folders that the manifest names, none when there is no graph that could be kept."""
     try:
-        base = read_manifest(path)["base"]
-    except (NotFoundError, FormatError):
+        manifest = read_manifest(path)
+        return {manifest["base"], *(delta["folder"] for delta in manifest["deltas"])}
+    except NotFoundError:
+        return set()
+    except (FormatError, KeyError, TypeError):
         # Damaged: nothing to keep, but its arrays stay until the new graph is in place.
-        bases = sorted(entry.name for entry in path.iterdir() if _BASE.fullmatch(entry.name))
-        return bases[-1] if bases and (path / MANIFEST).exists() else None
-    return str(base)
+        return {entry.name for entry in path.iterdir() if _FOLDER.fullmatch(entry.name)}
 
 
-def _remove_bases(path: Path, keep: str | None) -> None:
+def _remove_others(path: Path, keep: set[str]) -> None:
+    """Remove what dead writers left: folders that no manifest names, and their temporary files."""
     for entry in path.iterdir():
-        if _BASE.fullmatch(entry.name) and entry.name != keep:
+        if entry.name == _SCRATCH or (_FOLDER.fullmatch(entry.name) and entry.name not in keep):
             shutil.rmtree(entry)
 
 
-def _write(path: Path, header: bytes, array: Array) -> str:
-    """Write header and array to a new file, have it on disk, and return the SHA-256 of its bytes."""
-    digest = hashlib.sha256(header)
-    with path.open("xb") as file:
-        file.write(header)
-        content = array.reshape(-1).view(np.uint8).data
-        for start in range(0, len(content), _BLOCK_BYTES):
-            block = content[start : start + _BLOCK_BYTES]
-            digest.update(block)
-            file.write(block)
-        file.flush()
-        os.fsync(file.fileno())
-    return digest.hexdigest()
+def _digest_text(digest: int) -> str:
+    return f"{digest:08x}"
 
 
 def _sync_folder(path: Path) -> None:

@@ -15,7 +15,11 @@ from graphbox.graph.ids import Ids, IntegerIds, StringIds, string_array, string_
 from graphbox.graph.schema import CSC, EdgeType, check_type_name, edge_type_text
 from graphbox.graph.tables import EdgeTable, NodeTable
 
-__all__ = ["read_tables", "write_edges", "write_nodes"]
+__all__ = ["array_names", "read_tables", "write_edges", "write_nodes"]
+
+
+_OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids")
+"""Arrays that only some edge types have; absent from the others' entries."""
 
 
 def write_nodes(writer: FolderWriter, node_type: str, table: NodeTable) -> dict[str, Any]:
@@ -64,6 +68,8 @@ def _add_features(writer: FolderWriter, folder: str, features: Mapping[str, Colu
             "kind": column.kind,
             "values": writer.add(f"{folder}/feature-{number}", column.values),
         }
+        if column.offsets is not None:
+            entry["offsets"] = writer.add(f"{folder}/feature-{number}-offsets", column.offsets)
         if column.categories is not None:
             entry["categories"] = _add_strings(
                 writer, f"{folder}/feature-{number}-categories", column.categories
@@ -117,6 +123,15 @@ def read_tables(snapshot: Snapshot) -> tuple[dict[str, NodeTable], dict[EdgeType
     return nodes, edges
 
 
+def array_names(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return the paths of a type's arrays, its features' aside, by the names of docs/formats/graph.md."""
+    if "ids" in entry:
+        ids = {name: path for name, path in entry["ids"].items() if name != "kind"}
+        return {"ids" if name == "values" else f"ids-{name}": path for name, path in ids.items()}
+    optional = ("weight", "timestamp", *_OPTIONAL_EDGE_ARRAYS)
+    return {name: entry[name] for name in ("indptr", "indices", *optional) if entry.get(name) is not None}
+
+
 def _features_of(entry: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Column]:
     return {
         feature["name"]: Column(
@@ -127,6 +142,7 @@ def _features_of(entry: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
             )
             if "categories" in feature
             else None,
+            offsets=arrays[feature["offsets"]] if "offsets" in feature else None,
         )
         for feature in entry["features"]
     }

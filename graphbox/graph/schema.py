@@ -167,7 +167,8 @@ class FeatureSpec:
         kind: ``number`` float32 with NaN where missing; ``integer`` int64; ``categorical`` int32 codes
             into ``categories``, -1 where missing; ``boolean`` bool; ``vector`` float32 [n, dim]; ``slots``
             any number of int64 feature ids in each row, integers as they are and strings by XXH64.
-        categories: the categories by code, in ascending order (None for the other kinds).
+        categories: the categories by code: those of the import in ascending order, then those that later
+            changes added (None for the other kinds).
         dim: length of a vector (None for the other kinds).
     """
 

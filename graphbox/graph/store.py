@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean
+from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.columns import Column
-from graphbox.graph.format import FolderWriter, open_snapshot, verify
+from graphbox.graph.format import FolderWriter, Snapshot, open_snapshot, verify
 from graphbox.graph.ids import IdsLike
-from graphbox.graph.layout import read_tables, write_edges, write_nodes
+from graphbox.graph.layout import array_names, read_tables, write_edges, write_nodes
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
     Edges,
@@ -45,6 +46,7 @@ class Graph:
         edges: edge tables by type; those of reverse edge types are derived and not among them.
         path: the folder it was opened from.
         size_bytes: bytes on disk, when it was opened from one.
+        folder: what was opened, when it was opened from a folder.
     """
 
     def __init__(
@@ -55,10 +57,12 @@ class Graph:
         *,
         path: Path | None = None,
         size_bytes: int | None = None,
+        folder: Snapshot | None = None,
     ) -> None:
         self.name = name
         self.path = path
         self.size_bytes = size_bytes
+        self._folder = folder
         self._nodes = dict(nodes)
         self._edges: dict[EdgeType, Edges] = {}
         for edge_type, table in edges.items():
@@ -99,7 +103,7 @@ class Graph:
         try:
             nodes, edges = read_tables(snapshot)
             name = str(snapshot.manifest["name"])
-            return cls(name, nodes, edges, path=folder, size_bytes=snapshot.size_bytes)
+            return cls(name, nodes, edges, path=folder, size_bytes=snapshot.size_bytes, folder=snapshot)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise FormatError(
                 f"expected a manifest of this version, received one with other content ({error!r})",
@@ -321,6 +325,41 @@ class Graph:
         """Return the features of an edge type with their arrays, by name."""
         return dict(self._edge_table(edge_type).features)
 
+    # Files
+
+    def array_file(self, of: str | EdgeType, array: str) -> ArrayFile:
+        """Return where an array of the base lies on disk, for readers that do their own input and output.
+
+        Args:
+            of: a node type, or an edge type with edges of its own.
+            array: of a node type ``ids`` (int64), ``ids-offsets``, ``ids-text`` (string) or ``ids-index``;
+                of an edge type ``indptr``, ``indices``, ``weight``, ``timestamp``, ``edge-ids``,
+                ``csr-indptr``, ``csr-indices`` or ``csr-edge-ids``.
+
+        Raises:
+            NotFoundError: there is no such array.
+            UsageError: the graph was built in memory.
+        """
+        return self._opened().file_of(array_names(self._entry(of)), array, _text_of(of))
+
+    def feature_file(
+        self, of: str | EdgeType, name: str, part: Literal["values", "offsets"] = "values"
+    ) -> ArrayFile:
+        """Return where a feature's array of the base lies on disk; see :meth:`array_file`.
+
+        Args:
+            of: a node type, or an edge type with edges of its own.
+            name: the feature.
+            part: its values, or the offsets of slots.
+
+        Raises:
+            NotFoundError: there is no such array.
+            UsageError: the graph was built in memory.
+        """
+        features = {feature["name"]: feature for feature in self._entry(of)["features"]}
+        names = {each: feature[part] for each, feature in features.items() if part in feature}
+        return self._opened().file_of(names, name, f"{_text_of(of)}, {part} of features")
+
     # Views
 
     def without_edges(self, removed: Mapping[EdgeType, npt.ArrayLike]) -> Graph:
@@ -369,7 +408,14 @@ class Graph:
                 tables[edge_type] = table.reversed_as((target, f"rev_{relation}", source))
             else:
                 tables[edge_type] = table
-        return Graph(self.name, self._nodes, tables, path=self.path, size_bytes=self.size_bytes)
+        return Graph(
+            self.name,
+            self._nodes,
+            tables,
+            path=self.path,
+            size_bytes=self.size_bytes,
+            folder=self._folder,
+        )
 
     # Looking at it
 
@@ -400,6 +446,24 @@ class Graph:
 
     # Inside
 
+    def _opened(self) -> Snapshot:
+        if self._folder is None:
+            raise UsageError(
+                "expected a graph opened from a folder, received one built in memory", where=self.name
+            )
+        return self._folder
+
+    def _entry(self, of: str | EdgeType) -> Mapping[str, Any]:
+        """Return what the manifest says of a node type or edge type."""
+        manifest = self._opened().manifest
+        if isinstance(of, str) and of in self._nodes:
+            return next(entry for entry in manifest["node_types"] if entry["name"] == of)
+        edge_type = list(self.edge_type(of))
+        for entry in manifest["edge_types"]:
+            if entry["type"] == edge_type:
+                return dict(entry)
+        raise NotFoundError("a reverse edge type has no files", where=edge_type_text(self.edge_type(of)))
+
     def _forward(self) -> dict[EdgeType, EdgeTable]:
         return {each: table for each, table in self._edges.items() if isinstance(table, EdgeTable)}
 
@@ -418,6 +482,10 @@ class Graph:
             f"there is no node type `{node_type}` in the graph `{self.name}`",
             hint=did_you_mean(node_type, self._nodes) or f"there are {known}",
         )
+
+
+def _text_of(of: str | EdgeType) -> str:
+    return of if isinstance(of, str) else edge_type_text(of)
 
 
 def _feature(columns: Mapping[str, Column], name: str, where: str) -> Column:

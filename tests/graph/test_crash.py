@@ -156,7 +156,9 @@ def test_a_second_writer_waits_and_then_says_for_what(tables: Path) -> None:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(TimeLimitError) as caught:
             import_graph(source_in(tables / "large"), destination, lock_timeout_s=0.2)
-        assert caught.value.message.startswith("waited 0.2 s for another process that is writing this graph")
+        assert caught.value.message.startswith(
+            f"waited 0.2 s for process {holder.pid}, which has been writing this graph since 20"
+        )
         assert str(tables / ".graph.lock") in caught.value.message
         assert state_of(destination) == "small"
         holder.communicate("", timeout=30)

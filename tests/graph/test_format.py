@@ -17,6 +17,7 @@ import pytest
 from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph import format as graph_format
+from graphbox.graph.array_file import map_array
 from graphbox.graph.ingest import import_graph
 
 FIXTURE = Path(__file__).parent.parent / "formats" / "graph-1"
@@ -322,7 +323,7 @@ def test_a_graph_replaced_again_and_again_while_it_is_opened(
 ) -> None:
     destination = tmp_path / "graph"
     Graph.from_coo([0], [1]).save(destination)
-    opened = graph_format._map_array
+    opened = map_array
     replaced = 0
 
     def replace_first(*arguments: Any) -> Any:
@@ -332,7 +333,7 @@ def test_a_graph_replaced_again_and_again_while_it_is_opened(
             Graph.from_coo([0] * (replaced + 1), [1] * (replaced + 1)).save(destination)
         return opened(*arguments)
 
-    monkeypatch.setattr(graph_format, "_map_array", replace_first)
+    monkeypatch.setattr(graph_format, "map_array", replace_first)
     limit = 3
     assert Graph.open(destination).num_edges() == 4
     limit = 1000

@@ -1,0 +1,79 @@
+"""The lock that lets one process at a time write a graph, and tells the others who that is."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from graphbox.errors import TimeLimitError, UsageError
+
+__all__ = ["LOCK_TIMEOUT_S", "graph_lock"]
+
+LOCK_TIMEOUT_S = 10.0
+
+
+@contextlib.contextmanager
+def graph_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, activity: str = "writing") -> Iterator[None]:
+    """Hold the lock that excludes other writers of the graph folder ``path``.
+
+    The lock is a file beside the folder, so that it outlives the folder's removal; the kernel frees it when
+    its holder ends, however that happens. In the file stands who holds it: process, since when, for what.
+
+    Args:
+        path: the graph's folder.
+        timeout_s: seconds to wait for another holder.
+        activity: what the lock is taken for, in one word: told to those who wait.
+
+    Raises:
+        TimeLimitError: another process held it for ``timeout_s`` seconds.
+        UsageError: the parent folder cannot be written.
+    """
+    file = path.parent / f".{path.name}.lock"
+    lock = filelock.FileLock(file, thread_local=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=timeout_s, poll_interval=0.02)
+    except filelock.Timeout as error:
+        raise TimeLimitError(
+            f"waited {timeout_s:g} s for {_holder(file)} (it holds {file})",
+            where=str(path),
+            hint="try again when it has finished",
+        ) from error
+    except OSError as error:
+        raise UsageError(f"cannot write here: {error.strerror}", where=str(path.parent)) from error
+    try:
+        _write_holder(file, activity)
+        yield
+        _write_holder(file, None)
+    except BaseException:
+        with contextlib.suppress(OSError):  # a full disk must not hide what went wrong
+            _write_holder(file, None)
+        raise
+    finally:
+        lock.release()
+
+
+def _write_holder(file: Path, activity: str | None) -> None:
+    """Say in the lock file who holds it; None: nobody."""
+    since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    text = "" if activity is None else json.dumps({"pid": os.getpid(), "since": since, "activity": activity})
+    with file.open("r+", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.truncate()
+
+
+def _holder(file: Path) -> str:
+    """Return in words who holds the lock; what a holder is just writing counts as unknown."""
+    try:
+        holder = json.loads(file.read_text(encoding="utf-8"))
+        return (
+            f"process {holder['pid']}, which has been {holder['activity']} this graph since {holder['since']}"
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process that is writing this graph"
