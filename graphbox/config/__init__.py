@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
+from graphbox.config.byte_size import parse_byte_size
+from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
 from graphbox.config.schema import (
     BenchConfig,
     ClassifyTaskConfig,
     CompressConfig,
-    EdgesConfig,
     ExportConfig,
-    GraphConfig,
     Metapath2VecConfig,
     ModelConfig,
-    NodesConfig,
     RecommendTaskConfig,
     RunConfig,
     SageConfig,
@@ -44,4 +43,5 @@ __all__ = [
     "config_schema",
     "dump_config",
     "load_config",
+    "parse_byte_size",
 ]

@@ -9,24 +9,36 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from graphbox.config.explain import explain, fields_at
+from graphbox.config.files import what_is_missing
+from graphbox.config.graph import GraphConfig
 from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
-from graphbox.config.schema import GraphConfig, RunConfig
+from graphbox.config.schema import RunConfig
 from graphbox.config.source import KeyPath, Source, parse_value, read_source
 from graphbox.errors import ConfigError, did_you_mean
 
-__all__ = ["config_digest", "config_schema", "dump_config", "load_config"]
+__all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_config"]
+
+TableCheck: TypeAlias = Callable[[GraphConfig], Iterable[tuple[KeyPath, str, str | None]]]
+"""Gives the key, the message and the hint of each mistake that shows when tables are looked into."""
 
 
-def load_config(path: str | Path, overrides: Iterable[str] = (), *, check_files: bool = True) -> RunConfig:
+def load_config(
+    path: str | Path,
+    overrides: Iterable[str] = (),
+    *,
+    check_files: bool = True,
+    check_tables: TableCheck | None = None,
+    complete: bool = True,
+) -> RunConfig:
     """Read a run file.
 
     Relative paths in it are relative to the file itself (links resolved), and absolute in the result.
@@ -36,6 +48,8 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), *, check_files:
         overrides: ``key.path=value`` texts that replace or add values; ``value`` is YAML, and checked
             like the rest. List items are named by position: ``graph.edges.0.path=x.parquet``.
         check_files: also report source files that are not there.
+        check_tables: also report what this finds wrong; asked when nothing else is.
+        complete: the section `graph` is a whole graph; else it changes one that has the types it names.
 
     Raises:
         NotFoundError: there is no such file.
@@ -53,13 +67,17 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), *, check_files:
         config = RunConfig.model_validate_json(json.dumps(source.data))
     except ValidationError as error:
         problems += [explain(item, source) for item in error.errors(include_url=False)]
-    problems += check_references(source)
+    problems += check_references(source, complete=complete)
     base = path.resolve().parent
     if check_files:
         problems += _missing_files(source, base)
+    if not problems and config is not None:
+        config = _with_absolute_root(config, base)
+        if check_tables is not None:
+            problems += [_problem_at(source, *found) for found in check_tables(config.graph)]
     if problems or config is None:
         raise _config_error(source, problems)
-    return _with_absolute_root(config, base)
+    return config
 
 
 def dump_config(config: RunConfig) -> str:
@@ -75,7 +93,7 @@ def dump_config(config: RunConfig) -> str:
 
 def config_digest(config: RunConfig) -> str:
     """Return a SHA-256 (hex) of everything in ``config`` that changes what a run computes."""
-    values = config.model_dump(mode="json", exclude={"serve", "threads"})
+    values = config.model_dump(mode="json", exclude={"serve": True, "threads": True, "graph": {"memory"}})
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -98,7 +116,7 @@ def _config_error(source: Source, problems: Sequence[Problem]) -> ConfigError:
 
 def _with_absolute_root(config: RunConfig, base: Path) -> RunConfig:
     root = config.graph.root
-    if root.startswith(GraphConfig.PACKAGE_SCHEME):
+    if GraphConfig.is_url(root):
         return config
     graph = config.graph.model_copy(update={"root": str((base / root).resolve())})
     return config.model_copy(update={"graph": graph})
@@ -109,7 +127,7 @@ def _missing_files(source: Source, base: Path) -> list[Problem]:
     if not isinstance(graph, dict):
         return []
     root = graph.get("root", ".")
-    if not isinstance(root, str):
+    if not isinstance(root, str) or GraphConfig.is_remote(root):
         return []
     try:
         folder = GraphConfig.folder(root, base)
@@ -121,16 +139,10 @@ def _missing_files(source: Source, base: Path) -> list[Problem]:
     problems = []
     for key, entry in _entries(graph):
         name = entry.get("path")
-        if isinstance(name, str) and not (folder / name).is_file():
-            files = [p.name for p in sorted(folder.iterdir()) if p.is_file()]
-            hint = (
-                did_you_mean(name, files)
-                or "`graph.root` and the run file's place decide where it is looked for"
-            )
-            what = "is a folder, not a file" if (folder / name).is_dir() else "is not there"
-            problems.append(
-                _problem_at(source, (*key, "path"), f"expected a file, but {folder / name} {what}", hint)
-            )
+        if isinstance(name, str) and not GraphConfig.is_url(name):
+            missing = what_is_missing(folder, name)
+            if missing is not None:
+                problems.append(_problem_at(source, (*key, "path"), *missing))
     return problems
 
 

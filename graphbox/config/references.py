@@ -18,9 +18,15 @@ __all__ = ["check_references"]
 Edge = tuple[str, str, str]
 
 
-def check_references(source: Source) -> list[Problem]:
-    """Return a problem for every name in ``source`` that refers to nothing."""
-    return list(_Checker(source).problems())
+def check_references(source: Source, *, complete: bool = True) -> list[Problem]:
+    """Return a problem for every name in ``source`` that refers to nothing.
+
+    Args:
+        source: the run file.
+        complete: the section `graph` is a whole graph; else it changes one, which has the types.
+    """
+    checker = _Checker(source)
+    return [*(checker.graph_problems() if complete else ()), *checker.problems()]
 
 
 class _Checker:
@@ -33,7 +39,23 @@ class _Checker:
         self._models = _mapping(source.data, "models")
         self._exports = _mapping(source.data, "export")
 
+    def graph_problems(self) -> Iterator[Problem]:
+        """Yield what keeps the section `graph` from being a whole graph."""
+        graph = self._source.data.get("graph")
+        for name, what in (("nodes", "node type"), ("edges", "edge type")):
+            if isinstance(graph, dict) and not graph.get(name):
+                yield self._problem(
+                    ("graph", name) if name in graph else ("graph",),
+                    f"expected at least one {what} under `{name}`, received none",
+                    "`graphbox check --schema` has every key",
+                )
+        yield from self._check_nodes()
+        for key, edge in self._edges:
+            for name in (edge[0], edge[2]) if key[-1] == "type" else ():
+                yield from self._check_name(key, name, self._node_types, "node type")
+
     def problems(self) -> Iterator[Problem]:
+        """Yield the names that refer to nothing, and what is given twice."""
         yield from self._check_edges()
         for name, task in self._tasks.items():
             if isinstance(task, dict):
@@ -51,11 +73,20 @@ class _Checker:
                 ("compress", name), name, self._exports, "artifact", " under `export`"
             )
 
+    def _check_nodes(self) -> Iterator[Problem]:
+        at_an_end = {name for _, edge in self._edges for name in (edge[0], edge[2])}
+        for name, section in self._node_types.items():
+            has_table = isinstance(section, dict) and section.get("path") is not None
+            if (section is None or isinstance(section, dict)) and not has_table and name not in at_an_end:
+                yield self._problem(
+                    ("graph", "nodes", name),
+                    f"the node type `{name}` has no table, and no edge type starts or ends at it",
+                    "give the `path` of its table, or remove it",
+                )
+
     def _check_edges(self) -> Iterator[Problem]:
         seen: dict[Edge, KeyPath] = {}
         for key, edge in self._edges:
-            for name in (edge[0], edge[2]) if key[-1] == "type" else ():
-                yield from self._check_name(key, name, self._node_types, "node type")
             if edge in seen:
                 line = self._source.line(seen[edge])
                 yield self._problem(

@@ -8,155 +8,35 @@ Edge types are written as a list of three names, ``[source type, relation, targe
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
-from pydantic_core import PydanticCustomError
+from pydantic import Field
 
-from graphbox.errors import ConfigError
+from graphbox.config.graph import GraphConfig
+from graphbox.config.section import (
+    EdgeTypeList,
+    Fraction,
+    Name,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    TypeName,
+)
 
 __all__ = [
     "BenchConfig",
     "ClassifyTaskConfig",
     "CompressConfig",
-    "EdgeTypeList",
-    "EdgesConfig",
     "ExportConfig",
-    "FeatureKind",
-    "GraphConfig",
     "Metapath2VecConfig",
     "ModelConfig",
-    "Name",
-    "NodesConfig",
     "RecommendTaskConfig",
     "RunConfig",
     "SageConfig",
-    "Section",
     "ServeConfig",
     "SkipGramSection",
     "TaskConfig",
 ]
-
-NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
-"""What graphs, tasks, models and runs may be called: they become names of folders."""
-
-Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
-
-_TYPE_NAME = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
-
-
-def _check_type_name(name: str) -> str:
-    # The same rule as `graphbox.graph.schema.check_type_name`, which this layer may not import.
-    if _TYPE_NAME.fullmatch(name) and "__" not in name and len(name.encode()) <= 64:
-        return name
-    raise PydanticCustomError(
-        "type_name",
-        "expected letters, digits, `-` and single `_` (at most 64 bytes, a letter or digit at both ends)",
-    )
-
-
-TypeName = Annotated[str, AfterValidator(_check_type_name)]
-EdgeTypeList = tuple[TypeName, TypeName, TypeName]
-FeatureKind = Literal["number", "integer", "categorical", "boolean", "vector"]
-
-PositiveInt = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(gt=0.0, lt=1.0)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-
-
-class Section(BaseModel):
-    """Base of every section: unknown keys are errors, values are not coerced, objects are frozen."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-        protected_namespaces=(),
-    )
-
-
-# ---------------------------------------------------------------------------------------- graph
-
-
-class NodesConfig(Section):
-    """One node type: a table with a row for each node."""
-
-    path: str
-    """Parquet, CSV or TSV file (the last two also gzipped), relative to `graph.root`."""
-    id: str = "id"
-    """Column that holds the original id (string or 64-bit integer), unique within the node type."""
-    id_type: Literal["string", "int64"] | None = None
-    """What the ids are; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
-    features: dict[str, FeatureKind] = {}
-    """Columns to import as node features, and how each is read."""
-
-
-class EdgesConfig(Section):
-    """One edge type: a table with a row for each edge."""
-
-    type: EdgeTypeList
-    """Edge type as `[source type, relation, target type]`."""
-    path: str
-    """Parquet, CSV or TSV file (the last two also gzipped), relative to `graph.root`."""
-    source: str = "source"
-    """Column that holds the id of the edge's source."""
-    target: str = "target"
-    """Column that holds the id of the edge's target."""
-    weight: str | None = None
-    """Column that holds the edge's weight, a positive number; without it all edges weigh 1."""
-    timestamp: str | None = None
-    """Column that holds when the edge came to be: integers of any unit, or timestamps."""
-    features: dict[str, FeatureKind] = {}
-    """Columns to import as edge features, and how each is read."""
-    reverse: TypeName | None = None
-    """Also add every edge backwards, as the edge type `[target type, reverse, source type]`."""
-    keep_duplicates: bool = False
-    """Keep every edge of a repeated pair of source and target, instead of the first."""
-
-
-class GraphConfig(Section):
-    """Where the graph comes from."""
-
-    name: Name
-    """Name of the graph in the workspace."""
-    root: str = "."
-    """Folder of the files below, relative to the run file; `package://graphbox.demo` is the bundled data."""
-    nodes: Annotated[dict[TypeName, NodesConfig], Field(min_length=1)]
-    """Node types by name."""
-    edges: Annotated[tuple[EdgesConfig, ...], Field(min_length=1)]
-    """Edge types."""
-    strict: bool = False
-    """Refuse the import at the first edge whose end is no node, instead of counting and skipping it."""
-
-    PACKAGE_SCHEME: ClassVar[str] = "package://"
-    _PACKAGES: ClassVar[tuple[str, ...]] = ("graphbox.demo",)
-
-    @staticmethod
-    def folder(root: str, base: Path = Path()) -> Path:
-        """Return the folder that ``root`` names, relative to ``base`` unless it is absolute.
-
-        Raises:
-            ConfigError: ``root`` names a package that carries no data.
-        """
-        if not root.startswith(GraphConfig.PACKAGE_SCHEME):
-            return base / root
-        package = root.removeprefix(GraphConfig.PACKAGE_SCHEME)
-        if package not in GraphConfig._PACKAGES:
-            raise ConfigError(
-                f"expected `{GraphConfig.PACKAGE_SCHEME}{GraphConfig._PACKAGES[0]}`, received `{root}`",
-                where="graph.root",
-                hint="name a folder instead",
-            )
-        return Path(__file__).parent.parent.joinpath(*package.split(".")[1:])
-
-    def locate(self, path: str) -> Path:
-        """Return where the source file ``path`` is."""
-        return self.folder(self.root) / path
-
 
 # ---------------------------------------------------------------------------------------- tasks
 
@@ -362,13 +242,13 @@ class RunConfig(Section):
     """Threads for sampling and training; all CPUs of the process when absent."""
     graph: GraphConfig
     """The graph and its source files."""
-    tasks: Annotated[dict[Name, TaskConfig], Field(min_length=1)]
+    tasks: dict[Name, TaskConfig] = Field(default_factory=dict)
     """What the embeddings are for, by name."""
-    models: Annotated[dict[Name, ModelConfig], Field(min_length=1)]
-    """Models to train, by name, in this order."""
-    export: dict[Name, ExportConfig] = {}
+    models: dict[Name, ModelConfig] = Field(default_factory=dict)
+    """Models to train, by name, in this order; without any the run ends with the imported graph."""
+    export: dict[Name, ExportConfig] = Field(default_factory=dict)
     """Artifacts to write, by the name they get in the workspace."""
-    compress: dict[Name, CompressConfig] = {}
+    compress: dict[Name, CompressConfig] = Field(default_factory=dict)
     """Artifacts to compress, each a key of `export`."""
     bench: BenchConfig = BenchConfig()
     """Measurement of latency and throughput."""

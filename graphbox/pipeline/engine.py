@@ -63,7 +63,7 @@ def run_pipeline(
     stages: Sequence[Stage] = STAGES,
 ) -> RunReport:
     """Run those of ``stages`` that ``config`` wants, up to ``until`` (all without one); see `run`."""
-    wanted = [stage for stage in stages if stage.wanted(config)]
+    wanted = _wanted(stages, config, until)
     progress, stop = progress or Silence(), stop or Stop()
     earlier = None if fresh else _earlier_run(config, workspace, wanted, progress)
     if earlier is not None:
@@ -106,7 +106,7 @@ def continue_run(
     """
     record = workspace.run(run_id)
     config = load_config(record.path / "config.yaml", check_files=False)
-    chosen = _up_to([stage for stage in stages if stage.wanted(config)], until)
+    chosen = _up_to(_wanted(stages, config, until), until)
     progress, stop = progress or Silence(), stop or Stop()
     if _finished(record, chosen) and not again:
         return RunReport.of(record)
@@ -138,17 +138,23 @@ def _earlier_run(
     return record
 
 
-def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:
-    names = [stage.name for stage in stages]
-    if until is None:
-        return stages
-    if until not in names:
+def _wanted(stages: Sequence[Stage], config: RunConfig, until: str | None) -> list[Stage]:
+    """Return the stages a run file asks for; ``until`` must be one of them."""
+    wanted = [stage for stage in stages if stage.wanted(config)]
+    names = [stage.name for stage in wanted]
+    if until is not None and until not in names:
+        section = next((stage.section for stage in stages if stage.name == until), None) or until
         raise UsageError(
             f"the run file does not ask for the stage `{until}`",
             where=until,
-            hint=f"its stages: {', '.join(names)}; the section `{until}` of the run file adds it",
+            hint=f"its stages: {', '.join(names)}; the section `{section}` of the run file adds it",
         )
-    return stages[: names.index(until) + 1]
+    return wanted
+
+
+def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:
+    names = [stage.name for stage in stages]
+    return stages if until is None else stages[: names.index(until) + 1]
 
 
 def _finished(record: RunRecord, stages: list[Stage]) -> bool:

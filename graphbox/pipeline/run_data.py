@@ -75,6 +75,12 @@ class RunData:
         from graphbox.train import load_trained
 
         names = list(self.config.models)
+        if not names:
+            raise NotFoundError(
+                "the run has no models: its run file has no section `models`",
+                where=f"run {self.record.id}",
+                hint="add one, and run the run file",
+            )
         if model is None:
             return load_trained(self.path, names[-1])
         if model not in names:

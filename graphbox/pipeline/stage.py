@@ -75,10 +75,12 @@ class Stage:
         name: its name.
         run: does it.
         wanted: whether a run file asks for it.
+        section: section of the run file that asks for it, where that has another name.
         still_valid: whether what it recorded holds (its inputs are as they were), asked before it is skipped.
     """
 
     name: str
     run: Callable[[StageContext], StageResult]
     wanted: Callable[[RunConfig], bool] = lambda _: True
+    section: str | None = None
     still_valid: Callable[[RunConfig, Workspace, Mapping[str, Any]], bool] = lambda *_: True

@@ -60,7 +60,7 @@ def test_demo_prints_its_run_file(graphbox: Call, folder: Path) -> None:
     text = graphbox("demo", "--print-run-file").out
     (folder / "copy.yaml").write_text(text)
     config = load_config(folder / "copy.yaml")
-    assert config.graph.locate("depends.parquet").is_file()
+    assert Path(config.graph.locate("depends.parquet")).is_file()
     assert set(config.tasks) == {"section", "companion"}
     assert set(config.export) >= {"debian-companion"}
 

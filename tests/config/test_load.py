@@ -210,7 +210,7 @@ def test_all_mistakes_at_once_in_file_order(folder: Path) -> None:
             "year: number",
             "year: real",
             6,
-            "expected 'number', 'integer', 'categorical', 'boolean' or 'vector', received the text 'real'",
+            "expected 'number', 'integer', 'categorical', 'boolean', 'vector' or 'slots', received",
         ),
         ("author: {path", "au__thor: {path", 7, "expected letters, digits, `-` and single `_`"),
         ("label: field", "label: feild", 15, "there is no feature `feild` of `paper`"),

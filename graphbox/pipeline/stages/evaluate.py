@@ -80,4 +80,4 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     )
 
 
-STAGE = Stage("evaluate", _run)
+STAGE = Stage("evaluate", _run, wanted=lambda config: bool(config.models), section="models")

@@ -6,14 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphbox.config import GraphConfig, RunConfig
 from graphbox.errors import ConflictError, GraphboxError
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
 
-__all__ = ["STAGE", "graph_fingerprint", "import_config", "open_graph"]
+if TYPE_CHECKING:
+    from graphbox.graph import GraphSource
+
+__all__ = ["STAGE", "graph_fingerprint", "graph_source", "import_config", "open_graph"]
 
 
 def _run(context: StageContext) -> StageResult:
@@ -56,7 +59,7 @@ def import_config(
         if not again and there is not None and there.fingerprint == fingerprint and there.path.is_dir():
             return there, f"graph `{there.name}` is already there: {_counts(there)}"
         report = import_graph(
-            _source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
+            graph_source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
         )
         record = workspace.add_graph(
             config.name,
@@ -89,18 +92,25 @@ def open_graph(context: StageContext) -> Any:
 
 
 def graph_fingerprint(config: GraphConfig) -> str:
-    """Return a SHA-256 (hex) of the import's settings and of its files' names, sizes and times of change."""
-    files = []
-    for name in (*(n.path for n in config.nodes.values()), *(e.path for e in config.edges)):
-        path = config.locate(name)
-        try:
-            status = path.stat()
-            files.append([str(path), status.st_size, status.st_mtime_ns])
-        except OSError:
-            # The import itself says what is missing; here only sameness counts.
-            files.append([str(path), None, None])
-    settings = config.model_dump(mode="json")
+    """Return a SHA-256 (hex) of the import's settings and of its files' names, sizes and times of change.
+
+    A folder or a pattern stands for the files it names now. Of a URL only the text counts.
+    """
+    paths = [*(n.path for n in config.nodes.values() if n.path is not None), *(e.path for e in config.edges)]
+    files = [_identity(location) for path in paths for location in config.files(path)]
+    settings = config.model_dump(mode="json", exclude={"memory"})
     return hashlib.sha256(json.dumps([settings, files], sort_keys=True).encode()).hexdigest()
+
+
+def _identity(location: str | Path) -> list[Any]:
+    if isinstance(location, str):
+        return [location]
+    try:
+        status = location.stat()
+    except OSError:
+        # The import itself says what is missing; here only sameness counts.
+        return [str(location), None, None]
+    return [str(location), status.st_size, status.st_mtime_ns]
 
 
 def _still_valid(config: RunConfig, workspace: Workspace, outputs: Mapping[str, Any]) -> bool:
@@ -112,22 +122,28 @@ def _still_valid(config: RunConfig, workspace: Workspace, outputs: Mapping[str, 
     return bool(record.fingerprint == outputs["fingerprint"] == graph_fingerprint(config.graph))
 
 
-def _source(config: GraphConfig) -> Any:
+def graph_source(config: GraphConfig) -> GraphSource:
+    """Return the section ``graph`` as what `graphbox.graph.ingest.import_graph` reads."""
     from graphbox.graph import EdgeSource, GraphSource, NodeSource
-
-    def located(path: str) -> Path:
-        return config.locate(path)
 
     return GraphSource(
         name=config.name,
         nodes={
-            name: NodeSource(located(n.path), id=n.id, features=n.features, id_type=n.id_type)
+            name: NodeSource(
+                None if n.path is None else config.locate(n.path),
+                id=n.id,
+                features=n.features,
+                id_type=n.id_type,
+                format=n.format,
+                has_header=n.columns is None,
+                names=n.columns,
+            )
             for name, n in config.nodes.items()
         },
         edges=tuple(
             EdgeSource(
                 type=e.type,
-                data=located(e.path),
+                data=config.locate(e.path),
                 source=e.source,
                 target=e.target,
                 weight=e.weight,
@@ -135,6 +151,10 @@ def _source(config: GraphConfig) -> Any:
                 features=e.features,
                 reverse=e.reverse,
                 keep_duplicates=e.keep_duplicates,
+                csr=e.csr,
+                format=e.format,
+                has_header=e.columns is None,
+                names=e.columns,
             )
             for e in config.edges
         ),

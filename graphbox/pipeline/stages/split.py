@@ -44,4 +44,4 @@ def _names(names: list[str]) -> str:
     return ("the task " if len(names) == 1 else "the tasks ") + ", ".join(names)
 
 
-STAGE = Stage("split", _run)
+STAGE = Stage("split", _run, wanted=lambda config: bool(config.tasks), section="tasks")

@@ -42,4 +42,4 @@ def _show(context: StageContext, at: TrainProgress) -> None:
     context.progress.step(at.model, at.epoch, at.epochs, "", {"epoch": at.epoch, **at.values})
 
 
-STAGE = Stage("train", _run)
+STAGE = Stage("train", _run, wanted=lambda config: bool(config.models), section="models")

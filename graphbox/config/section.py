@@ -1,0 +1,57 @@
+"""What all sections of the run file share: strictness, and the types of names."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "EdgeTypeList",
+    "Fraction",
+    "Name",
+    "PositiveFloat",
+    "PositiveInt",
+    "Section",
+    "TypeName",
+]
+
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
+"""What graphs, tasks, models and runs may be called: they become names of folders."""
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+
+_TYPE_NAME = re.compile(r"[^\W_](?:[\w-]*[^\W_])?")
+
+
+def _check_type_name(name: str) -> str:
+    # The same rule as `graphbox.graph.schema.check_type_name`, which this layer may not import.
+    if _TYPE_NAME.fullmatch(name) and "__" not in name and len(name.encode()) <= 64:
+        return name
+    raise PydanticCustomError(
+        "type_name",
+        "expected letters, digits, `-` and single `_` (at most 64 bytes, a letter or digit at both ends)",
+    )
+
+
+TypeName = Annotated[str, AfterValidator(_check_type_name)]
+EdgeTypeList = tuple[TypeName, TypeName, TypeName]
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(gt=0.0, lt=1.0)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys are errors, values are not coerced, objects are frozen."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
+    )
