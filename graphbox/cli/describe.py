@@ -16,12 +16,11 @@ def describe(
 ) -> None:
     """Show a graph: nodes, edges, degrees, and what its import skipped."""
     from graphbox.graph import Graph
-    from graphbox.graph.describe import describe as describe_graph
-    from graphbox.graph.describe import render
+    from graphbox.graph.describe.terminal import render
 
     with session.workspace() as workspace:
-        document = describe_graph(Graph.open(workspace.graph(graph).path))
-    session.answer(document, lambda console: render(document, console))
+        description = Graph.open(workspace.graph(graph).path).describe()
+    session.answer(description.as_dict(), lambda console: render(description, console))
 
 
 def register(app: typer.Typer) -> None:

@@ -38,7 +38,7 @@ def import_graph(
                 again=again,
                 progress=lambda what, done, total: progress.step(what, done, total, "B"),
             )
-        document = {"fingerprint": record.fingerprint, **describe(Graph.open(record.path))}
+        document = {"fingerprint": record.fingerprint, **describe(Graph.open(record.path)).as_dict()}
         session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
 
 

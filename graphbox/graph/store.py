@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from graphbox.graph.tables import (
     index_array,
     numbered_nodes,
 )
+
+if TYPE_CHECKING:
+    from graphbox.graph.describe import Description
 
 __all__ = ["Graph"]
 
@@ -419,11 +422,16 @@ class Graph:
 
     # Looking at it
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Description:
         """Return counts, degrees and data problems, see :func:`graphbox.graph.describe.describe`."""
         from graphbox.graph.describe import describe
 
         return describe(self)
+
+    def _repr_html_(self) -> str:
+        from graphbox.graph.describe.notebook import graph_html
+
+        return graph_html(self)
 
     def verify(self) -> None:
         """Read every file of an opened graph and compare it with its digest.

@@ -1,17 +1,20 @@
-"""What `describe` counts, against plain loops over the edges."""
+"""What `describe` counts, against plain loops over the edges, and the problems it names."""
 
 from __future__ import annotations
 
-import io
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
-from graphbox.graph.describe import describe, render
+from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.describe import DegreeHistogram, Description, describe, outline
+from graphbox.graph.describe.degrees import edge_blocks
 from graphbox.graph.ingest import import_graph
+from graphbox.graph.schema import FeatureKind
+from graphbox.graph.tables import EdgeTable, numbered_nodes
 
 
 @pytest.fixture
@@ -20,10 +23,10 @@ def graph(tmp_path: Path) -> Graph:
     (tmp_path / "b.csv").write_text("id\np\nq\n")
     (tmp_path / "aa.csv").write_text("source,target\n1,1\n1,2\n1,2\n2,2\n9,1\n")
     (tmp_path / "ab.csv").write_text("source,target\n1,p\n3,p\n3,p\n")
-    kinds = {"n": "number", "c": "categorical", "b": "boolean", "[i]": "integer"}
+    kinds: dict[str, FeatureKind] = {"n": "number", "c": "categorical", "b": "boolean", "[i]": "integer"}
     source = GraphSource(
-        "[bold]tiny",
-        {"a": NodeSource(tmp_path / "a.csv", features=kinds), "b": NodeSource(tmp_path / "b.csv")},  # type: ignore[arg-type]
+        "tiny",
+        {"a": NodeSource(tmp_path / "a.csv", features=kinds), "b": NodeSource(tmp_path / "b.csv")},
         (
             EdgeSource(("a", "to", "a"), tmp_path / "aa.csv"),
             EdgeSource(("a", "of", "b"), tmp_path / "ab.csv", reverse="has", keep_duplicates=True),
@@ -34,52 +37,175 @@ def graph(tmp_path: Path) -> Graph:
 
 
 def test_everything_is_counted(graph: Graph) -> None:
-    description = describe(graph)
-    assert description == graph.describe()
+    description = graph.describe().as_dict()
     assert (description["nodes"], description["edges"]) == (6, 6)
-    assert description["size_bytes"] == sum(
-        path.stat().st_size for path in (graph.path or Path()).rglob("*.npy")
-    )
+    assert description["size_bytes"] == graph.size_bytes
     a, b = description["node_types"]
     assert (a["name"], a["nodes"], a["isolated"], a["id_type"]) == ("a", 4, 1, "int64")
     assert (b["name"], b["nodes"], b["isolated"], b["id_type"]) == ("b", 2, 1, "string")
     assert a["features"] == [
-        {"name": "n", "kind": "number", "missing": 1, "min": 2, "p50": 4, "max": 9},
-        {"name": "c", "kind": "categorical", "missing": 1, "categories": 2},
-        {"name": "b", "kind": "boolean", "true": 3},
-        {"name": "[i]", "kind": "integer", "min": 7, "max": 9},
+        {
+            "name": "n",
+            "kind": "number",
+            "rows": 4,
+            "missing": 1,
+            "min": 2,
+            "p50": 4,
+            "max": 9,
+            "constant": False,
+        },
+        {"name": "c", "kind": "categorical", "rows": 4, "missing": 1, "categories": 2, "constant": False},
+        {"name": "b", "kind": "boolean", "rows": 4, "true": 3, "constant": False},
+        {"name": "[i]", "kind": "integer", "rows": 4, "min": 7, "p50": 7, "max": 9, "constant": False},
     ]
     to, of, has = description["edge_types"]
     assert (to["edges"], to["self_loops"], to["duplicate_edges"], to["reverse_of"]) == (3, 2, 0, None)
-    assert to["imported"]["duplicate_edges"] == 1
-    assert to["imported"]["dangling_edges"] == 1
-    assert to["in_degree"] == {"mean": 0.75, "p50": 0, "p90": 2, "p99": 2, "max": 2}
-    assert to["out_degree"] == {"mean": 0.75, "p50": 0, "p90": 2, "p99": 2, "max": 2}
+    assert to["in_degree"] == {
+        "mean": 0.75,
+        "p50": 0,
+        "p90": 2,
+        "p99": 2,
+        "max": 2,
+        "histogram": [
+            {"low": 0, "high": 0, "nodes": 2},
+            {"low": 1, "high": 1, "nodes": 1},
+            {"low": 2, "high": 3, "nodes": 1},
+        ],
+        "hubs": [{"id": 2, "degree": 2}, {"id": 1, "degree": 1}],
+    }
+    assert [hub["id"] for hub in to["out_degree"]["hubs"]] == [1, 2]
     assert (of["edges"], of["duplicate_edges"], of["self_loops"]) == (3, 1, 0)
-    assert of["in_degree"] == {"mean": 1.5, "p50": 0, "p90": 3, "p99": 3, "max": 3}
+    assert of["in_degree"]["hubs"] == [{"id": "p", "degree": 3}]
     assert has == {"source": "b", "relation": "has", "target": "a", "edges": 3, "reverse_of": "a__of__b"}
 
 
-def test_random_graphs_agree_with_loops() -> None:
+def test_problems_are_named_with_examples(graph: Graph) -> None:
+    problems = {(problem.kind, problem.where): problem for problem in graph.describe().problems}
+    assert set(problems) == {
+        ("dangling_edges", "a to a"),
+        ("dropped_duplicates", "a to a"),
+        ("isolated_nodes", "a"),
+        ("isolated_nodes", "b"),
+        ("self_loops", "a to a"),
+        ("duplicate_edges", "a of b"),
+        ("missing_values", "a, feature n"),
+        ("missing_values", "a, feature c"),
+    }
+    dangling = problems["dangling_edges", "a to a"]
+    assert (dangling.count, dangling.total) == (1, 5)
+    assert dangling.message.startswith("1 of 5 (20.0 %) rows were skipped")
+    assert problems["isolated_nodes", "a"].examples == ("4",)
+    assert problems["isolated_nodes", "b"].examples == ("q",)
+    assert all(problem.hint for problem in problems.values())
+
+
+def test_hubs_and_useless_features_are_problems() -> None:
+    sources = np.arange(3000)
+    graph = Graph.from_coo(sources, np.minimum(sources, 1), num_nodes=200_000)
+    kinds = Counter(problem.kind for problem in graph.describe().problems)
+    assert kinds == {"hubs": 1, "isolated_nodes": 1, "self_loops": 1}
+    hub = next(problem for problem in graph.describe().problems if problem.kind == "hubs")
+    assert hub.examples == ("1 (2,999 edges)", "0 (1 edges)")
+
+
+def _loops(edges: np.ndarray, size: int, description: Description) -> None:
+    pairs = [tuple(edge) for edge in edges.tolist()]
+    entry = description.edge_types[0]
+    assert entry.in_degree is not None
+    assert entry.out_degree is not None
+    assert entry.self_loops == sum(source == target for source, target in pairs)
+    assert entry.duplicate_edges == len(pairs) - len(set(pairs))
+    for side, degrees in ((0, entry.out_degree), (1, entry.in_degree)):
+        expected = [sum(pair[side] == node for pair in pairs) for node in range(size)]
+        ascending = sorted(expected)
+        assert degrees.mean == pytest.approx(sum(expected) / size)
+        assert degrees.max == ascending[-1]
+        for name, percent in (("p50", 50), ("p90", 90), ("p99", 99)):
+            at_least = next(value for rank, value in enumerate(ascending, 1) if 100 * rank >= percent * size)
+            assert getattr(degrees, name) == at_least
+        for each in degrees.bins:
+            assert each.nodes == sum(each.low <= value <= each.high for value in expected)
+        assert sum(each.nodes for each in degrees.bins) == size
+        largest = sorted(range(size), key=lambda node: (-expected[node], node))[:3]
+        assert [(hub.id, hub.degree) for hub in degrees.hubs] == [
+            (node, expected[node]) for node in largest if expected[node]
+        ]
+    touched = {node for pair in pairs for node in pair}
+    assert description.node_types[0].isolated == size - len(touched)
+
+
+def test_random_graphs_agree_with_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
-    for _ in range(20):
+    # Blocks and ranges far smaller than the graph: what they cut apart must come out whole.
+    monkeypatch.setattr("graphbox.graph.describe.degrees._BLOCK_NODES", 3)
+    for _ in range(60):
         size = int(generator.integers(1, 12))
         edges = generator.integers(0, size, (int(generator.integers(0, 40)), 2))
-        description = describe(Graph.from_coo(edges[:, 0], edges[:, 1], num_nodes=size))
-        pairs = [tuple(edge) for edge in edges.tolist()]
-        entry = description["edge_types"][0]
-        assert entry["self_loops"] == sum(source == target for source, target in pairs)
-        assert entry["duplicate_edges"] == len(pairs) - len(set(pairs))
-        out_degree = sorted(sum(source == node for source, _ in pairs) for node in range(size))
-        assert entry["out_degree"]["max"] == out_degree[-1]
-        assert entry["out_degree"]["p50"] == out_degree[(size + 1) // 2 - 1]
-        touched = {node for pair in pairs for node in pair}
-        assert description["node_types"][0]["isolated"] == size - len(touched)
+        graph = Graph.from_coo(edges[:, 0], edges[:, 1], num_nodes=size)
+        for memory_bytes in (1, 25, 1 << 20):
+            _loops(edges, size, describe(graph, memory_bytes=memory_bytes))
 
 
-def test_rendering_shows_names_as_they_are(graph: Graph) -> None:
-    text = io.StringIO()
-    render(describe(graph), Console(file=text, width=140))
-    shown = text.getvalue()
-    for part in ("[bold]tiny: 6 nodes, 6 edges", "[i] (integer)", "a of b", "has", "0/3/3"):
-        assert part in shown, part
+def test_blocks_cut_rows_and_lose_nothing() -> None:
+    generator = np.random.default_rng(1)
+    for _ in range(50):
+        lengths = generator.integers(0, 6, generator.integers(1, 20))
+        indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        indices = generator.integers(0, 9, indptr[-1]).astype(np.int32)
+        seen, position = [], 0
+        for first, counts, entries, before in edge_blocks(indptr, indices, block_nodes=4, block_edges=3):
+            assert 0 < len(entries) <= 3
+            assert counts.sum() == len(entries)
+            inside = position not in indptr
+            assert before == (int(indices[position - 1]) if inside else None)
+            rows = np.repeat(np.arange(first, first + len(counts)), counts)
+            seen += list(zip(rows.tolist(), entries.tolist(), strict=True))
+            position += len(entries)
+        assert seen == list(
+            zip(np.repeat(np.arange(len(lengths)), lengths).tolist(), indices.tolist(), strict=True)
+        )
+
+
+def test_a_histogram_is_exact_beyond_its_dense_part() -> None:
+    generator = np.random.default_rng(2)
+    degrees = generator.zipf(1.3, 5000) % (1 << 40)
+    histogram = DegreeHistogram()
+    for part in np.array_split(degrees, 7):
+        histogram.add(part)
+    histogram.add(np.empty(0, np.int64))
+    assert histogram.num_nodes == len(degrees)
+    assert histogram.maximum == degrees.max()
+    assert histogram.mean == pytest.approx(degrees.mean())
+    for percent in (1, 50, 90, 99, 100):
+        assert histogram.percentile(percent) == np.percentile(degrees, percent, method="inverted_cdf")
+    assert sum(each.nodes for each in histogram.bins()) == len(degrees)
+    assert DegreeHistogram().bins() == []
+
+
+def test_memory_stays_bounded() -> None:
+    generator = np.random.default_rng(3)
+    num_nodes, num_edges = 3_000_000, 16_000_000
+    indptr = np.sort(generator.integers(0, num_edges, num_nodes + 1))
+    indptr[[0, -1]] = 0, num_edges
+    csc = CSC(indptr, generator.integers(0, num_nodes, num_edges, np.int32), num_nodes)
+    graph = Graph("large", {"node": numbered_nodes(num_nodes)}, {("node", "to", "node"): EdgeTable(csc)})
+    calls: list[tuple[str, int, int]] = []
+    tracemalloc.start()
+    try:
+        description = describe(graph, memory_bytes=1 << 23, progress=lambda *call: calls.append(call))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 48 * 2**20, f"{peak:,} bytes"
+    assert description.edges == num_edges
+    assert calls[-1][1:] == (2 * num_edges, 2 * num_edges), (
+        "two ranges of nodes, a pass over the edges for each"
+    )
+
+
+def test_an_outline_reads_no_array(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Graph, "csc", None)
+    outlined = outline(graph)
+    assert (outlined.nodes, outlined.edges) == (6, 6)
+    assert outlined.node_types[0].isolated is None
+    assert [feature.name for feature in outlined.node_types[0].features] == ["n", "c", "b", "[i]"]

@@ -181,7 +181,9 @@ def test_saved_graphs_open_again_equal(shop: Graph, tmp_path: Path) -> None:
     view.save(tmp_path / "copy")
     again = Graph.open(tmp_path / "copy", verify_digests=True)
     assert again.edge_types == view.edge_types
-    assert again.describe() | {"path": None, "size_bytes": None} == view.describe() | {"path": None}
+    assert again.describe().as_dict() | {"path": None, "size_bytes": None} == view.describe().as_dict() | {
+        "path": None
+    }
     for edge_type in view.edge_types:
         assert pairs(again.csc(edge_type)) == pairs(view.csc(edge_type))
     assert again.features("user") == shop.features("user")

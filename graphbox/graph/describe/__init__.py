@@ -1,0 +1,171 @@
+"""Looking at a graph: counts, degrees, features, and what may be wrong with the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphbox.graph.describe.degrees import (
+    DEFAULT_MEMORY_BYTES,
+    EdgeCounts,
+    NodeCounts,
+    Progress,
+    Side,
+    count_edges,
+)
+from graphbox.graph.describe.description import (
+    Degrees,
+    Description,
+    EdgeTypeDescription,
+    FeatureDescription,
+    Hub,
+    NodeTypeDescription,
+    Problem,
+)
+from graphbox.graph.describe.features import describe_feature
+from graphbox.graph.describe.histogram import DegreeBin, DegreeHistogram
+from graphbox.graph.describe.problems import find_problems
+from graphbox.graph.schema import EdgeType, Int64Array
+
+if TYPE_CHECKING:
+    from graphbox.graph.store import Graph
+
+__all__ = [
+    "DegreeBin",
+    "DegreeHistogram",
+    "Degrees",
+    "Description",
+    "EdgeTypeDescription",
+    "FeatureDescription",
+    "Hub",
+    "NodeTypeDescription",
+    "Problem",
+    "Progress",
+    "describe",
+    "outline",
+]
+
+
+def describe(
+    graph: Graph, *, memory_bytes: int = DEFAULT_MEMORY_BYTES, progress: Progress | None = None
+) -> Description:
+    """Return what there is to know about a graph; every array of it is read.
+
+    Memory stays bounded whatever the graph's size: arrays are gone through in blocks, and counters of nodes
+    take ``memory_bytes`` at most, with more passes over the edges where that is little.
+
+    Args:
+        graph: the graph.
+        memory_bytes: memory for the counters of nodes.
+        progress: called with the edge type, and how many of how many edges are done.
+    """
+    removed: dict[str, Int64Array] = {}
+    node_counts, edge_counts = count_edges(graph, removed, memory_bytes=memory_bytes, progress=progress)
+    node_types = tuple(
+        _node_type(graph, node_type, counts, removed.get(node_type))
+        for node_type, counts in node_counts.items()
+    )
+    edge_types = tuple(_edge_type(graph, each, edge_counts.get(each)) for each in graph.edge_types)
+    isolated = {
+        node_type: [_shown_id(graph, node_type, index) for index in counts.examples]
+        for node_type, counts in node_counts.items()
+    }
+    return _description(graph, node_types, edge_types, find_problems(node_types, edge_types, isolated))
+
+
+def outline(graph: Graph) -> Description:
+    """Return what of a description costs nothing: types, counts and names of features; no array is read."""
+    node_types = tuple(
+        NodeTypeDescription(
+            name=node_type,
+            nodes=graph.num_nodes(node_type),
+            removed=0,
+            isolated=None,
+            id_type=graph.id_type(node_type),
+            features=tuple(
+                FeatureDescription(name, column.kind, graph.num_nodes(node_type))
+                for name, column in graph.node_columns(node_type).items()
+            ),
+        )
+        for node_type in graph.node_types
+    )
+    return _description(graph, node_types, tuple(_edge_type(graph, each, None) for each in graph.edge_types))
+
+
+def _description(
+    graph: Graph,
+    node_types: tuple[NodeTypeDescription, ...],
+    edge_types: tuple[EdgeTypeDescription, ...],
+    problems: tuple[Problem, ...] = (),
+) -> Description:
+    return Description(
+        name=graph.name,
+        path=None if graph.path is None else str(graph.path),
+        size_bytes=graph.size_bytes,
+        node_types=node_types,
+        edge_types=edge_types,
+        problems=problems,
+    )
+
+
+def _node_type(
+    graph: Graph, node_type: str, counts: NodeCounts, removed: Int64Array | None
+) -> NodeTypeDescription:
+    num_removed = 0 if removed is None else len(removed)
+    return NodeTypeDescription(
+        name=node_type,
+        nodes=graph.num_nodes(node_type) - num_removed,
+        removed=num_removed,
+        isolated=counts.isolated,
+        id_type=graph.id_type(node_type),
+        features=tuple(
+            describe_feature(name, column, removed) for name, column in graph.node_columns(node_type).items()
+        ),
+    )
+
+
+def _edge_type(graph: Graph, edge_type: EdgeType, counts: EdgeCounts | None) -> EdgeTypeDescription:
+    num_edges = graph.num_edges(edge_type)
+    if graph.is_reverse(edge_type):
+        return EdgeTypeDescription(edge_type, num_edges, reverse_of=graph.reverse_type(edge_type))
+    if counts is None:
+        return EdgeTypeDescription(edge_type, num_edges)
+    source, _, target = edge_type
+    csc = graph.csc(edge_type)
+    return EdgeTypeDescription(
+        edge_type,
+        num_edges,
+        has_weight=csc.weight is not None,
+        has_timestamp=csc.timestamp is not None,
+        self_loops=counts.self_loops,
+        duplicate_edges=counts.duplicate_edges,
+        in_degree=_degrees(graph, target, counts.into),
+        out_degree=_degrees(graph, source, counts.out_of),
+        features=tuple(
+            describe_feature(name, column) for name, column in graph.edge_columns(edge_type).items()
+        ),
+        imported=graph.imported(edge_type),
+    )
+
+
+def _degrees(graph: Graph, node_type: str, side: Side) -> Degrees:
+    histogram = side.histogram
+    return Degrees(
+        mean=histogram.mean,
+        p50=histogram.percentile(50),
+        p90=histogram.percentile(90),
+        p99=histogram.percentile(99),
+        max=histogram.maximum,
+        bins=tuple(histogram.bins()),
+        hubs=tuple(_hub(graph, node_type, -negative, degree) for degree, negative in side.hubs),
+    )
+
+
+def _hub(graph: Graph, node_type: str, index: int, degree: int) -> Hub:
+    original = graph.ids(node_type, np.array([index]))[0]
+    return Hub(original if isinstance(original, str) else int(original), degree)
+
+
+def _shown_id(graph: Graph, node_type: str, index: int) -> str:
+    return str(graph.ids(node_type, np.array([index]))[0])

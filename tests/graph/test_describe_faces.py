@@ -1,0 +1,144 @@
+"""How descriptions look: text in terminals, HTML in notebooks."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from graphbox.graph import Graph
+from graphbox.graph.columns import Column
+from graphbox.graph.describe.terminal import render
+from graphbox.graph.tables import edge_table, numbered_nodes
+
+NASTY = '<script>alert("1")</script> & [bold]'
+
+
+@pytest.fixture
+def graph() -> Graph:
+    generator = np.random.default_rng(0)
+    target = generator.zipf(1.6, 3000) % 400
+    source = generator.integers(0, 400, 3000)
+    number = generator.normal(size=400).astype(np.float32)
+    nodes = {
+        "person": numbered_nodes(400, {NASTY: Column("number", number)}),
+        "thing": numbered_nodes(30),
+    }
+    edges = {
+        ("person", "knows", "person"): edge_table(source, target, 400, 400),
+        ("person", "has", "thing"): edge_table(source, target % 30, 400, 30),
+        ("thing", "of", "person"): edge_table(target % 30, source, 30, 400),
+    }
+    return Graph(NASTY, nodes, edges).with_reverse_edges([("person", "has", "thing")])
+
+
+def _shown(graph: Graph, width: int, encoding: str = "utf-8") -> str:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, encoding)
+    render(graph.describe(), Console(file=file, width=width, color_system=None, emoji=False))
+    file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_text_keeps_within_the_terminal(graph: Graph, width: int) -> None:
+    shown = _shown(graph, width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    if width < 80:
+        return
+    for part in ("430 nodes", "9,000 edges", "knows → person", "⇄ rev_has", "into a person", "To look at"):
+        assert part in " ".join(shown.split()), part
+
+
+def test_text_shows_names_as_they_are(graph: Graph) -> None:
+    assert NASTY in _shown(graph, 120)
+    assert str(graph.describe()).startswith(NASTY)
+
+
+def test_a_terminal_without_unicode_is_drawn_with_plain_characters(graph: Graph) -> None:
+    shown = _shown(graph, 100, "ascii")
+    assert "knows -> person" in shown
+    assert "##" in shown
+
+
+def test_pictures_show_the_counts() -> None:
+    graph = Graph.from_coo([0, 1, 2, 3, 4], [5, 5, 5, 5, 5], num_nodes=6)
+    lines = str(graph.describe()).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("out of a node"))
+    picture = [line.rstrip() for line in lines[start : start + 8]]
+    assert picture[1].split("   ")[0] == "p50 1  p90 1  p99 1  max 1"
+    assert picture[1].split("   ")[-1].strip() == "p50 0  p90 5  p99 5  max 5"
+    assert picture[2].split() == ["5", "│", "██", "5", "│██"]
+    assert picture[6].split() == ["1", "│▁▁", "██", "1", "│██", "▁▁"]
+    assert picture[7].split() == ["└0", "1", "└0", "1", "2", "4"]
+
+
+class _Balanced(HTMLParser):
+    """Checks that every tag is closed, and collects tags and text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def _parsed(html: str) -> _Balanced:
+    parser = _Balanced()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    assert "script" not in parser.tags
+    assert not parser.tags & {"img", "link", "iframe"}, "self-contained"
+    assert "http" not in html
+    return parser
+
+
+def test_a_graph_in_a_notebook_reads_no_array(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Graph, "csc", None)
+    parsed = _parsed(graph._repr_html_())
+    assert {"svg", "table"} <= parsed.tags
+    for part in (NASTY, "430 nodes", "knows 3k", "⇄ rev_has", "describe()"):
+        assert part in parsed.text, part
+
+
+def test_a_description_in_a_notebook(graph: Graph) -> None:
+    parsed = _parsed(graph.describe()._repr_html_())
+    for part in (NASTY, "Degrees", "into a person", "To look at", "p99"):
+        assert part in parsed.text, part
+    assert "rect" in parsed.tags
+
+
+def test_many_types_have_no_diagram_but_a_table() -> None:
+    names = [f"type{number}" for number in range(20)]
+    nodes = {name: numbered_nodes(3) for name in names}
+    edge = np.array([0])
+    edges = {(names[number], "to", names[number - 1]): edge_table(edge, edge, 3, 3) for number in range(20)}
+    graph = Graph("many", nodes, edges)
+    assert "svg" not in _parsed(graph._repr_html_()).tags
+    assert "and 8 smaller edge types" in str(graph.describe())
+    assert "and 8 smaller edge types" in _parsed(graph.describe()._repr_html_()).text
+
+
+def test_a_graph_without_edges_has_no_pictures() -> None:
+    graph = Graph.from_coo([], [], num_nodes=3)
+    assert "no edge of this type" in str(graph.describe())
+    assert "Degrees" not in str(graph.describe())
+    _parsed(graph.describe()._repr_html_())
