@@ -158,3 +158,18 @@ def parse_booleans(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), 
     """
     Parse uint8[n] out of true, false, 1, 0; flags the cells that are none, and returns how many.
     """
+
+def split_text(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes, cells: int, wanted: Sequence[int], examples: int) -> tuple:
+    """
+    Splits uint8[n], whole records of `cells` cells, into the wanted cells. Returns (rows, lines, columns as (offsets int64[rows + 1], bytes, validity bits or None, missing), jump_rows, jump_lines, malformed as (kind, line, cells, start), counts by kind); kinds: 0 number of cells, 1 encoding, 2 quote. Row jump_rows[i] starts on line jump_lines[i] (from 0), each row after it one line later up to the next.
+    """
+
+def whole_records(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes) -> int:
+    """
+    How many bytes at the start of uint8[n] are whole records, given that more text follows.
+    """
+
+def read_text_header(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes, last: bool) -> tuple | None:
+    """
+    The first record that is not blank: (cells, bytes up to the next, lines, malformed), or None when more text is needed.
+    """

@@ -16,4 +16,5 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_negative(module);
   graphbox::bind::add_table(module);
   graphbox::bind::add_text(module);
+  graphbox::bind::add_text_lines(module);
 }

@@ -14,5 +14,6 @@ void add_walk(nanobind::module_& module);
 void add_negative(nanobind::module_& module);
 void add_table(nanobind::module_& module);
 void add_text(nanobind::module_& module);
+void add_text_lines(nanobind::module_& module);
 
 }  // namespace graphbox::bind

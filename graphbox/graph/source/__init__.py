@@ -20,6 +20,8 @@ from graphbox.graph.source.memory import ArrayTable, StreamTable
 from graphbox.graph.source.parquet import ParquetTable
 from graphbox.graph.source.parts import PartsTable
 from graphbox.graph.source.table import Batch, MalformedLine, Table
+from graphbox.graph.source.text import CsvTable, TsvTable
+from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
 from graphbox.graph.source.whole import SourceTable, read_table
 from graphbox.native import thread_count
 
@@ -51,7 +53,16 @@ class ArrowStream(Protocol):
 TableLike: TypeAlias = str | Path | ArrowStream | Mapping[str, Any]
 """A file, folder or glob of part files, or URL; an object with ``__arrow_c_stream__``; arrays by name."""
 
-for _table_format in (TableFormat("parquet", (".parquet", ".pq"), ParquetTable),):
+
+def _text_suffixes(suffix: str) -> tuple[str, ...]:
+    return (suffix, *(suffix + compression for compression in TEXT_COMPRESSIONS))
+
+
+for _table_format in (
+    TableFormat("parquet", (".parquet", ".pq"), ParquetTable),
+    TableFormat("csv", _text_suffixes(".csv"), CsvTable, takes_names=True),
+    TableFormat("tsv", _text_suffixes(".tsv"), TsvTable, takes_names=True),
+):
     add_format(_table_format)
 
 

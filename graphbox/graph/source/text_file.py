@@ -1,0 +1,192 @@
+"""Text files as blocks of whole records: opened, decompressed and cut, ahead of who parses them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphbox import _core
+from graphbox.errors import DataError, GraphboxError
+from graphbox.graph.source.location import InputFile
+
+__all__ = ["TEXT_COMPRESSIONS", "TextBlock", "TextFile", "TextHeader"]
+
+TEXT_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
+"""Codec by the last suffix of a text file's name."""
+
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_LONGEST_RECORD_BYTES = 16 << 20
+_HEADER_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class TextBlock:
+    """Whole records of a text.
+
+    Attributes:
+        text: their bytes, uint8.
+        offset: place of the first one in the decompressed file.
+        read_bytes: bytes of the file consumed so far, compressed ones where it is compressed.
+    """
+
+    text: npt.NDArray[np.uint8]
+    offset: int
+    read_bytes: int
+
+
+@dataclass(frozen=True)
+class TextHeader:
+    """The first record of a text.
+
+    Attributes:
+        cells: its cells; empty when the file is.
+        line: its line, from 1.
+        next_offset: place of the record after it in the decompressed file.
+        next_line: line of the record after it, from 1.
+    """
+
+    cells: tuple[str, ...]
+    line: int
+    next_offset: int
+    next_line: int
+
+
+class TextFile:
+    """A text file of records, plain, gzipped or Zstandard compressed.
+
+    Args:
+        file: the file.
+        delimiter: the character between cells.
+        quote: the character that quotes cells, or an empty string where none does.
+    """
+
+    def __init__(self, file: InputFile, delimiter: str, quote: str) -> None:
+        self.file = file
+        self.delimiter = delimiter.encode()
+        self.quote = quote.encode()
+
+    def header(self) -> TextHeader:
+        """Read the first record that is not blank.
+
+        Raises:
+            DataError: it is malformed or not UTF-8, or the file is damaged.
+        """
+        text = b""
+        found = None
+        with self._opened() as (_, stream):
+            while found is None:
+                more = self._read(stream, max(_HEADER_BYTES, len(text)))
+                text += more
+                skipped = self.mark_bytes(text)
+                last = not more or len(text) > _LONGEST_RECORD_BYTES
+                rest = np.frombuffer(text, np.uint8)[skipped:]
+                found = _core.read_text_header(rest, self.delimiter, self.quote, last)
+        cells, size, lines, malformed = found
+        if malformed:
+            raise DataError(
+                "expected a header line of UTF-8 text, received "
+                + repr(b",".join(cells)[:80].decode("utf-8", "backslashreplace")),
+                where=f"{self.file.name}:{max(lines, 1)}",
+                hint="save the file as UTF-8, with every quoted cell closed",
+            )
+        return TextHeader(tuple(cell.decode() for cell in cells), max(lines, 1), skipped + size, lines + 1)
+
+    def mark_bytes(self, start: bytes) -> int:
+        """Return how many bytes at the start of the file are no text: the byte order mark of UTF-8.
+
+        Raises:
+            DataError: the mark is that of UTF-16.
+        """
+        if start.startswith(_UTF16_MARKS):
+            raise DataError(
+                "expected text in UTF-8, received UTF-16", where=self.file.name, hint="save the file as UTF-8"
+            )
+        return len(_UTF8_MARK) if start.startswith(_UTF8_MARK) else 0
+
+    def blocks(self, block_bytes: int, offset: int = 0) -> Iterator[TextBlock]:
+        """Yield the records from a place on, in blocks of about ``block_bytes``.
+
+        Args:
+            block_bytes: about how many bytes a block has; a longer record makes it longer.
+            offset: place in the decompressed file where a record starts.
+
+        Raises:
+            DataError: the file is damaged, or a record is longer than 16 MiB.
+        """
+        with self._opened(offset) as (raw, stream):
+            rest = b""
+            while True:
+                more = self._read(stream, max(block_bytes, len(rest)))
+                text = rest + more if rest else more
+                if offset == 0 and text:
+                    offset = self.mark_bytes(text)
+                    text = text[offset:]
+                bytes_of_text = np.frombuffer(text, np.uint8)
+                size = _core.whole_records(bytes_of_text, self.delimiter, self.quote) if more else len(text)
+                if not size and len(text) > _LONGEST_RECORD_BYTES:
+                    raise DataError(
+                        f"expected lines of at most {_LONGEST_RECORD_BYTES >> 20} MiB, received a longer one",
+                        where=f"{self.file.name}, from byte {offset:,} on",
+                        hint="check that this is a text file of lines",
+                    )
+                if size:
+                    yield TextBlock(bytes_of_text[:size], offset, raw.tell())
+                if not more:
+                    return
+                offset += size
+                rest = text[size:]
+
+    @contextlib.contextmanager
+    def _opened(self, offset: int = 0) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
+        """Open the file at a place of its decompressed text; give the file itself and the text."""
+        with self.file.open() as raw:
+            codec = self._codec(raw)
+            if codec is None:
+                if offset:
+                    self._skip(raw, offset)
+                yield raw, raw
+                return
+            with pa.CompressedInputStream(raw, codec) as stream:
+                self._skip(stream, offset)
+                yield raw, stream
+
+    def _codec(self, raw: pa.NativeFile) -> str | None:
+        suffix = "." + self.file.file_name.lower().rpartition(".")[2]
+        named = TEXT_COMPRESSIONS.get(suffix)
+        if not raw.seekable():
+            return named
+        start = self._read(raw, 4)
+        raw.seek(0)
+        found = next((codec for magic, codec in _MAGIC.items() if start.startswith(magic)), None)
+        if named is not None and found != named and start:
+            raise DataError(
+                f"expected a {named} file, received one that starts otherwise",
+                where=self.file.name,
+                hint=f"write the file again, or take the suffix {suffix} away if it is not compressed",
+            )
+        return found
+
+    def _skip(self, stream: pa.NativeFile, size: int) -> None:
+        if stream.seekable():
+            stream.seek(size)
+            return
+        while size > 0:
+            skipped = len(self._read(stream, min(size, _LONGEST_RECORD_BYTES)))
+            if not skipped:
+                return
+            size -= skipped
+
+    def _read(self, stream: pa.NativeFile, size: int) -> bytes:
+        try:
+            return bytes(stream.read(size))
+        except GraphboxError:
+            raise
+        except Exception as error:  # noqa: BLE001 - file systems of fsspec have errors of their own
+            raise self.file.unreadable(error, "a whole file", "write or fetch the file again") from None
