@@ -25,7 +25,7 @@ TextFormat format_of(const nb::bytes& delimiter, const nb::bytes& quote) {
   return {delimiter.c_str()[0], quote.size() == 1 ? quote.c_str()[0] : '\0'};
 }
 
-nb::object column_arrays(TextColumn&& column) {
+nb::object column_arrays(CellColumn&& column) {
   nb::object validity = nb::none();
   if (column.missing > 0) {
     validity = nb::cast(to_numpy(std::move(column.validity)));
@@ -52,7 +52,7 @@ nb::tuple split(const InputArray<std::uint8_t>& text, const nb::bytes& delimiter
     rows = split_text(text_of(text), format, cells, wanted, examples);
   }
   nb::list columns;
-  for (TextColumn& column : rows.columns) {
+  for (CellColumn& column : rows.columns) {
     columns.append(column_arrays(std::move(column)));
   }
   const nb::tuple malformed = malformed_records(rows);

@@ -238,7 +238,7 @@ inline std::size_t copy_cell(std::string_view text, const Cell& cell, char quote
   return written;
 }
 
-TextColumn gather_column(std::string_view text, char quote, const std::vector<Cell>& cells, std::size_t column,
+CellColumn gather_column(std::string_view text, char quote, const std::vector<Cell>& cells, std::size_t column,
                          std::size_t columns) {
   const std::size_t rows = cells.size() / columns;
   std::size_t total = 0;
@@ -247,7 +247,7 @@ TextColumn gather_column(std::string_view text, char quote, const std::vector<Ce
     total += cells[i].bytes;
     missing = missing || (cells[i].bytes == 0 && cells[i].quoted == 0);
   }
-  TextColumn result;
+  CellColumn result;
   result.offsets.resize(static_cast<std::int64_t>(rows) + 1);
   result.bytes.reserve(static_cast<std::int64_t>(total + kCopyBytes));
   std::int64_t* offsets = result.offsets.data();

@@ -36,7 +36,7 @@ struct MalformedRecord {
 };
 
 // One column of text, laid out as Arrow's large_string.
-struct TextColumn {
+struct CellColumn {
   PooledArray<std::int64_t> offsets;    // [rows + 1]
   PooledArray<std::uint8_t> bytes;
   PooledArray<std::uint8_t> validity;   // bit i: cell i is not empty; no entries when none is
@@ -46,7 +46,7 @@ struct TextColumn {
 struct TextRows {
   std::int64_t rows = 0;
   std::int64_t lines = 0;  // that the text spans
-  std::vector<TextColumn> columns;
+  std::vector<CellColumn> columns;
   // Row jump_rows[i] starts on line jump_lines[i] (from 0), and each row after it one line later, up to the next jump.
   PooledArray<std::int64_t> jump_rows;
   PooledArray<std::int64_t> jump_lines;

@@ -9,12 +9,12 @@ namespace {
 
 using graphbox::Malformed;
 using graphbox::split_text;
-using graphbox::TextColumn;
+using graphbox::CellColumn;
 using graphbox::TextFormat;
 using graphbox::TextRows;
 using graphbox::whole_records;
 
-std::string cell(const TextColumn& column, std::int64_t row) {
+std::string cell(const CellColumn& column, std::int64_t row) {
   const auto* bytes = reinterpret_cast<const char*>(column.bytes.data());
   return {bytes + column.offsets[row], bytes + column.offsets[row + 1]};
 }
