@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphbox.errors import UsageError
+from graphbox.graph.source.arrow_file import ArrowFileTable
 from graphbox.graph.source.formats import (
     FORMATS,
     FileOptions,
@@ -17,6 +18,7 @@ from graphbox.graph.source.formats import (
 )
 from graphbox.graph.source.location import find_files
 from graphbox.graph.source.memory import ArrayTable, StreamTable
+from graphbox.graph.source.numpy_file import NpyTable, NpzTable
 from graphbox.graph.source.parquet import ParquetTable
 from graphbox.graph.source.parts import PartsTable
 from graphbox.graph.source.table import Batch, MalformedLine, Table
@@ -60,6 +62,9 @@ def _text_suffixes(suffix: str) -> tuple[str, ...]:
 
 for _table_format in (
     TableFormat("parquet", (".parquet", ".pq"), ParquetTable),
+    TableFormat("arrow", (".arrow", ".feather", ".ipc", ".arrows"), ArrowFileTable),
+    TableFormat("npz", (".npz",), NpzTable),
+    TableFormat("npy", (".npy",), NpyTable, takes_names=True),
     TableFormat("csv", _text_suffixes(".csv"), CsvTable, takes_names=True),
     TableFormat("tsv", _text_suffixes(".tsv"), TsvTable, takes_names=True),
 ):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,16 +39,22 @@ class InputFile(ABC):
         return self.name.rpartition("/")[2]
 
     @abstractmethod
-    def open(self, *, memory_map: bool = False) -> pa.NativeFile:
-        """Open the file for reading at any place.
-
-        Args:
-            memory_map: map a local file instead of reading it; for formats that are used in place.
+    def open(self) -> pa.NativeFile:
+        """Open the file for reading.
 
         Raises:
             NotFoundError: it is not there any more.
             DataError: it cannot be read.
         """
+
+    def map(self) -> mmap.mmap | None:
+        """Map the file into memory, or return None where it is not a local one that has bytes.
+
+        Raises:
+            NotFoundError: it is not there any more.
+            DataError: it cannot be read.
+        """
+        return None
 
     def unreadable(self, error: Exception, expected: str, hint: str | None = None) -> GraphboxError:
         """Return the error for a file that is damaged or something else than expected."""
@@ -68,17 +76,25 @@ class _LocalFile(InputFile):
     name: str
     size_bytes: int
 
-    def open(self, *, memory_map: bool = False) -> pa.NativeFile:
-        try:
-            if memory_map and self.size_bytes:
-                return pa.memory_map(str(self.path))
+    def open(self) -> pa.NativeFile:
+        with self._readable():
             return pa.OSFile(str(self.path))
+
+    def map(self) -> mmap.mmap | None:
+        if not self.size_bytes:
+            return None
+        with self._readable(), self.path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError:
             raise NotFoundError("there is no such file any more", where=self.name) from None
         except OSError as error:
-            raise DataError(
-                f"expected a file that can be read: {error.strerror or error}", where=self.name
-            ) from error
+            reason = error.strerror or str(error)
+            raise DataError(f"expected a file that can be read: {reason}", where=self.name) from None
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,7 @@ class _RemoteFile(InputFile):
     size_bytes: int | None
     secrets: tuple[str, ...]
 
-    def open(self, *, memory_map: bool = False) -> pa.NativeFile:  # noqa: ARG002 - only local files have maps
+    def open(self) -> pa.NativeFile:
         try:
             return pa.PythonFile(self.file_system.open(self.path, "rb"), mode="r")
         except FileNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphbox.graph.source.table import Batch, plain_column
 
@@ -16,6 +17,8 @@ def bounded_batches(
     columns: Sequence[str],
     batch_bytes: int,
     read_bytes: Callable[[int], int],
+    *,
+    validate: bool = False,
 ) -> Iterator[Batch]:
     """Yield record batches as batches of at most about ``batch_bytes``: small ones joined, large ones cut.
 
@@ -23,43 +26,97 @@ def bounded_batches(
         record_batches: the rows; they may have further columns.
         columns: the wanted columns.
         batch_bytes: about the most bytes of a batch.
-        read_bytes: gives the bytes of input consumed from the number of rows read.
+        read_bytes: gives the bytes of input consumed from the number of rows that were yielded.
+        validate: check that the arrays are consistent, where they come from a file as they are.
+
+    Raises:
+        pyarrow.ArrowException: the arrays are not consistent.
     """
     first_row = 0
-    pending: list[pa.RecordBatch] = []
+    pending: list[list[pa.Array]] = []
     pending_bytes = 0
+    check = _Check() if validate else None
 
     def join() -> Batch:
-        rows = pa.Table.from_batches(pending)
+        joined = [pa.concat_arrays(pieces) for pieces in zip(*pending, strict=True)]
+        num_rows = len(joined[0])
         return Batch(
-            {name: plain_column(rows.column(name)) for name in columns},
-            num_rows=rows.num_rows,
+            dict(zip(columns, joined, strict=True)),
+            num_rows=num_rows,
             first_row=first_row,
-            read_bytes=read_bytes(first_row + rows.num_rows),
+            read_bytes=read_bytes(first_row + num_rows),
         )
 
     for record_batch in record_batches:
-        for piece in _cut(record_batch.select(list(columns)), batch_bytes):
-            if pending and pending_bytes + piece.nbytes > batch_bytes:
+        chosen = [record_batch.column(name) for name in columns]
+        for encoded in _cut(chosen, batch_bytes, check):
+            piece = [plain_column(column) for column in encoded]
+            piece_bytes = sum(column.nbytes for column in piece)
+            if pending and pending_bytes + piece_bytes > batch_bytes:
                 batch = join()
                 yield batch
                 first_row += batch.num_rows
                 pending, pending_bytes = [], 0
             pending.append(piece)
-            pending_bytes += piece.nbytes
+            pending_bytes += piece_bytes
     if pending:
         yield join()
 
 
-def _cut(record_batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+def _cut(columns: list[pa.Array], batch_bytes: int, check: _Check | None) -> Iterator[list[pa.Array]]:
     """Yield slices of about ``batch_bytes`` at most, at least one row each."""
-    if record_batch.nbytes <= batch_bytes:
-        if record_batch.num_rows:
-            yield record_batch
+    if not columns or not len(columns[0]):
         return
-    if record_batch.num_rows == 1:
-        yield record_batch
-        return
-    rows = max(1, record_batch.num_rows * batch_bytes // record_batch.nbytes)
-    for start in range(0, record_batch.num_rows, rows):
-        yield record_batch.slice(start, rows)
+    if check is not None:
+        check.buffers(columns)
+    num_rows = len(columns[0])
+    size = max(1, sum(_decoded_bytes(column) for column in columns))
+    rows = max(1, num_rows * batch_bytes // size)
+    for start in range(0, num_rows, rows):
+        piece = [column.slice(start, rows) for column in columns]
+        if check is not None:
+            check.values(piece)
+        yield piece
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    """Return about how many bytes a column takes when its dictionary is decoded."""
+    if pa.types.is_dictionary(column.type):
+        dictionary = column.dictionary
+        return len(column) * (8 + int(dictionary.nbytes) // max(1, len(dictionary)))
+    return int(column.nbytes)
+
+
+class _Check:
+    """Checks arrays that come from a file as they are; a dictionary that batches share only once."""
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[int, pa.Array] = {}  # the latest checked one by position of the column
+
+    def buffers(self, columns: list[pa.Array]) -> None:
+        """Check that the buffers of arrays are as large as they must be, and all of their dictionaries."""
+        for position, column in enumerate(columns):
+            column.validate()
+            if not pa.types.is_dictionary(column.type):
+                continue
+            checked = self._dictionaries.get(position)
+            if checked is None or _buffers(checked) != _buffers(column.dictionary):
+                column.dictionary.validate(full=True)
+                self._dictionaries[position] = column.dictionary
+
+    def values(self, columns: list[pa.Array]) -> None:
+        """Check the values of slices: offsets, UTF-8, and indices into a dictionary."""
+        for column in columns:
+            if not pa.types.is_dictionary(column.type):
+                column.validate(full=True)
+                continue
+            size = len(column.dictionary)
+            bounds = pc.min_max(column.indices).as_py()
+            if bounds["min"] is not None and not 0 <= bounds["min"] <= bounds["max"] < size:
+                raise pa.ArrowInvalid(
+                    f"indices {bounds['min']} to {bounds['max']} into a dictionary of {size}"
+                )
+
+
+def _buffers(array: pa.Array) -> list[tuple[int, int] | None]:
+    return [None if buffer is None else (buffer.address, buffer.size) for buffer in array.buffers()]

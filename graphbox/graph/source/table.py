@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from graphbox.errors import DataError, did_you_mean
 
@@ -127,15 +128,11 @@ def check_columns(name: str, wanted: Sequence[str], present: Sequence[str]) -> t
     return tuple(dict.fromkeys(wanted))
 
 
-def plain_column(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, dictionaries and run ends decoded, strings as large_string."""
-    kind = values.type
-    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        kind = kind.value_type
-    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
-        kind = pa.large_string()
-    elif pa.types.is_binary_view(kind):
-        kind = pa.large_binary()
-    if kind != values.type:
-        values = values.cast(kind)
-    return values if isinstance(values, pa.Array) else pa.concat_arrays(values.chunks or [pa.array([], kind)])
+def plain_column(values: pa.Array) -> pa.Array:
+    """Return a column with dictionaries and run ends decoded, and every kind of string as large_string."""
+    while pa.types.is_dictionary(values.type) or pa.types.is_run_end_encoded(values.type):
+        encoded = pa.types.is_run_end_encoded(values.type)
+        values = pc.run_end_decode(values) if encoded else values.dictionary_decode()
+    if pa.types.is_string(values.type) or pa.types.is_string_view(values.type):
+        return values.cast(pa.large_string())
+    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
