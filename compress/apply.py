@@ -72,8 +72,7 @@ def compress(
                 reports.append(
                     _report(original, model, changes, drop, metrics_before, metrics_after, settings)
                 )
-            task = compressed.manifest.task
-            return {**compressed.manifest.metrics, **({} if task is None else {task: metrics_after})}
+            return {**compressed.manifest.metrics, compressed.manifest.task: metrics_after}
 
         _write_parts(artifact, writer, config, changes)
         manifest = artifact.manifest

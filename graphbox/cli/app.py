@@ -18,7 +18,6 @@ from graphbox.cli import (
     bench,
     check,
     compress,
-    convert_pglbox,
     demo,
     describe,
     doctor,
@@ -86,7 +85,7 @@ def _options(
 
 for module in (demo, run, check, doctor, import_graph, describe, train, evaluate, embed):
     module.register(app)
-for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):
+for module in (export, compress, bench, targets, serve, graphs, runs, models):
     module.register(app)
 
 

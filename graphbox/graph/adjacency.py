@@ -14,7 +14,9 @@ __all__ = [
     "csr_of",
     "index_dtype",
     "indptr_of",
-    "reverse_of",
+    "ragged",
+    "search_between",
+    "search_rows",
     "sort_edges",
     "stable_order",
     "without_edges",
@@ -85,29 +87,77 @@ def build_csc(
     return CSC(indptr_of(target[order], num_targets), indices, num_sources), order
 
 
+def ragged(starts: Int64Array, lengths: Int64Array) -> Int64Array:
+    """Return ``lengths[i]`` numbers from ``starts[i]`` on for each ``i``, one after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    numbers: Int64Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return numbers
+
+
+def search_rows(
+    indptr: Int64Array, indices: IndexArray, rows: Int64Array, values: Int64Array, *, side: str
+) -> Int64Array:
+    """Return where each value belongs in its row of ascending ``indices``, as ``np.searchsorted`` would say.
+
+    All rows are halved at once, so few pages of a mapped array are read for each of them.
+
+    Args:
+        indptr: int64 [num_rows + 1].
+        indices: integers [num_edges], ascending within each row.
+        rows: int64 [n], the row to search for each value; one beyond the last row counts as an empty one.
+        values: int64 [n].
+        side: ``left`` for the first position that is not less, ``right`` for the first that is greater.
+
+    Returns:
+        int64 [n], positions in ``indices``.
+    """
+    num_rows = len(indptr) - 1
+    low, high = indptr[np.minimum(rows, num_rows)], indptr[np.minimum(rows + 1, num_rows)]
+    return search_between(indices, low, high, values, side=side)
+
+
+def search_between(
+    ascending: IndexArray, low: Int64Array, high: Int64Array, values: Int64Array, *, side: str
+) -> Int64Array:
+    """Return where each value belongs in its own part, ``low`` to ``high - 1``, of an array.
+
+    Args:
+        ascending: integers, ascending within each part.
+        low: int64 [n], where the part of each value starts ...
+        high: int64 [n], ... and where it ends.
+        values: int64 [n].
+        side: as for :func:`search_rows`.
+
+    Returns:
+        int64 [n], positions in ``ascending``.
+    """
+    low, high = low.copy(), high.copy()
+    open_ = np.flatnonzero(low < high)
+    while len(open_):
+        middle = (low[open_] + high[open_]) // 2
+        found = ascending[middle]
+        before = found < values[open_] if side == "left" else found <= values[open_]
+        low[open_] = np.where(before, middle + 1, low[open_])
+        high[open_] = np.where(before, high[open_], middle)
+        open_ = open_[low[open_] < high[open_]]
+    return low
+
+
 def csr_of(csc: CSC) -> CSR:
     """Return the out-neighbours of every source."""
     # Within one source the stable order keeps the CSC's, which is by target.
-    edge_ids = stable_order(csc.indices, csc.num_sources)
+    order = stable_order(csc.indices, csc.num_sources)
     numbers: IndexArray = np.arange(csc.num_targets).astype(index_dtype(csc.num_targets))
     targets = np.repeat(numbers, csc.in_degree())
     return CSR(
         indptr=indptr_of(csc.indices, csc.num_sources),
-        indices=targets[edge_ids],
-        edge_ids=edge_ids,
+        indices=targets[order],
+        edge_ids=csc.ids_at(order),
         num_targets=csc.num_targets,
-        weight=None if csc.weight is None else csc.weight[edge_ids],
-        timestamp=None if csc.timestamp is None else csc.timestamp[edge_ids],
+        weight=None if csc.weight is None else csc.weight[order],
+        timestamp=None if csc.timestamp is None else csc.timestamp[order],
     )
-
-
-def reverse_of(csc: CSC, csr: CSR) -> tuple[CSC, CSR]:
-    """Return the CSC and CSR of the edges turned around, which share the arrays of ``csr`` and ``csc``."""
-    edge_ids = np.empty_like(csr.edge_ids)
-    edge_ids[csr.edge_ids] = np.arange(csr.num_edges)
-    reverse_csc = CSC(csr.indptr, csr.indices, csr.num_targets, csr.weight, csr.timestamp)
-    reverse_csr = CSR(csc.indptr, csc.indices, edge_ids, csc.num_sources, csc.weight, csc.timestamp)
-    return reverse_csc, reverse_csr
 
 
 def without_edges(csc: CSC, keep: npt.NDArray[np.bool_]) -> CSC:

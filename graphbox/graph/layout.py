@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -12,10 +13,22 @@ from graphbox.graph.adjacency import index_dtype
 from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot
 from graphbox.graph.ids import Ids, IntegerIds, StringIds, string_array, string_buffers
-from graphbox.graph.schema import CSC, EdgeType, check_type_name, edge_type_text
-from graphbox.graph.tables import EdgeTable, NodeTable
+from graphbox.graph.live_nodes import LiveIds, LiveNodeTable, NodeChange
+from graphbox.graph.schema import CSC, CSR, EdgeType, check_type_name, edge_type_text
+from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
+from graphbox.graph.tables import EdgeTable, LazyMapping, NodeTable, OwnEdges
 
-__all__ = ["array_names", "read_tables", "write_edges", "write_nodes"]
+__all__ = [
+    "array_names",
+    "check_edge_type",
+    "read_tables",
+    "write_edge_change",
+    "write_edges",
+    "write_node_change",
+    "write_nodes",
+]
+
+Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 _OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids")
@@ -25,24 +38,26 @@ _OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids"
 def write_nodes(writer: FolderWriter, node_type: str, table: NodeTable) -> dict[str, Any]:
     """Write the nodes of one type and return their entry in the manifest."""
     folder = f"nodes/{check_type_name(node_type, 'node type')}"
-    order = table.ids.order.astype(index_dtype(table.num_nodes))
-    ids: dict[str, str] = {"kind": table.ids.kind, "order": writer.add(f"{folder}/ids-order", order)}
-    if table.ids.kind == "int64":
-        ids["values"] = writer.add(f"{folder}/ids", table.ids.values.to_numpy())
-    else:
-        ids |= _add_strings(writer, f"{folder}/ids", table.ids.values)
     return {
         "name": node_type,
         "num_nodes": table.num_nodes,
-        "ids": ids,
+        "ids": _add_ids(writer, folder, table.ids),
         "features": _add_features(writer, folder, table.features),
+        "discovered": table.discovered,
     }
 
 
-def write_edges(writer: FolderWriter, edge_type: EdgeType, table: EdgeTable) -> dict[str, Any]:
+def _add_ids(writer: FolderWriter, folder: str, ids: Ids) -> dict[str, str]:
+    order = ids.order.astype(index_dtype(len(ids)))
+    entry: dict[str, str] = {"kind": ids.kind, "order": writer.add(f"{folder}/ids-order", order)}
+    if ids.kind == "int64":
+        return {**entry, "values": writer.add(f"{folder}/ids", ids.values.to_numpy())}
+    return entry | _add_strings(writer, f"{folder}/ids", ids.values)
+
+
+def write_edges(writer: FolderWriter, edge_type: EdgeType, table: OwnEdges) -> dict[str, Any]:
     """Write the edges of one type and return their entry in the manifest."""
-    for part in (*edge_type, *(table.reverse or ())):
-        check_type_name(part, f"edge type {edge_type_text(edge_type)}")
+    check_edge_type(edge_type, table.reverse)
     folder = f"edges/{edge_type_text(edge_type)}"
     csc = table.csc
     entry: dict[str, Any] = {
@@ -59,7 +74,19 @@ def write_edges(writer: FolderWriter, edge_type: EdgeType, table: EdgeTable) -> 
     return entry
 
 
-def _add_features(writer: FolderWriter, folder: str, features: Mapping[str, Column]) -> list[dict[str, Any]]:
+def check_edge_type(edge_type: EdgeType, reverse: EdgeType | None) -> None:
+    """Raise when a name in an edge type, or in its reverse, may not be one.
+
+    Raises:
+        UsageError: naming it.
+    """
+    for part in (*edge_type, *(reverse or ())):
+        check_type_name(part, f"edge type {edge_type_text(edge_type)}")
+
+
+def _add_features(
+    writer: FolderWriter, folder: str, features: Mapping[str, Column], *, categories: bool = True
+) -> list[dict[str, Any]]:
     # Files are numbered: a feature's name may hold anything.
     entries = []
     for number, (name, column) in enumerate(features.items()):
@@ -70,7 +97,7 @@ def _add_features(writer: FolderWriter, folder: str, features: Mapping[str, Colu
         }
         if column.offsets is not None:
             entry["offsets"] = writer.add(f"{folder}/feature-{number}-offsets", column.offsets)
-        if column.categories is not None:
+        if column.categories is not None and categories:
             entry["categories"] = _add_strings(
                 writer, f"{folder}/feature-{number}-categories", column.categories
             )
@@ -83,44 +110,246 @@ def _add_strings(writer: FolderWriter, name: str, strings: pa.Array) -> dict[str
     return {"offsets": writer.add(f"{name}-offsets", offsets), "text": writer.add(f"{name}-text", text)}
 
 
-def read_tables(snapshot: Snapshot) -> tuple[dict[str, NodeTable], dict[EdgeType, EdgeTable]]:
-    """Return the node and edge tables of an opened graph folder.
+# Changes
+
+
+def write_node_change(writer: FolderWriter, node_type: str, change: NodeChange) -> dict[str, Any]:
+    """Write what a change does to the nodes of one type and return its entry in the manifest."""
+    folder = f"nodes/{check_type_name(node_type, 'node type')}"
+    entry: dict[str, Any] = {
+        "name": node_type,
+        "first": change.first,
+        "num_nodes": change.num_added,
+        "ids": None if change.ids is None else _add_ids(writer, folder, change.ids),
+        "features": _add_features(writer, folder, change.features, categories=False),
+        "categories": _add_categories(writer, folder, change.categories),
+        "discovered": change.discovered,
+    }
+    if len(change.updated):
+        entry["updated"] = writer.add(f"{folder}/updated", change.updated)
+        entry["updates"] = _add_features(writer, f"{folder}/updates", change.updates, categories=False)
+    if len(change.removed):
+        entry["removed"] = writer.add(f"{folder}/removed", change.removed)
+    return entry
+
+
+def write_edge_change(
+    writer: FolderWriter, edge_type: EdgeType, change: EdgeChange, reverse: EdgeType | None
+) -> dict[str, Any]:
+    """Write what a change does to the edges of one type and return its entry in the manifest."""
+    check_edge_type(edge_type, reverse)
+    folder = f"edges/{edge_type_text(edge_type)}"
+    entry: dict[str, Any] = {
+        "type": list(edge_type),
+        "reverse": None if reverse is None else reverse[1],
+        "first": change.first,
+        "num_edges": change.num_added,
+        "imported": dict(change.imported),
+        "source": writer.add(f"{folder}/source", change.source),
+        "target": writer.add(f"{folder}/target", change.target),
+        "features": _add_features(writer, folder, change.features, categories=False),
+        "categories": _add_categories(writer, folder, change.categories),
+    }
+    for name, array in (("weight", change.weight), ("timestamp", change.timestamp)):
+        entry[name] = None if array is None else writer.add(f"{folder}/{name}", array)
+    if len(change.removed):
+        entry["removed"] = writer.add(f"{folder}/removed", change.removed)
+    return entry
+
+
+def _add_categories(
+    writer: FolderWriter, folder: str, categories: Mapping[str, pa.Array]
+) -> list[dict[str, str]]:
+    return [
+        {"name": name, **_add_strings(writer, f"{folder}/categories-{number}", added)}
+        for number, (name, added) in enumerate(categories.items())
+    ]
+
+
+# Reading
+
+
+def read_tables(snapshot: Snapshot) -> tuple[dict[str, NodeTable], dict[EdgeType, OwnEdges]]:
+    """Return the node and edge tables of an opened graph folder: its base with the changes after it.
 
     Raises:
         KeyError, TypeError, ValueError: the manifest is none of this version.
     """
     arrays, manifest = snapshot.arrays, snapshot.manifest
-    nodes = {}
-    for entry in manifest["node_types"]:
-        ids = entry["ids"]
-        order = arrays[ids["order"]]
-        opened: Ids
-        if ids["kind"] == "int64":
-            opened = IntegerIds(arrays[ids["values"]], order)
-        else:
-            opened = StringIds.mapped(arrays[ids["offsets"]], arrays[ids["text"]], order)
-        if not entry["num_nodes"] == len(opened) == len(order):
-            raise ValueError(f"number of nodes of {entry['name']}")
-        nodes[entry["name"]] = NodeTable(opened, _features_of(entry, arrays))
-    edges = {}
+    nodes: dict[str, NodeTable] = {
+        entry["name"]: _base_nodes(entry, arrays) for entry in manifest["node_types"]
+    }
+    num_base_nodes = {name: table.num_nodes for name, table in nodes.items()}
+    for name, entries in _entries_by(manifest["deltas"], "node_types", lambda entry: str(entry["name"])):
+        nodes[name] = _live_nodes(nodes.get(name), entries, arrays)
+    edges: dict[EdgeType, OwnEdges] = {}
     for entry in manifest["edge_types"]:
-        source, relation, target = entry["type"]
-        csc = CSC(
-            indptr=arrays[entry["indptr"]],
-            indices=arrays[entry["indices"]],
-            num_sources=nodes[source].num_nodes,
-            weight=None if entry["weight"] is None else arrays[entry["weight"]],
-            timestamp=None if entry["timestamp"] is None else arrays[entry["timestamp"]],
-        )
-        if csc.num_targets != nodes[target].num_nodes or csc.num_edges != entry["num_edges"]:
-            raise ValueError(f"number of edges of {relation}")
-        edges[source, relation, target] = EdgeTable(
-            csc,
-            _features_of(entry, arrays),
-            imported=entry["imported"],
-            reverse=None if entry["reverse"] is None else (target, entry["reverse"], source),
-        )
+        source, _, target = edge_type = _edge_type_of(entry)
+        base = _base_edges(entry, arrays, num_base_nodes[source], num_base_nodes[target])
+        edges[edge_type] = base
+    changed = dict(_entries_by(manifest["deltas"], "edge_types", _edge_type_of))
+    for edge_type in [*edges, *(each for each in changed if each not in edges)]:
+        counts = nodes[edge_type[0]].num_nodes, nodes[edge_type[2]].num_nodes
+        known = edges.get(edge_type)
+        before = num_base_nodes.get(edge_type[0]), num_base_nodes.get(edge_type[2])
+        if edge_type in changed or counts != before:
+            if known is not None and not isinstance(known, EdgeTable):
+                raise TypeError(edge_type)
+            edges[edge_type] = _live_edges(known, changed.get(edge_type, []), arrays, counts)
     return nodes, edges
+
+
+Key = TypeVar("Key")
+
+
+def _entries_by(
+    deltas: Sequence[Mapping[str, Any]], what: str, key: Callable[[Mapping[str, Any]], Key]
+) -> Iterable[tuple[Key, list[Mapping[str, Any]]]]:
+    """Return the entries of all changes, in order, by the type that they are about."""
+    found: dict[Key, list[Mapping[str, Any]]] = {}
+    for delta in deltas:
+        for entry in delta[what]:
+            found.setdefault(key(entry), []).append(entry)
+    return found.items()
+
+
+def _edge_type_of(entry: Mapping[str, Any]) -> EdgeType:
+    source, relation, target = entry["type"]
+    return (source, relation, target)
+
+
+def _reverse_of(entry: Mapping[str, Any]) -> EdgeType | None:
+    source, _, target = entry["type"]
+    return None if entry["reverse"] is None else (target, entry["reverse"], source)
+
+
+def _base_nodes(entry: Mapping[str, Any], arrays: Arrays) -> NodeTable:
+    ids = _opened_ids(entry["ids"], arrays)
+    if entry["num_nodes"] != len(ids):
+        raise ValueError(f"number of nodes of {entry['name']}")
+    removed = _optional(entry, "removed", arrays)
+    return NodeTable(
+        LiveIds(ids.kind, [(0, ids)], removed) if len(removed) else ids,
+        _features_of(entry["features"], arrays),
+        removed,
+        entry.get("discovered", False),
+    )
+
+
+def _live_nodes(
+    base: NodeTable | None, entries: Sequence[Mapping[str, Any]], arrays: Arrays
+) -> LiveNodeTable:
+    count = 0 if base is None else base.num_nodes
+    changes = []
+    for entry in entries:
+        if entry["first"] != count:
+            raise ValueError(f"number of nodes of {entry['name']}")
+        count += entry["num_nodes"]
+        changes.append(
+            NodeChange(
+                first=entry["first"],
+                ids=None if entry["ids"] is None else _opened_ids(entry["ids"], arrays),
+                features=_features_of(entry["features"], arrays),
+                updated=_optional(entry, "updated", arrays),
+                updates=_features_of(entry.get("updates", []), arrays),
+                categories=_categories_of(entry, arrays),
+                removed=_optional(entry, "removed", arrays),
+                discovered=entry["discovered"],
+            )
+        )
+    return LiveNodeTable(base, changes)
+
+
+def _base_edges(entry: Mapping[str, Any], arrays: Arrays, num_sources: int, num_targets: int) -> EdgeTable:
+    csc = CSC(
+        indptr=arrays[entry["indptr"]],
+        indices=arrays[entry["indices"]],
+        num_sources=num_sources,
+        weight=None if entry["weight"] is None else arrays[entry["weight"]],
+        timestamp=None if entry["timestamp"] is None else arrays[entry["timestamp"]],
+    )
+    if csc.num_targets != num_targets or csc.num_edges != entry["num_edges"]:
+        raise ValueError(f"number of edges of {entry['type']}")
+    csr = None
+    if "csr-indptr" in entry:
+        indptr, indices, edge_ids = (
+            arrays[entry[name]] for name in ("csr-indptr", "csr-indices", "csr-edge-ids")
+        )
+        csr = CSR(indptr, indices, edge_ids, num_targets)
+    return EdgeTable(
+        csc,
+        _features_of(entry["features"], arrays),
+        imported=entry["imported"],
+        reverse=_reverse_of(entry),
+        csr=csr,
+        stable=arrays[entry["edge-ids"]] if "edge-ids" in entry else None,
+        num_stable=entry.get("num_stable"),
+    )
+
+
+def _live_edges(
+    base: EdgeTable | None,
+    entries: Sequence[Mapping[str, Any]],
+    arrays: Arrays,
+    num_nodes: tuple[int, int],
+) -> LiveEdgeTable:
+    count = 0 if base is None else base.num_edges
+    changes = []
+    for entry in entries:
+        if entry["first"] != count:
+            raise ValueError(f"number of edges of {entry['type']}")
+        count += entry["num_edges"]
+        changes.append(
+            EdgeChange(
+                first=entry["first"],
+                source=arrays[entry["source"]],
+                target=arrays[entry["target"]],
+                weight=None if entry["weight"] is None else arrays[entry["weight"]],
+                timestamp=None if entry["timestamp"] is None else arrays[entry["timestamp"]],
+                features=_features_of(entry["features"], arrays),
+                categories=_categories_of(entry, arrays),
+                removed=_optional(entry, "removed", arrays),
+                imported=entry["imported"],
+            )
+        )
+    reverse = base.reverse if base is not None else _reverse_of(entries[0])
+    return LiveEdgeTable(base, changes, *num_nodes, reverse=reverse)
+
+
+def _opened_ids(entry: Mapping[str, str], arrays: Arrays) -> Ids:
+    order = arrays[entry["order"]]
+    if entry["kind"] == "int64":
+        return IntegerIds(arrays[entry["values"]], order)
+    return StringIds.mapped(arrays[entry["offsets"]], arrays[entry["text"]], order)
+
+
+def _optional(entry: Mapping[str, Any], name: str, arrays: Arrays) -> npt.NDArray[np.int64]:
+    return arrays[entry[name]] if name in entry else np.zeros(0, np.int64)
+
+
+def _features_of(entries: Sequence[Mapping[str, Any]], arrays: Arrays) -> LazyMapping[Column]:
+    """Return features that are put together when they are first used: their categories are read then."""
+    by_name = {feature["name"]: feature for feature in entries}
+
+    def load(name: str) -> Column:
+        feature = by_name[name]
+        return Column(
+            kind=feature["kind"],
+            values=arrays[feature["values"]],
+            categories=_strings_of(feature["categories"], arrays) if "categories" in feature else None,
+            offsets=arrays[feature["offsets"]] if "offsets" in feature else None,
+        )
+
+    return LazyMapping(by_name, load)
+
+
+def _categories_of(entry: Mapping[str, Any], arrays: Arrays) -> LazyMapping[pa.Array]:
+    by_name = {added["name"]: added for added in entry["categories"]}
+    return LazyMapping(by_name, lambda name: _strings_of(by_name[name], arrays))
+
+
+def _strings_of(entry: Mapping[str, str], arrays: Arrays) -> pa.Array:
+    return string_array(arrays[entry["offsets"]], arrays[entry["text"]])
 
 
 def array_names(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -130,19 +359,3 @@ def array_names(entry: Mapping[str, Any]) -> dict[str, str]:
         return {"ids" if name == "values" else f"ids-{name}": path for name, path in ids.items()}
     optional = ("weight", "timestamp", *_OPTIONAL_EDGE_ARRAYS)
     return {name: entry[name] for name in ("indptr", "indices", *optional) if entry.get(name) is not None}
-
-
-def _features_of(entry: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Column]:
-    return {
-        feature["name"]: Column(
-            kind=feature["kind"],
-            values=arrays[feature["values"]],
-            categories=string_array(
-                arrays[feature["categories"]["offsets"]], arrays[feature["categories"]["text"]]
-            )
-            if "categories" in feature
-            else None,
-            offsets=arrays[feature["offsets"]] if "offsets" in feature else None,
-        )
-        for feature in entry["features"]
-    }

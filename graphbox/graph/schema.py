@@ -84,7 +84,10 @@ def edge_type_from_text(text: str) -> EdgeType:
 
 @dataclass(frozen=True, eq=False)
 class CSC:
-    """In-neighbours of every target node of one edge type; an edge's id is its position here.
+    """In-neighbours of every target node of one edge type.
+
+    An edge's id is its position here, until the graph on disk is changed: an edge added by a change comes
+    between others, and has the next free id. Then ``edge_ids`` tells the id of each.
 
     The sources of the edges into target ``t`` are ``indices[indptr[t]:indptr[t + 1]]``, ascending.
 
@@ -94,6 +97,7 @@ class CSC:
         num_sources: number of nodes of the source type.
         weight: float32 [num_edges] or None.
         timestamp: int64 [num_edges] or None.
+        edge_ids: int64 [num_edges], the id of each edge; None when they are 0 to ``num_edges - 1``.
     """
 
     indptr: Int64Array
@@ -101,6 +105,7 @@ class CSC:
     num_sources: int
     weight: Float32Array | None = None
     timestamp: Int64Array | None = None
+    edge_ids: Int64Array | None = None
 
     @property
     def num_targets(self) -> int:
@@ -117,21 +122,25 @@ class CSC:
         return np.diff(self.indptr)
 
     def coo(self) -> tuple[Int64Array, Int64Array]:
-        """Return source and target of each edge, in the order of edge ids: two int64 [num_edges]."""
+        """Return source and target of each edge, in the order of ``indices``: two int64 [num_edges]."""
         targets = np.repeat(np.arange(self.num_targets, dtype=np.int64), self.in_degree())
         return self.indices.astype(np.int64), targets
+
+    def ids_at(self, positions: Int64Array) -> Int64Array:
+        """Return the ids of the edges at positions in ``indices``."""
+        return positions if self.edge_ids is None else self.edge_ids[positions]
 
 
 @dataclass(frozen=True, eq=False)
 class CSR:
-    """Out-neighbours of every source node of one edge type, derived from its CSC.
+    """Out-neighbours of every source node of one edge type.
 
     The targets of the edges out of source ``s`` are ``indices[indptr[s]:indptr[s + 1]]``, ascending.
 
     Attributes:
         indptr: int64 [num_sources + 1].
         indices: int32 [num_edges], int64 when there are 2^31 target nodes or more.
-        edge_ids: int64 [num_edges], the position of each edge in the CSC.
+        edge_ids: int64 [num_edges], the id of each edge.
         num_targets: number of nodes of the target type.
         weight: float32 [num_edges] or None.
         timestamp: int64 [num_edges] or None.

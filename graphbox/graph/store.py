@@ -19,8 +19,8 @@ from graphbox.graph.layout import array_names, read_tables, write_edges, write_n
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
     Edges,
-    EdgeTable,
     NodeTable,
+    OwnEdges,
     ReverseEdgeTable,
     check_range,
     edge_table,
@@ -56,7 +56,7 @@ class Graph:
         self,
         name: str,
         nodes: Mapping[str, NodeTable],
-        edges: Mapping[EdgeType, EdgeTable],
+        edges: Mapping[EdgeType, OwnEdges],
         *,
         path: Path | None = None,
         size_bytes: int | None = None,
@@ -71,7 +71,7 @@ class Graph:
         for edge_type, table in edges.items():
             self._add_edge_type(edge_type, table)
 
-    def _add_edge_type(self, edge_type: EdgeType, table: EdgeTable) -> None:
+    def _add_edge_type(self, edge_type: EdgeType, table: OwnEdges) -> None:
         added: dict[EdgeType, Edges] = {edge_type: table}
         if table.reverse is not None:
             added[table.reverse] = ReverseEdgeTable(table, edge_type)
@@ -88,8 +88,8 @@ class Graph:
     def open(cls, path: str | Path, *, verify_digests: bool = False) -> Graph:
         """Open a graph folder.
 
-        Only the manifest is read; arrays are memory-mapped. The open graph stays as it is when another
-        import replaces the folder's content.
+        Only the manifest is read; arrays are memory-mapped. Changes after the import are seen as one with
+        it. The open graph stays as it is when another process imports, changes or compacts it.
 
         Args:
             path: the folder.
@@ -215,12 +215,28 @@ class Graph:
         )
 
     def num_nodes(self, node_type: str | None = None) -> int:
-        """Return the number of nodes of a type (None: the only type)."""
+        """Return the number of node indices of a type (None: the only type), see :meth:`removed_nodes`."""
         return self._node_table(node_type).num_nodes
 
     def num_edges(self, edge_type: EdgeType | str | None = None) -> int:
         """Return the number of edges of a type (None: the only type)."""
         return self._edge_table(edge_type).num_edges
+
+    def num_removed(self, node_type: str | None = None) -> int:
+        """Return how many of the node indices of a type are those of removed nodes."""
+        return len(self._node_table(node_type).removed)
+
+    def removed_nodes(self, node_type: str | None = None) -> Int64Array:
+        """Return the node indices of removed nodes: int64, ascending.
+
+        An index is never used again. It has no edges; its id reads "" or 0 (null in Arrow), its features as
+        missing: NaN, -1, zero, no slots.
+        """
+        return self._node_table(node_type).removed
+
+    def num_edge_ids(self, edge_type: EdgeType | str | None = None) -> int:
+        """Return how many edge ids there are: more than edges when a change removed some."""
+        return self._edge_table(edge_type).num_edge_ids
 
     def reverse_type(self, edge_type: EdgeType | str) -> EdgeType | None:
         """Return the edge type that holds the same edges backwards, or None."""
@@ -236,7 +252,7 @@ class Graph:
         Empty for a reverse edge type and for a graph built in memory.
         """
         table = self._edge_table(edge_type)
-        return dict(table.imported) if isinstance(table, EdgeTable) else {}
+        return dict(table.imported) if isinstance(table, OwnEdges) else {}
 
     # Edges
 
@@ -253,13 +269,37 @@ class Graph:
         return {name: column.spec for name, column in self._edge_table(edge_type).features.items()}
 
     def edge_feature(self, edge_type: EdgeType | str | None, name: str) -> npt.NDArray[Any]:
-        """Return one feature of the edges, in the order of edge ids (CSC positions).
+        """Return one feature of the edges, in the order of edge ids; see ``edge_ids`` of :class:`CSC`.
 
         Raises:
             NotFoundError: there is no such feature.
         """
         resolved = self.edge_type(edge_type)
         return _feature(self._edges[resolved].features, name, edge_type_text(resolved)).values
+
+    def stable_edge_ids(self, edge_type: EdgeType | str | None, edge_ids: npt.ArrayLike) -> Int64Array:
+        """Return the numbers that edges keep through compaction, which renumbers edge ids.
+
+        Args:
+            edge_type: the edge type; both directions of an edge have the same number.
+            edge_ids: integers [n].
+
+        Raises:
+            UsageError: an edge id is out of range.
+        """
+        table = self._edge_table(edge_type)
+        positions = index_array(edge_ids, "edge ids")
+        check_range(positions, table.num_edge_ids, "edge ids")
+        return table.stable_ids(positions)
+
+    def edge_positions(self, edge_type: EdgeType | str | None, stable_ids: npt.ArrayLike) -> Int64Array:
+        """Return the edge ids of edges by the numbers of :meth:`stable_edge_ids`, -1 for removed edges.
+
+        Args:
+            edge_type: the edge type.
+            stable_ids: integers [n].
+        """
+        return self._edge_table(edge_type).ids_of_stable(index_array(stable_ids, "stable edge ids"))
 
     # Nodes
 
@@ -372,7 +412,7 @@ class Graph:
         ids of a changed edge type are positions in the new, shorter CSC.
 
         Args:
-            removed: edge ids (CSC positions) to leave out, by edge type.
+            removed: edge ids to leave out, by edge type.
 
         Raises:
             UsageError: an edge id is out of range, or the edge type is a reverse one.
@@ -387,7 +427,7 @@ class Graph:
                     hint=f"take them out of {edge_type_text(self._edges[edge_type].reverse or edge_type)}",
                 )
             positions = index_array(edge_ids, "edge ids")
-            check_range(positions, self.num_edges(edge_type), f"edges of type {edge_type_text(edge_type)}")
+            check_range(positions, self.num_edge_ids(edge_type), f"edges of type {edge_type_text(edge_type)}")
             changed[edge_type] = changed[edge_type].without(positions)
         return Graph(self.name, self._nodes, changed, path=self.path)
 
@@ -472,8 +512,8 @@ class Graph:
                 return dict(entry)
         raise NotFoundError("a reverse edge type has no files", where=edge_type_text(self.edge_type(of)))
 
-    def _forward(self) -> dict[EdgeType, EdgeTable]:
-        return {each: table for each, table in self._edges.items() if isinstance(table, EdgeTable)}
+    def _forward(self) -> dict[EdgeType, OwnEdges]:
+        return {each: table for each, table in self._edges.items() if isinstance(table, OwnEdges)}
 
     def _edge_table(self, edge_type: EdgeType | str | None) -> Edges:
         return self._edges[self.edge_type(edge_type)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,10 @@ from graphbox.graph.schema import CSC, CSR, EdgeType, Int64Array
 
 __all__ = [
     "EdgeTable",
+    "Edges",
+    "LazyMapping",
     "NodeTable",
+    "OwnEdges",
     "ReverseEdgeTable",
     "check_range",
     "edge_table",
@@ -28,21 +32,64 @@ __all__ = [
 ]
 
 
+Value = TypeVar("Value")
+
+
+class LazyMapping(Mapping[str, Value]):
+    """A mapping whose values are made when they are first used.
+
+    Args:
+        names: its keys.
+        load: makes the value of a key.
+    """
+
+    def __init__(self, names: Iterable[str], load: Callable[[str], Value]) -> None:
+        self._names = dict.fromkeys(names)
+        self._load = load
+        self._loaded: dict[str, Value] = {}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._loaded:
+            if name not in self._names:
+                raise KeyError(name)
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """The nodes of one type: their ids and features."""
+    """The nodes of one type: their ids and features.
+
+    Attributes:
+        ids: the original ids.
+        features: the features.
+        removed: int64 [num_removed], ascending: the nodes that were removed. Their indices stay unused: they
+            have no id, no edges, and features that are missing or zero.
+        discovered: whether the nodes are those met at the ends of edges, and not the rows of a table.
+    """
 
     ids: Ids
     features: Mapping[str, Column]
+    removed: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
+    discovered: bool = False
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
+        """Number of node indices, those of removed nodes among them."""
         return len(self.ids)
 
 
 class Edges(ABC):
     """The edges of one type as a graph holds them.
+
+    Every edge has an id from 0 to ``num_edge_ids - 1``; ids of removed edges stay unused until the graph is
+    compacted.
 
     Attributes:
         reverse: the edge type that holds these edges backwards, or None.
@@ -54,6 +101,11 @@ class Edges(ABC):
     @abstractmethod
     def num_edges(self) -> int:
         """Number of edges."""
+
+    @property
+    @abstractmethod
+    def num_edge_ids(self) -> int:
+        """Number of edge ids."""
 
     @property
     @abstractmethod
@@ -70,15 +122,57 @@ class Edges(ABC):
     def features(self) -> Mapping[str, Column]:
         """Further columns, in the order of edge ids."""
 
+    @abstractmethod
+    def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
+        """Return the numbers that the edges keep through compaction, int64 [n]."""
 
-class EdgeTable(Edges):
-    """Edges with arrays of their own.
+    @abstractmethod
+    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
+        """Return the ids of the edges that have these numbers, int64 [n], -1 where there is no such edge."""
+
+
+class OwnEdges(Edges):
+    """Edges that are held as they are, and not derived from those of another type.
+
+    Attributes:
+        imported: what the import and later changes read, kept and skipped, by kind.
+    """
+
+    imported: Mapping[str, int]
+
+    @property
+    @abstractmethod
+    def base_order(self) -> Int64Array:
+        """The ids of the base's edges in the order of their sources, then targets: int64 [base's edges]."""
+
+    @abstractmethod
+    def reversed_as(self, reverse: EdgeType) -> OwnEdges:
+        """Return the same edges, which ``reverse`` holds backwards."""
+
+    def without(self, edge_ids: Int64Array) -> EdgeTable:
+        """Return the table without some edges."""
+        csc = self.csc
+        keep_id = np.ones(self.num_edge_ids, bool)
+        keep_id[edge_ids] = False
+        keep = keep_id if csc.edge_ids is None else keep_id[csc.edge_ids]
+        kept = keep if csc.edge_ids is None else csc.edge_ids[keep]
+        features = {name: column.take(kept) for name, column in self.features.items()}
+        return EdgeTable(
+            adjacency.without_edges(csc, keep), features, imported=self.imported, reverse=self.reverse
+        )
+
+
+class EdgeTable(OwnEdges):
+    """Edges in arrays of their own, sorted by target; an edge's id is its position.
 
     Args:
         csc: the adjacency.
         features: further columns, in the order of edge ids.
         imported: what the import read, kept and skipped, by kind.
         reverse: the edge type that holds these edges backwards, or None.
+        csr: the out-neighbours, where they are kept as well; else they are derived when first used.
+        stable: int64 [num_edges], the stable id of each edge; None when they are the edge ids.
+        num_stable: number of stable ids that were ever given; None: as many as there are edges.
     """
 
     def __init__(
@@ -88,15 +182,26 @@ class EdgeTable(Edges):
         *,
         imported: Mapping[str, int] | None = None,
         reverse: EdgeType | None = None,
+        csr: CSR | None = None,
+        stable: Int64Array | None = None,
+        num_stable: int | None = None,
     ) -> None:
         self._csc = csc
         self._features = dict(features or {})
         self.imported = dict(imported or {})
         self.reverse = reverse
+        self.stored_csr = csr
+        self.stable = stable
+        self.num_stable = csc.num_edges if num_stable is None else num_stable
 
     @property
     def num_edges(self) -> int:
         """Number of edges."""
+        return self._csc.num_edges
+
+    @property
+    def num_edge_ids(self) -> int:
+        """Number of edge ids."""
         return self._csc.num_edges
 
     @property
@@ -106,36 +211,72 @@ class EdgeTable(Edges):
 
     @cached_property
     def csr(self) -> CSR:
-        """The out-neighbours of the sources, derived once."""
-        return csr_of(self._csc)
+        """The out-neighbours of the sources, derived once unless they are kept."""
+        if self.stored_csr is None:
+            return csr_of(self._csc)
+        ids = self.stored_csr.edge_ids
+        weight, timestamp = self._csc.weight, self._csc.timestamp
+        return replace(
+            self.stored_csr,
+            weight=None if weight is None else weight[ids],
+            timestamp=None if timestamp is None else timestamp[ids],
+        )
+
+    @property
+    def base_order(self) -> Int64Array:
+        """The edge ids in the order of sources, then targets."""
+        return self.csr.edge_ids if self.stored_csr is None else self.stored_csr.edge_ids
 
     @property
     def features(self) -> Mapping[str, Column]:
         """Further columns, in the order of edge ids."""
         return self._features
 
-    def without(self, edge_ids: Int64Array) -> EdgeTable:
-        """Return the table without some edges."""
-        keep = np.ones(self.num_edges, bool)
-        keep[edge_ids] = False
-        features = {name: column.take(keep) for name, column in self._features.items()}
-        csc = adjacency.without_edges(self._csc, keep)
-        return EdgeTable(csc, features, imported=self.imported, reverse=self.reverse)
-
     def reversed_as(self, reverse: EdgeType) -> EdgeTable:
         """Return the same edges, which ``reverse`` holds backwards."""
-        return EdgeTable(self._csc, self._features, imported=self.imported, reverse=reverse)
+        return EdgeTable(
+            self._csc,
+            self._features,
+            imported=self.imported,
+            reverse=reverse,
+            csr=self.stored_csr,
+            stable=self.stable,
+            num_stable=self.num_stable,
+        )
+
+    def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
+        """Return the numbers that the edges keep through compaction."""
+        return edge_ids if self.stable is None else self.stable[edge_ids]
+
+    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
+        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
+        if self.stable is None:
+            return np.where((stable_ids >= 0) & (stable_ids < self.num_edges), stable_ids, -1)
+        if not self.num_edges:
+            return np.full(len(stable_ids), -1, np.int64)
+        position = np.minimum(
+            np.searchsorted(self.stable, stable_ids, sorter=self._by_stable), self.num_edges - 1
+        )
+        found = self._by_stable[position]
+        return np.where(self.stable[found] == stable_ids, found, -1)
+
+    @cached_property
+    def _by_stable(self) -> Int64Array:
+        return np.argsort(self.stable if self.stable is not None else np.zeros(0, np.int64))
 
 
 class ReverseEdgeTable(Edges):
     """The edges of another table turned around; arrays are derived from its own when first used.
+
+    The ids of the base's edges are their positions in the order of this table; edges that were added to the
+    base have the id that they have in the other table.
 
     Args:
         forward: the other table.
         forward_type: its edge type.
     """
 
-    def __init__(self, forward: EdgeTable, forward_type: EdgeType) -> None:
+    def __init__(self, forward: OwnEdges, forward_type: EdgeType) -> None:
         self._forward = forward
         self.reverse = forward_type
 
@@ -144,25 +285,52 @@ class ReverseEdgeTable(Edges):
         """Number of edges."""
         return self._forward.num_edges
 
-    @cached_property
-    def _both(self) -> tuple[CSC, CSR]:
-        return adjacency.reverse_of(self._forward.csc, self._forward.csr)
-
     @property
+    def num_edge_ids(self) -> int:
+        """Number of edge ids."""
+        return self._forward.num_edge_ids
+
+    @cached_property
+    def _forward_id(self) -> Int64Array:
+        """The forward table's id of each edge id of this one."""
+        order = self._forward.base_order
+        return np.concatenate([order, np.arange(len(order), self.num_edge_ids)])
+
+    @cached_property
+    def own_ids(self) -> Int64Array:
+        """This table's id of each edge id of the forward one: int64 [num_edge_ids]."""
+        ids = np.empty(self.num_edge_ids, np.int64)
+        ids[self._forward_id] = np.arange(self.num_edge_ids)
+        return ids
+
+    @cached_property
     def csc(self) -> CSC:
         """The in-neighbours of the targets: the forward table's out-neighbours."""
-        return self._both[0]
+        csr = self._forward.csr
+        is_base = self.num_edges == self.num_edge_ids == len(self._forward.base_order)
+        ids = None if is_base else self.own_ids[csr.edge_ids]
+        return CSC(csr.indptr, csr.indices, csr.num_targets, csr.weight, csr.timestamp, ids)
 
-    @property
+    @cached_property
     def csr(self) -> CSR:
         """The out-neighbours of the sources: the forward table's in-neighbours."""
-        return self._both[1]
+        csc = self._forward.csc
+        ids = self.own_ids if csc.edge_ids is None else self.own_ids[csc.edge_ids]
+        return CSR(csc.indptr, csc.indices, ids, csc.num_sources, csc.weight, csc.timestamp)
 
     @cached_property
     def features(self) -> Mapping[str, Column]:
         """The forward table's features, in the order of this table's edge ids."""
-        edge_ids = self._forward.csr.edge_ids
-        return {name: column.take(edge_ids) for name, column in self._forward.features.items()}
+        return {name: column.take(self._forward_id) for name, column in self._forward.features.items()}
+
+    def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
+        """Return the numbers that the edges keep through compaction: the forward table's."""
+        return self._forward.stable_ids(self._forward_id[edge_ids])
+
+    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
+        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
+        found = self._forward.ids_of_stable(stable_ids)
+        return np.where(found < 0, -1, self.own_ids[found]) if self.num_edge_ids else found
 
 
 def numbered_nodes(num_nodes: int, features: Mapping[str, Column] | None = None) -> NodeTable:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphbox.graph import adjacency
-from graphbox.graph.adjacency import build_csc, csr_of, reverse_of, sort_edges, stable_order, without_edges
+from graphbox.graph.adjacency import build_csc, csr_of, sort_edges, stable_order, without_edges
+from graphbox.graph.tables import EdgeTable, ReverseEdgeTable
 
 Edge = tuple[int, int]
 
@@ -74,7 +75,8 @@ def test_csr_and_reverse_hold_the_same_edges(case: tuple[list[Edge], int, int]) 
     assert (csr.weight == csc.weight[csr.edge_ids]).all()
     assert (csr.timestamp == csr.weight * 10).all()
 
-    reverse_csc, reverse_csr = reverse_of(csc, csr)
+    reverse = ReverseEdgeTable(EdgeTable(csc), ("a", "to", "b"))
+    reverse_csc, reverse_csr = reverse.csc, reverse.csr
     derived = csr_of(reverse_csc)
     for name in ("indptr", "indices", "edge_ids", "weight", "timestamp"):
         assert getattr(reverse_csr, name).tolist() == getattr(derived, name).tolist(), name

@@ -1,0 +1,419 @@
+"""The edges of a changed graph: the base's arrays, what changes added and removed, and both seen as one.
+
+Samplers do not need both merged: :meth:`LiveEdgeTable.overlay` gives full new lists of the touched rows only,
+which takes time and memory in proportion to the changes; every other row is the base's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from graphbox.graph.adjacency import csr_of, index_dtype, ragged, search_between, search_rows
+from graphbox.graph.array_file import release_pages
+from graphbox.graph.columns import Column
+from graphbox.graph.live_nodes import extended_categories, stacked
+from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
+from graphbox.graph.tables import EdgeTable, LazyMapping, OwnEdges
+
+__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "Overlay"]
+
+_NO_IDS = np.zeros(0, np.int64)
+_BLOCK_EDGES = 1 << 22
+
+Direction = Literal["in", "out"]
+"""``in``: rows are targets and hold sources; ``out``: rows are sources and hold targets."""
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeChange:
+    """What one change of a graph did to the edges of one type.
+
+    Attributes:
+        first: id of the first edge that it added.
+        source: integers [n], sources of the edges that it added ...
+        target: integers [n], ... and their targets; sorted by target, then source.
+        weight: float32 [n] or None.
+        timestamp: int64 [n] or None.
+        features: further columns of these edges.
+        categories: categories that it added after those before, by feature.
+        removed: int64, ascending: ids of the edges that it removed.
+        imported: what it read, kept and skipped, by kind.
+    """
+
+    first: int
+    source: IndexArray
+    target: IndexArray
+    weight: Float32Array | None = None
+    timestamp: Int64Array | None = None
+    features: Mapping[str, Column] = field(default_factory=dict)
+    categories: Mapping[str, pa.Array] = field(default_factory=dict)
+    removed: Int64Array = field(default_factory=lambda: _NO_IDS)
+    imported: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_added(self) -> int:
+        """Number of edges that it added."""
+        return len(self.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """The new lists of the rows that changes touched; all other rows are the base's.
+
+    Attributes:
+        rows: int64 [m], ascending: the touched rows.
+        indptr: int64 [m + 1]: the list of ``rows[i]`` is ``indices[indptr[i]:indptr[i + 1]]``, ascending.
+        indices: integers, the neighbours.
+        edge_ids: int64, the id of each edge.
+    """
+
+    rows: Int64Array
+    indptr: Int64Array
+    indices: IndexArray
+    edge_ids: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Added:
+    """All edges that changes added, in the order of their ids."""
+
+    source: Int64Array
+    target: Int64Array
+    alive: npt.NDArray[np.bool_]
+
+
+class LiveEdgeTable(OwnEdges):
+    """The edges of one type after some changes.
+
+    Args:
+        base: the edges before, or None when a change added the type.
+        changes: the changes, in order.
+        num_sources: number of nodes of the source type.
+        num_targets: number of nodes of the target type.
+        reverse: the edge type that holds these edges backwards, or None.
+    """
+
+    def __init__(
+        self,
+        base: EdgeTable | None,
+        changes: Sequence[EdgeChange],
+        num_sources: int,
+        num_targets: int,
+        *,
+        reverse: EdgeType | None = None,
+    ) -> None:
+        self.base = base
+        self.changes = tuple(changes)
+        self.num_sources = num_sources
+        self.num_targets = num_targets
+        self.reverse = reverse
+        counts: dict[str, int] = dict(base.imported) if base is not None else {}
+        for change in changes:
+            for kind, count in change.imported.items():
+                counts[kind] = counts.get(kind, 0) + count
+        self.imported = counts
+
+    # Counts and ids
+
+    @property
+    def num_base_edges(self) -> int:
+        """Number of edges of the base, removed ones among them."""
+        return 0 if self.base is None else self.base.num_edges
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges."""
+        return self.num_edge_ids - sum(len(change.removed) for change in self.changes)
+
+    @property
+    def num_edge_ids(self) -> int:
+        """Number of edge ids."""
+        return self.num_base_edges + sum(change.num_added for change in self.changes)
+
+    @property
+    def num_stable(self) -> int:
+        """Number of stable ids that were ever given."""
+        return (0 if self.base is None else self.base.num_stable) + self.num_edge_ids - self.num_base_edges
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether any edge was added or removed."""
+        return any(change.num_added or len(change.removed) for change in self.changes)
+
+    @cached_property
+    def removed(self) -> Int64Array:
+        """Ids of all removed edges: int64, ascending."""
+        return np.sort(np.concatenate([_NO_IDS, *(change.removed for change in self.changes)]))
+
+    def stable_ids(self, edge_ids: Int64Array) -> Int64Array:
+        """Return the numbers that the edges keep through compaction."""
+        if self.base is None:
+            return edge_ids
+        in_base = edge_ids < self.num_base_edges
+        stable = edge_ids + (self.base.num_stable - self.num_base_edges)
+        stable[in_base] = self.base.stable_ids(edge_ids[in_base])
+        return stable
+
+    def ids_of_stable(self, stable_ids: Int64Array) -> Int64Array:
+        """Return the ids of the edges that have these numbers, -1 where there is no such edge."""
+        base_stable = 0 if self.base is None else self.base.num_stable
+        found = stable_ids - base_stable + self.num_base_edges
+        found[(stable_ids < 0) | (stable_ids >= self.num_stable)] = -1
+        in_base = (stable_ids >= 0) & (stable_ids < base_stable)
+        if self.base is not None:
+            found[in_base] = self.base.ids_of_stable(stable_ids[in_base])
+        found[_is_in(found, self.removed)] = -1
+        return found
+
+    # Columns by edge id
+
+    def _by_id(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
+        parts = [] if self.base is None else [getattr(self.base.csc, name)]
+        parts += [getattr(change, name) for change in self.changes if change.num_added]
+        return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
+
+    @cached_property
+    def features(self) -> Mapping[str, Column]:
+        """Further columns, in the order of edge ids; what they hold of removed edges means nothing."""
+        parts: list[EdgeTable | EdgeChange] = list(self.changes)
+        if self.base is not None:
+            parts.insert(0, self.base)
+
+        def load(name: str) -> Column:
+            column = stacked([part.features[name] for part in parts if name in part.features])
+            new = [change.categories[name] for change in self.changes if name in change.categories]
+            known = None if self.base is None else self.base.features[name].categories
+            return Column(column.kind, column.values, extended_categories(known, new), column.offsets)
+
+        return LazyMapping(parts[0].features, load)
+
+    # Adjacency
+
+    @cached_property
+    def _added(self) -> _Added:
+        added = [change for change in self.changes if change.num_added]
+        source = np.concatenate([_NO_IDS, *(change.source.astype(np.int64) for change in added)])
+        target = np.concatenate([_NO_IDS, *(change.target.astype(np.int64) for change in added)])
+        alive = np.ones(len(source), bool)
+        alive[self.removed[self.removed >= self.num_base_edges] - self.num_base_edges] = False
+        return _Added(source, target, alive)
+
+    def base_adjacency(self, direction: Direction) -> tuple[Int64Array, IndexArray, Int64Array | None]:
+        """Return the base's lists: ``indptr``, ``indices``, and the edge ids where they are not positions."""
+        if self.base is None:
+            return np.zeros(1, np.int64), np.zeros(0, np.int32), None
+        if direction == "in":
+            return self.base.csc.indptr, self.base.csc.indices, None
+        csr = self.base.stored_csr or self.base.csr
+        return csr.indptr, csr.indices, csr.edge_ids
+
+    @property
+    def base_order(self) -> Int64Array:
+        """The ids of the base's edges in the order of their sources, then targets."""
+        return _NO_IDS if self.base is None else self.base.base_order
+
+    def ends(self, edge_ids: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return source and target of edges: two int64 [n]."""
+        source, target = np.empty(len(edge_ids), np.int64), np.empty(len(edge_ids), np.int64)
+        in_base = edge_ids < self.num_base_edges
+        if self.base is not None:
+            csc = self.base.csc
+            source[in_base] = csc.indices[edge_ids[in_base]]
+            target[in_base] = np.searchsorted(csc.indptr, edge_ids[in_base], side="right") - 1
+        position = edge_ids[~in_base] - self.num_base_edges
+        source[~in_base], target[~in_base] = self._added.source[position], self._added.target[position]
+        return source, target
+
+    def _added_rows(self, direction: Direction) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """Return row, neighbour and id of the added edges that are left, sorted in this order."""
+        added = self._added
+        position = np.flatnonzero(added.alive)
+        rows, columns = (added.target, added.source) if direction == "in" else (added.source, added.target)
+        order = np.lexsort((position, columns[position], rows[position]))
+        position = position[order]
+        return rows[position], columns[position], position + self.num_base_edges
+
+    def overlay(self, direction: Direction) -> Overlay:
+        """Return the new lists of the touched rows of one direction, in proportion to what was touched.
+
+        For ``out`` the base's out-neighbours are needed: derived once where they are not kept on disk.
+        """
+        num_rows, num_columns = self.num_targets, self.num_sources
+        if direction == "out":
+            num_rows, num_columns = num_columns, num_rows
+        rows, columns, ids = self._added_rows(direction)
+        source, target = self.ends(self.removed)
+        touched = np.unique(np.concatenate([rows, target if direction == "in" else source]))
+
+        indptr, indices, edge_ids = self.base_adjacency(direction)
+        known = touched[touched < len(indptr) - 1]
+        lengths = indptr[known + 1] - indptr[known]
+        position = ragged(indptr[known], lengths)
+        base_ids = position if edge_ids is None else edge_ids[position]
+        kept = ~_is_in(base_ids, self.removed)
+        rows = np.concatenate([np.repeat(known, lengths)[kept], rows])
+        columns = np.concatenate([indices[position[kept]].astype(np.int64), columns])
+        ids = np.concatenate([base_ids[kept], ids])
+        # Of repeated edges the base's come first: their ids are lower.
+        order = np.lexsort((ids, columns, rows))
+        bounds = np.searchsorted(rows[order], touched)
+        return Overlay(
+            rows=touched,
+            indptr=np.append(bounds, len(order)).astype(np.int64),
+            indices=columns[order].astype(index_dtype(num_columns)),
+            edge_ids=ids[order],
+        )
+
+    @cached_property
+    def csc(self) -> CSC:
+        """The in-neighbours of the targets: the base's and the changes', merged in memory once."""
+        if self.base is not None and not self.is_changed:
+            csc = self.base.csc
+            indptr = _extended(csc.indptr, self.num_targets)
+            return CSC(indptr, csc.indices, self.num_sources, csc.weight, csc.timestamp)
+        indptr, indices, ids = self._merged("in")
+        weight, timestamp = self._by_id("weight"), self._by_id("timestamp")
+        return CSC(
+            indptr,
+            indices,
+            self.num_sources,
+            None if weight is None else weight[ids],
+            None if timestamp is None else timestamp[ids],
+            ids,
+        )
+
+    @cached_property
+    def csr(self) -> CSR:
+        """The out-neighbours of the sources: the base's and the changes', merged in memory once."""
+        if self.base is None or self.base.stored_csr is None:
+            return csr_of(self.csc)
+        indptr, indices, ids = self._merged("out")
+        weight, timestamp = self._by_id("weight"), self._by_id("timestamp")
+        return CSR(
+            indptr,
+            indices,
+            ids,
+            self.num_targets,
+            None if weight is None else weight[ids],
+            None if timestamp is None else timestamp[ids],
+        )
+
+    def _merged(self, direction: Direction) -> tuple[Int64Array, IndexArray, Int64Array]:
+        """Return ``indptr``, ``indices`` and edge ids of all rows."""
+        num_rows, num_columns = self.num_targets, self.num_sources
+        if direction == "out":
+            num_rows, num_columns = num_columns, num_rows
+        indptr, indices, edge_ids = self.base_adjacency(direction)
+        keep_id = np.ones(self.num_base_edges, bool)
+        keep_id[self.removed[self.removed < self.num_base_edges]] = False
+        keep = keep_id if edge_ids is None else keep_id[edge_ids]
+        kept_before = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)])
+        kept_indptr = _extended(kept_before[indptr], num_rows)
+        kept_indices: IndexArray = indices[keep].astype(index_dtype(num_columns), copy=False)
+        kept_ids = np.flatnonzero(keep) if edge_ids is None else edge_ids[keep]
+        rows, columns, ids = self._added_rows(direction)
+        at = search_rows(kept_indptr, kept_indices, rows, columns, side="right")
+        added_before = np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=num_rows), dtype=np.int64)]
+        )
+        return (
+            kept_indptr + added_before,
+            np.insert(kept_indices, at, columns),
+            np.insert(kept_ids, at, ids),
+        )
+
+    # Searching, in proportion to what is asked for
+
+    def _ranges(self, source: Int64Array, target: Int64Array) -> list[tuple[Int64Array, Int64Array]]:
+        """Return, for the base and each change, the edge ids from ``first`` to ``last - 1`` of each pair."""
+        ranges = []
+        if self.base is not None:
+            base = self.base.csc
+            low, high = (
+                search_rows(base.indptr, base.indices, target, source, side=side)
+                for side in ("left", "right")
+            )
+            ranges.append((low, high))
+        for change in self.changes:
+            bounds = (np.searchsorted(change.target, target, side=side) for side in ("left", "right"))
+            first, last = (bound.astype(np.int64) for bound in bounds)
+            low, high = (
+                search_between(change.source, first, last, source, side=side) for side in ("left", "right")
+            )
+            ranges.append((low + change.first, high + change.first))
+        return ranges
+
+    def contains(self, source: Int64Array, target: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return whether there is an edge from each source to its target: bool [n]."""
+        count = np.zeros(len(source), np.int64)
+        for low, high in self._ranges(source, target):
+            count += high - low - (np.searchsorted(self.removed, high) - np.searchsorted(self.removed, low))
+        return np.asarray(count > 0)
+
+    def find(self, source: Int64Array, target: Int64Array) -> Int64Array:
+        """Return the ids of all edges between any source and its target: int64, ascending."""
+        ids = [ragged(low, high - low) for low, high in self._ranges(source, target)]
+        return self._left(np.unique(np.concatenate([_NO_IDS, *ids])))
+
+    def incident(self, sources: Int64Array, targets: Int64Array) -> Int64Array:
+        """Return the ids of all edges out of some sources or into some targets: int64, ascending.
+
+        Args:
+            sources: int64, ascending. Where the base's out-neighbours are not kept, all its edges are read.
+            targets: int64, ascending.
+        """
+        added = self._added
+        hit = _is_in(added.source, sources) | _is_in(added.target, targets)
+        ids = [np.flatnonzero(hit) + self.num_base_edges]
+        if self.base is not None:
+            csc, csr = self.base.csc, self.base.stored_csr
+            ids.append(_lists(csc.indptr, targets))
+            if csr is not None:
+                ids.append(csr.edge_ids[_lists(csr.indptr, sources)])
+            elif len(sources):
+                ids += _edges_out_of(csc.indices, sources)
+        return self._left(np.unique(np.concatenate(ids)))
+
+    def _left(self, ids: Int64Array) -> Int64Array:
+        return ids[~_is_in(ids, self.removed)]
+
+    def reversed_as(self, reverse: EdgeType) -> LiveEdgeTable:
+        """Return the same edges, which ``reverse`` holds backwards."""
+        return LiveEdgeTable(self.base, self.changes, self.num_sources, self.num_targets, reverse=reverse)
+
+
+def _is_in(values: npt.NDArray[np.integer[Any]], ascending: Int64Array) -> npt.NDArray[np.bool_]:
+    """Return whether each value is one of those in an ascending array."""
+    if not len(ascending):
+        return np.zeros(len(values), bool)
+    position = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[position] == values)
+
+
+def _extended(indptr: Int64Array, num_rows: int) -> Int64Array:
+    """Return where the rows start when empty ones have been added at the end."""
+    missing = num_rows + 1 - len(indptr)
+    return np.concatenate([indptr, np.full(missing, indptr[-1])]) if missing else indptr
+
+
+def _lists(indptr: Int64Array, rows: Int64Array) -> Int64Array:
+    """Return the positions of the lists of some rows; rows beyond the last are empty."""
+    known = rows[rows < len(indptr) - 1]
+    return ragged(indptr[known], indptr[known + 1] - indptr[known])
+
+
+def _edges_out_of(indices: IndexArray, sources: Int64Array) -> list[Int64Array]:
+    """Return the positions at which some sources stand, found by reading all of them in blocks."""
+    found = []
+    for start in range(0, len(indices), _BLOCK_EDGES):
+        hit = _is_in(indices[start : start + _BLOCK_EDGES], sources)
+        found.append(np.flatnonzero(hit) + start)
+        release_pages(indices)
+    return found
