@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean
+from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean, missing_extra
 from graphbox.graph.array_file import ArrayFile
+from graphbox.graph.arrays import feature_columns
 from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot, open_snapshot, verify
 from graphbox.graph.ids import IdsLike
@@ -122,40 +123,145 @@ class Graph:
         *,
         num_nodes: int | None = None,
         weight: npt.ArrayLike | None = None,
+        timestamp: npt.ArrayLike | None = None,
+        node_features: Mapping[str, Any] | None = None,
+        edge_features: Mapping[str, Any] | None = None,
         name: str = "graph",
     ) -> Graph:
         """Build a graph of one node type ``node`` and one edge type ``(node, to, node)`` in memory.
 
-        Edges are kept as they are, repeated ones too; ids are the node indices.
+        Edges are kept as they are, repeated ones too; ids are the node indices. How an array becomes a
+        feature says :func:`graphbox.graph.arrays.feature_column`.
 
         Args:
             source: integers [num_edges], in [0, num_nodes).
             target: integers [num_edges], in [0, num_nodes).
             num_nodes: number of nodes; by default one more than the largest index.
             weight: positive numbers [num_edges].
+            timestamp: integers [num_edges].
+            node_features: arrays with a row for each node, by name.
+            edge_features: arrays with a row for each edge, in the order of ``source``, by name.
             name: name of the graph.
 
         Raises:
-            UsageError: lengths differ, an index is out of range, or a weight is not a positive number.
+            UsageError: lengths differ, an index is out of range, a weight is not a positive number, a
+                timestamp not an integer, or an array has no form as a feature.
         """
         sources, targets = index_array(source, "source"), index_array(target, "target")
         count = max(sources.max(initial=-1), targets.max(initial=-1)) + 1 if num_nodes is None else num_nodes
-        table = edge_table(sources, targets, int(count), int(count), weight=weight)
-        return cls(name, {DEFAULT_NODE_TYPE: numbered_nodes(int(count))}, {DEFAULT_EDGE_TYPE: table})
+        nodes = numbered_nodes(int(count), feature_columns(node_features, int(count), "nodes"))
+        edges = edge_table(
+            sources,
+            targets,
+            int(count),
+            int(count),
+            weight=weight,
+            timestamp=timestamp,
+            features=feature_columns(edge_features, len(sources), "edges"),
+        )
+        return cls(name, {DEFAULT_NODE_TYPE: nodes}, {DEFAULT_EDGE_TYPE: edges})
 
     @classmethod
     def from_pyg(cls, data: Any, *, name: str = "graph") -> Graph:
         """Build a graph in memory from PyTorch Geometric's ``Data`` or ``HeteroData``.
 
-        Taken are ``edge_index``, ``edge_weight``, and ``x`` (as the feature ``x`` of kind vector); ids are
-        the node indices. Everything is copied.
+        Taken are ``edge_index``, ``edge_weight``, ``edge_time`` or ``time`` of edges (the timestamp), ``ids``
+        of nodes (else ids are the node indices), and every other tensor of nodes or edges as the feature of
+        its name: how says :func:`graphbox.graph.arrays.feature_column`. Integers with a row of several for
+        each node, or ``name`` with offsets in ``name_ptr``, become slots. What belongs to neither nodes nor
+        edges is left. Everything is copied.
 
         Raises:
-            UsageError: the object has no edges, or an index is out of range.
+            UsageError: the object has no edges, an index is out of range, or a tensor has no form as a
+                feature.
         """
-        from graphbox.graph.pyg import graph_from_pyg
+        from graphbox.graph.pyg.convert import graph_from_pyg
 
         return graph_from_pyg(data, name)
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        weight: str | None = "weight",
+        timestamp: str | None = None,
+        node_features: Sequence[str] = (),
+        edge_features: Sequence[str] = (),
+        name: str = "graph",
+    ) -> Graph:
+        """Build a graph of one node type in memory from a NetworkX graph, directed or not, multi or not.
+
+        An undirected edge becomes two, one in each direction (a self-loop one). The nodes, all strings or all
+        64-bit integers, are the ids.
+
+        Args:
+            graph: a ``networkx.Graph``, ``DiGraph``, ``MultiGraph`` or ``MultiDiGraph``.
+            weight: the edge attribute with positive weights, which all edges have or none; None: no weights.
+            timestamp: the edge attribute with integer timestamps, likewise.
+            node_features: attributes of all nodes to keep as features.
+            edge_features: attributes of all edges to keep as features.
+            name: name of the graph.
+
+        Raises:
+            UsageError: nodes are of another kind, or an attribute is not everywhere.
+        """
+        from graphbox.graph.networkx import graph_from_networkx
+
+        return graph_from_networkx(
+            graph,
+            weight=weight,
+            timestamp=timestamp,
+            node_features=node_features,
+            edge_features=edge_features,
+            name=name,
+        )
+
+    def to_pyg(self, *, heterogeneous: bool | None = None) -> Any:
+        """Return the graph as PyTorch Geometric's ``Data``, or ``HeteroData`` where it has several types.
+
+        Everything is copied into memory; :meth:`pyg_stores` reads larger graphs piece by piece. Nodes have
+        ``ids`` and their features by name, edges ``edge_index`` (in the order of edge ids), ``edge_weight``,
+        ``edge_time`` and their features. Categories become their codes (int64), slots a tensor of values and
+        their offsets under ``name_ptr``.
+
+        Args:
+            heterogeneous: True for ``HeteroData`` in any case, False to refuse a graph of several types.
+
+        Raises:
+            BackendMissingError: PyTorch Geometric is not installed.
+            UsageError: ``heterogeneous`` is False and there are several types, or a feature of nodes and one
+                of edges have the same name in ``Data``.
+        """
+        from graphbox.graph.pyg.convert import graph_to_pyg
+
+        return graph_to_pyg(self, heterogeneous=heterogeneous)
+
+    def pyg_stores(self) -> tuple[Any, Any]:
+        """Return a ``FeatureStore`` and a ``GraphStore`` for PyTorch Geometric's loaders (``data=``).
+
+        Raises:
+            BackendMissingError: PyTorch Geometric is not installed.
+        """
+        try:
+            from graphbox.graph.pyg.stores import PygFeatureStore, PygGraphStore
+        except ImportError:
+            raise missing_extra("torch-geometric", "train") from None
+        return PygFeatureStore(self), PygGraphStore(self)
+
+    def to_networkx(self) -> Any:
+        """Return the graph as a ``networkx.MultiDiGraph``; what it holds is copied into memory.
+
+        Nodes are the original ids, or (node type, id) where there are several node types, with their features
+        and ``node_type`` as attributes; edges have their features, ``weight``, ``timestamp`` and
+        ``relation``. Reverse edge types are left out.
+
+        Raises:
+            BackendMissingError: NetworkX is not installed.
+        """
+        from graphbox.graph.networkx import graph_to_networkx
+
+        return graph_to_networkx(self)
 
     def save(self, path: str | Path) -> None:
         """Write the graph into a folder, in place of a graph that is there.

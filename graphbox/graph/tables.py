@@ -352,25 +352,37 @@ def edge_table(
     num_targets: int,
     *,
     weight: npt.ArrayLike | None = None,
+    timestamp: npt.ArrayLike | None = None,
+    features: Mapping[str, Column] | None = None,
 ) -> EdgeTable:
-    """Return the edge table of a list of edges.
+    """Return the edge table of a list of edges; weights, timestamps and features are in the list's order.
 
     Raises:
-        UsageError: lengths differ, an index is out of range, or a weight is not a positive number.
+        UsageError: lengths differ, an index is out of range, a weight is not a positive number, or a
+            timestamp not an integer.
     """
     if len(source) != len(target):
         raise UsageError(f"expected as many targets as the {len(source)} sources, received {len(target)}")
     check_range(source, num_sources, "source nodes")
     check_range(target, num_targets, "target nodes")
     csc, order = build_csc(source, target, num_sources, num_targets)
-    if weight is None:
-        return EdgeTable(csc)
+    weights = None if weight is None else _checked_weights(weight, len(source))[order]
+    times = None if timestamp is None else index_array(timestamp, "timestamp")
+    if times is not None and len(times) != len(source):
+        raise UsageError(f"expected {len(source)} timestamps, received {len(times)}")
+    return EdgeTable(
+        CSC(csc.indptr, csc.indices, num_sources, weights, None if times is None else times[order]),
+        {name: column.take(order) for name, column in (features or {}).items()},
+    )
+
+
+def _checked_weights(weight: npt.ArrayLike, num_edges: int) -> npt.NDArray[np.float32]:
     weights = np.asarray(weight, np.float32)
-    if weights.shape != source.shape:
-        raise UsageError(f"expected {len(source)} weights, received shape {list(weights.shape)}")
+    if weights.shape != (num_edges,):
+        raise UsageError(f"expected {num_edges} weights, received shape {list(weights.shape)}")
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise UsageError("expected finite positive weights, received others")
-    return EdgeTable(CSC(csc.indptr, csc.indices, num_sources, weights[order]))
+    return weights
 
 
 def index_array(values: npt.ArrayLike, what: str) -> Int64Array:
