@@ -72,7 +72,8 @@ def compress(
                 reports.append(
                     _report(original, model, changes, drop, metrics_before, metrics_after, settings)
                 )
-            return {**compressed.manifest.metrics, compressed.manifest.task: metrics_after}
+            task = compressed.manifest.task
+            return {**compressed.manifest.metrics, **({} if task is None else {task: metrics_after})}
 
         _write_parts(artifact, writer, config, changes)
         manifest = artifact.manifest

@@ -143,7 +143,7 @@ class Manifest(Record):
     version: int = Field(ge=1)
     created_at: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")
     kind: Kind
-    task: str
+    task: str | None
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dim: int = Field(ge=1)

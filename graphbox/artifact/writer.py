@@ -217,7 +217,7 @@ class ArtifactWriter:
         name: str,
         version: int,
         kind: Kind,
-        task: str,
+        task: str | None,
         dim: int,
         targets: Mapping[str, TargetSpec],
         metrics: Metrics | None = None,
@@ -230,7 +230,7 @@ class ArtifactWriter:
             name: of the model.
             version: of the model.
             kind: ``encoder`` when there is an ONNX part, else ``embedding``.
-            task: that it was trained for.
+            task: that it was trained for, or None.
             dim: length of an embedding.
             targets: what to rank against, by the node type of the query.
             metrics: ``{task: {metric: value}}``.

@@ -18,6 +18,7 @@ from graphbox.cli import (
     bench,
     check,
     compress,
+    convert_pglbox,
     demo,
     describe,
     doctor,
@@ -85,7 +86,7 @@ def _options(
 
 for module in (demo, run, check, doctor, import_graph, describe, train, evaluate, embed):
     module.register(app)
-for module in (export, compress, bench, targets, serve, graphs, runs, models):
+for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):
     module.register(app)
 
 

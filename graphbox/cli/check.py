@@ -46,8 +46,8 @@ def check(
         return
     summary = (
         f"{file} is right: graph `{config.graph.name}` with {len(config.graph.nodes)} node types and "
-        f"{len(config.graph.edges)} edge types, tasks {', '.join(config.tasks)}, "
-        f"models {', '.join(config.models)}"
+        f"{len(config.graph.edges)} edge types, tasks {', '.join(config.tasks) or 'none'}, "
+        f"models {', '.join(config.models) or 'none'}"
     )
     session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
 

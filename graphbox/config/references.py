@@ -72,6 +72,18 @@ class _Checker:
             yield from self._check_name(
                 ("compress", name), name, self._exports, "artifact", " under `export`"
             )
+            yield from self._check_compressed(name)
+
+    def _check_compressed(self, name: str) -> Iterator[Problem]:
+        export = self._exports.get(name)
+        model_name = str(export.get("model")) if isinstance(export, dict) else ""
+        model = self._models.get(model_name)
+        if isinstance(model, dict) and model.get("kind") == "metapath2vec" and model.get("task") is None:
+            yield self._problem(
+                ("compress", name),
+                f"the model `{model_name}` has no task, so what compression costs cannot be measured",
+                f"give it one (`models.{model_name}.task`), or leave the artifact as it is",
+            )
 
     def _check_nodes(self) -> Iterator[Problem]:
         at_an_end = {name for _, edge in self._edges for name in (edge[0], edge[2])}

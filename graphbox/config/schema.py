@@ -128,8 +128,9 @@ class Metapath2VecConfig(SkipGramSection):
 
     kind: Literal["metapath2vec"]
     """Kind of model."""
-    task: Name
-    """Task the model is evaluated on, and whose held-out data it does not see."""
+    task: Name | None = None
+    """Task the model is evaluated on, and whose held-out data it does not see; without one it sees the whole
+    graph and is not evaluated."""
     dim: PositiveInt = 64
     """Length of an embedding."""
 

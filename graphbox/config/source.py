@@ -30,7 +30,7 @@ _MAX_VALUES = 1_000_000
 
 @dataclass
 class Source:
-    """A parsed run file.
+    """A parsed YAML file.
 
     Attributes:
         path: the file, as the user named it.
@@ -57,14 +57,19 @@ class Source:
         return None
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path, *, what: str = "run file", hint: str | None = None) -> Source:
     """Read and parse the YAML file at ``path``.
+
+    Args:
+        path: the file.
+        what: what the file is, for messages.
+        hint: how such a file starts, when it is no run file.
 
     Raises:
         NotFoundError: there is no such file.
         ConfigError: it is not UTF-8, not YAML, or not a mapping.
     """
-    text = _read_text(path)
+    text = _read_text(path, what)
     try:
         root = YAML(typ="safe", pure=True).compose(text)
     except ReaderError as error:
@@ -80,9 +85,9 @@ def read_source(path: Path) -> Source:
         raise ConfigError(f"the file is not YAML: {error}", where=str(path)) from None
     if root is None:
         raise ConfigError(
-            "expected a run file, received an empty one",
+            f"expected a {what}, received an empty one",
             where=str(path),
-            hint="`graphbox demo --print-run-file` prints one to start from",
+            hint=hint or "`graphbox demo --print-run-file` prints one to start from",
         )
     source = Source(path=path, data=None, text=text.splitlines())
     source.data = _Reader(source).value(root, ())
@@ -90,7 +95,7 @@ def read_source(path: Path) -> Source:
         raise ConfigError(
             f"expected a mapping of keys to values, received {describe_value(source.data)}",
             where=f"{path}:{root.start_mark.line + 1}",
-            hint="a run file starts with `version: 1`",
+            hint=hint or "a run file starts with `version: 1`",
         )
     return source
 
@@ -137,11 +142,11 @@ def describe_value(value: Any) -> str:  # noqa: PLR0911 (a table of types)
     return type(value).__name__
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: Path, what: str) -> str:
     try:
         if path.is_dir():
             raise NotFoundError(
-                "expected a run file, received a folder", where=str(path), hint="name the .yaml file in it"
+                f"expected a {what}, received a folder", where=str(path), hint="name the .yaml file in it"
             )
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
@@ -150,13 +155,13 @@ def _read_text(path: Path) -> str:
         if path.parent.is_dir():
             beside = sorted(p.name for p in path.parent.iterdir() if p.suffix in {".yaml", ".yml"})[:5]
             if beside:
-                hint = f"run files there: {', '.join(beside)}"
-        raise NotFoundError("there is no such run file", where=str(path), hint=hint) from None
+                hint = f"{what}s there: {', '.join(beside)}"
+        raise NotFoundError(f"there is no such {what}", where=str(path), hint=hint) from None
     except OSError as error:
-        raise ConfigError(f"the run file cannot be read: {error.strerror}", where=str(path)) from None
+        raise ConfigError(f"the {what} cannot be read: {error.strerror}", where=str(path)) from None
     if len(raw) > _MAX_BYTES:
         raise ConfigError(
-            f"expected a run file of at most {_MAX_BYTES} bytes, received a larger file", where=str(path)
+            f"expected a {what} of at most {_MAX_BYTES} bytes, received a larger file", where=str(path)
         )
     try:
         return raw.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""Trains one model of a run file for its task."""
+"""Trains one model of a run file, for its task if it has one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["fit"]
 
 def fit(
     graph: Graph,
-    split: Split,
+    split: Split | None,
     *,
     name: str,
     config: ModelConfig,
-    task: TaskConfig,
+    task: TaskConfig | None,
     run_folder: Path,
     seed: int,
     threads: int | None = None,
@@ -45,10 +45,10 @@ def fit(
 
     Args:
         graph: the whole graph.
-        split: the split of the model's task.
+        split: the split of the model's task; None: it has no task and sees the whole graph.
         name: name of the model.
         config: the model's section of the run file.
-        task: the section of the model's task.
+        task: the section of the model's task, or None.
         run_folder: folder of the run; see :func:`graphbox.train.loop.train` and
             :func:`graphbox.train.trained.save_trained` for what is written.
         seed: seed of every random choice. The same seed gives the same model, bit for bit, at the same
@@ -77,9 +77,9 @@ def fit(
                 first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads)
                 trainer = PretrainedTrainer(first, trainer)
         else:
+            received = "none" if task is None else f"{config.task} of kind {task.kind}"
             raise UsageError(
-                f"expected a task of kind recommend for a model of kind {config.kind}, "
-                f"received {config.task} of kind {task.kind}",
+                f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
                 where=f"models.{name}.task",
             )
         train(
@@ -101,27 +101,24 @@ def fit(
 def _trained(
     name: str,
     config: ModelConfig,
-    split: Split,
+    split: Split | None,
     trainer: SkipGramTrainer | SageTrainer | PretrainedTrainer,
     view: GraphView,
 ) -> TrainedModel:
     if isinstance(trainer, SkipGramTrainer):
-        return TrainedModel(name, "embedding", config.task, split.node_type, trainer.embeddings())
+        embeddings = trainer.embeddings()
+        node_type = next(iter(embeddings)) if split is None else split.node_type
+        return TrainedModel(name, "embedding", config.task, node_type, embeddings)
     sage = trainer.then if isinstance(trainer, PretrainedTrainer) else trainer
     encoder = sage.encoder(view)
-    return TrainedModel(
-        name,
-        "encoder",
-        config.task,
-        split.node_type,
-        {split.node_type: encoder.query},
-        encoder,
-    )
+    node_type = encoder.model.node_type
+    return TrainedModel(name, "encoder", config.task, node_type, {node_type: encoder.query}, encoder)
 
 
-def _settings(config: ModelConfig, split: Split, seed: int) -> str:
+def _settings(config: ModelConfig, split: Split | None, seed: int) -> str:
     """Return a digest of everything that must be the same when a training is resumed."""
-    text = f"{config.model_dump_json()} {split.digest} {seed}"
+    held_out = "nothing" if split is None else split.digest
+    text = f"{config.model_dump_json()} {held_out} {seed}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

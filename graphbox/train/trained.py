@@ -34,21 +34,21 @@ class TrainedModel:
     Attributes:
         name: name of the model.
         kind: ``embedding``: rows alone; ``encoder``: a network over rows.
-        task: name of the task it was trained for.
-        node_type: the task's node type.
+        task: name of the task it was trained for, None for none.
+        node_type: the task's node type; without a task the first that was learnt.
         embeddings: float32 [nodes, dim] by node type; of an encoder the query vectors.
         encoder: the encoder, of kind ``encoder``.
     """
 
     name: str
     kind: Literal["embedding", "encoder"]
-    task: str
+    task: str | None
     node_type: str
     embeddings: dict[str, NDArray[np.float32]]
     encoder: SageEncoder | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the scores of all candidates of the task's node type: float32 [queries, nodes].
+        """Return the scores of all candidates of its node type: float32 [queries, nodes].
 
         The inner product with the targets' vectors for an encoder, the cosine for embeddings.
         """

@@ -22,16 +22,16 @@ class GraphView:
 
     Args:
         graph: the whole graph.
-        split: the split of the model's task.
+        split: the split of the model's task; None: nothing is held out.
         fold: what is predicted: with ``test`` the validation edges are known.
     """
 
-    def __init__(self, graph: Graph, split: Split, fold: Fold = "train") -> None:
+    def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
         self._hidden_feature: tuple[str, str] | None = None
         self._graph = graph
         if isinstance(split, ClassifySplit):
             self._hidden_feature = (split.node_type, split.label)
-        else:
+        elif split is not None:
             hidden = split.hidden_pairs(fold)
             self._graph = _without_pairs(graph, split.node_type, split.group, hidden)
 

@@ -74,7 +74,7 @@ def several_mistakes_at_once(folder: Path) -> Arguments:
     change(folder / "run.yaml", "dim: 8", "dim: eight")
     change(folder / "run.yaml", "label: field", "label: feild")
     change(folder / "run.yaml", "path: cites.csv", "path: sites.csv")
-    change(folder / "run.yaml", "    task: field\n", "")
+    change(folder / "run.yaml", "    task: cite\n", "")
     return ["run", "run.yaml"]
 
 

@@ -77,6 +77,7 @@ def open_table(
     format: str = "auto",  # noqa: A002 - what the run file calls it
     has_header: bool = True,
     names: Iterable[str] | None = None,
+    node_type: str | None = None,
     where: str = "",
     threads: int | None = None,
 ) -> Table:
@@ -88,6 +89,7 @@ def open_table(
         format: name of the format of the files (a key of :data:`FORMATS`); ``auto``: told by the suffix.
         has_header: whether text files begin with a line that names the columns.
         names: the names of the columns where ``has_header`` is false.
+        node_type: the node type the table is for; files that hold several types give the lines of this one.
         where: what the table is for, for the messages about tables without a file name.
         threads: threads that parse; None: as many as :func:`~graphbox.native.thread_count` says.
 
@@ -109,7 +111,7 @@ def open_table(
             hint="say that the file has no header line, or leave the names out",
         )
     if isinstance(data, str | Path):
-        return _open_files(data, format, FileOptions(given, thread_count(threads)))
+        return _open_files(data, format, FileOptions(given, thread_count(threads), node_type))
     if given is not None or format != "auto":
         raise UsageError(
             "expected a file where a format or names are given", where=where or type(data).__name__
@@ -128,6 +130,9 @@ def open_table(
 def _open_files(data: str | Path, format_name: str, options: FileOptions) -> Table:
     suffixes = FORMATS[format_name].suffixes if format_name in FORMATS else known_suffixes()
     files = find_files(data, suffixes)
+    joined = FORMATS[format_name].open_parts if format_name in FORMATS else None
+    if joined is not None and len(files) > 1:
+        return joined(str(data), files, options)
     tables: list[Table] = []
     for file in files:
         table_format = format_of(file, format_name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from graphbox.errors import UsageError, did_you_mean
@@ -19,10 +19,12 @@ class FileOptions:
     Attributes:
         names: names of the columns of a file without a header line; None: the file names them.
         threads: threads that parse.
+        node_type: the node type the table is for, where a file holds the nodes of several; None: edges.
     """
 
     names: tuple[str, ...] | None
     threads: int
+    node_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class TableFormat:
         name: what ``format:`` calls it.
         suffixes: endings of file names that mean this format, in lower case with the dot.
         open: makes the table of one file; part files are opened one by one and joined.
+        open_parts: makes the table of several part files, where the others must be known to read one.
         takes_names: whether :attr:`FileOptions.names` has a meaning (text that may lack a header line).
     """
 
@@ -40,6 +43,7 @@ class TableFormat:
     suffixes: tuple[str, ...]
     open: Callable[[InputFile, FileOptions], Table]
     takes_names: bool = False
+    open_parts: Callable[[str, Sequence[InputFile], FileOptions], Table] | None = None
 
 
 FORMATS: dict[str, TableFormat] = {}

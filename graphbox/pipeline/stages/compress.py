@@ -36,6 +36,8 @@ def _run(context: StageContext) -> StageResult:
         context.stop.check()
         parent = context.workspace.model(name, context.output("export", "versions")[name])
         task = config.models[config.export[name].model].task
+        if task is None:
+            raise _without_task(name)
         versions[name], folder = new_version(context, "compress", name)
         report[name] = compress_version(
             parent,
@@ -63,7 +65,9 @@ def compress_model(
         NotFoundError: the run is no longer there.
         GateError: the result is too much worse; nothing is kept.
     """
-    if parent.run_id is None or parent.task is None:
+    if parent.task is None:
+        raise _without_task(parent.name)
+    if parent.run_id is None:
         raise UsageError(
             f"the model `{parent.name}` comes from no run of this workspace, so its task cannot be measured",
             where=str(parent.path),
@@ -116,6 +120,14 @@ def compress_version(
 def _report_document(report: CompressReport) -> dict[str, Any]:
     """Return a compression's report as plain values; the full measurements are left to the stage `bench`."""
     return {key: value for key, value in report.as_dict().items() if not key.startswith("bench_")}
+
+
+def _without_task(name: str) -> UsageError:
+    return UsageError(
+        f"the model of the artifact `{name}` has no task, so what compression costs cannot be measured",
+        where=f"compress.{name}",
+        hint="give the model a task, or leave the artifact as it is",
+    )
 
 
 def _change(entry: dict[str, Any]) -> str:

@@ -37,6 +37,8 @@ def _run(context: StageContext) -> StageResult:
     for number, (name, model) in enumerate(config.models.items(), start=len(config.tasks)):
         context.progress.step(f"model {name}", number, parts)
         context.stop.check()
+        if model.task is None:
+            continue
         task, split = config.tasks[model.task], splits[model.task]
         trained = load_trained(context.run_path, name)
         if isinstance(task, RecommendTaskConfig):

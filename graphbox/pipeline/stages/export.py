@@ -28,7 +28,8 @@ def _run(context: StageContext) -> StageResult:
         context.progress.step(name, number, len(config.export), "artifacts")
         context.stop.check()
         version, folder = new_version(context, "export", name)
-        split = splits[config.models[export.model].task]
+        task = config.models[export.model].task
+        split = None if task is None else splits[task]
         result = _export(context, graph, split, name, export, version, str(folder))
         record = register(context.workspace, result.artifact, run_id=context.run_id)
         versions[name] = version
@@ -42,7 +43,7 @@ def _run(context: StageContext) -> StageResult:
 def _export(
     context: StageContext,
     graph: Graph,
-    split: Split,
+    split: Split | None,
     name: str,
     export: ExportConfig,
     version: int,
@@ -53,13 +54,17 @@ def _export(
     from graphbox.train import GraphView, load_trained
 
     trained = load_trained(context.run_path, export.model)
-    metrics = context.output("evaluate", "metrics")[trained.task][export.model]
+    metrics = (
+        {}
+        if trained.task is None
+        else {trained.task: context.output("evaluate", "metrics")[trained.task][export.model]}
+    )
     node_types = set(trained.embeddings)
     about: dict[str, Any] = {
         "name": name,
         "version": version,
         "task": trained.task,
-        "metrics": {trained.task: metrics},
+        "metrics": metrics,
         "lineage": Lineage(run=context.run_id, graph=graph.name, steps=(f"train {export.model}", "export")),
         # What the finished model was given: everything but the test part.
         "links": links_of(graph, GraphView(graph, split, "test"), node_types),

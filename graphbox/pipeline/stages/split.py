@@ -41,6 +41,8 @@ def split_path(run_path: Path, task: str) -> Path:
 
 
 def _names(names: list[str]) -> str:
+    if not names:
+        return "no task"
     return ("the task " if len(names) == 1 else "the tasks ") + ", ".join(names)
 
 

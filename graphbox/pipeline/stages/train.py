@@ -24,10 +24,10 @@ def _run(context: StageContext) -> StageResult:
         context.stop.check()
         fit(
             graph,
-            splits[model.task],
+            None if model.task is None else splits[model.task],
             name=name,
             config=model,
-            task=config.tasks[model.task],
+            task=None if model.task is None else config.tasks[model.task],
             run_folder=context.run_path,
             seed=config.seed,
             threads=config.threads,
