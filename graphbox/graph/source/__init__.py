@@ -21,6 +21,8 @@ from graphbox.graph.source.memory import ArrayTable, StreamTable
 from graphbox.graph.source.numpy_file import NpyTable, NpzTable
 from graphbox.graph.source.parquet import ParquetTable
 from graphbox.graph.source.parts import PartsTable
+from graphbox.graph.source.pglbox import open_pglbox_file, open_pglbox_parts
+from graphbox.graph.source.recbole import RECBOLE_SUFFIXES, RecBoleTable
 from graphbox.graph.source.table import Batch, MalformedLine, Table
 from graphbox.graph.source.text import CsvTable, TsvTable
 from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
@@ -67,6 +69,8 @@ for _table_format in (
     TableFormat("npy", (".npy",), NpyTable, takes_names=True),
     TableFormat("csv", _text_suffixes(".csv"), CsvTable, takes_names=True),
     TableFormat("tsv", _text_suffixes(".tsv"), TsvTable, takes_names=True),
+    TableFormat("recbole", RECBOLE_SUFFIXES, RecBoleTable),
+    TableFormat("pglbox", (), open_pglbox_file, open_parts=open_pglbox_parts),
 ):
     add_format(_table_format)
 

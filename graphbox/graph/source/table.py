@@ -44,6 +44,8 @@ class Batch:
         read_bytes: bytes of input consumed so far, compressed ones where the input is compressed.
         malformed: the first malformed lines of each kind that were skipped since the batch before.
         malformed_counts: how many were skipped since the batch before, by kind; all of them.
+        stored_again: how many rows were left out since the batch before because the files, as PGLBox shards
+            them, hold each row twice.
     """
 
     columns: Mapping[str, pa.Array]
@@ -52,6 +54,7 @@ class Batch:
     read_bytes: int
     malformed: Sequence[MalformedLine] = ()
     malformed_counts: Mapping[str, int] = field(default_factory=dict)
+    stored_again: int = 0
 
 
 class Table(ABC):

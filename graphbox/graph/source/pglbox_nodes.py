@@ -1,0 +1,305 @@
+"""The node lines of PGLBox as columns, parsed a block at a time by array operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphbox.graph.source.table import MalformedLine
+
+__all__ = ["ParsedNodes", "parse_nodes", "slots_of"]
+
+_TAB, _NEWLINE, _RETURN = 9, 10, 13
+_EXAMPLES = 5
+_SHOWN_CHARACTERS = 200
+_LARGEST_UINT64 = str(2**64 - 1)
+_FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+
+_CELLS = "wrong number of cells"
+_ENCODING = "bad encoding"
+_NO_SLOT = "no slot:value"
+_NO_INTEGER = "slot value that is no unsigned 64-bit integer"
+_NO_NUMBER = "slot value that is no number"
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A malformed line of a block: what is wrong, which line from 0, and its text."""
+
+    kind: str
+    line: int
+    text: str
+
+    def at(self, file: str, first_line: int) -> MalformedLine:
+        """Return it with its place, given the line of the file at which the block begins."""
+        return MalformedLine(self.kind, f"{file}:{first_line + self.line}", self.text)
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedNodes:
+    """The rows of one block.
+
+    Attributes:
+        columns: the wanted columns.
+        num_rows: number of rows.
+        num_lines: number of lines of the block.
+        lines: int64 [num_rows], the line of each row, from 0.
+        examples: the first malformed lines of each kind.
+        counts: number of malformed lines by kind.
+    """
+
+    columns: Mapping[str, pa.Array]
+    num_rows: int
+    num_lines: int
+    lines: Int64Array
+    examples: Sequence[Example]
+    counts: Mapping[str, int]
+
+
+def parse_nodes(text: npt.NDArray[np.uint8], node_type: str, columns: Sequence[str]) -> ParsedNodes:
+    """Parse whole lines.
+
+    Args:
+        text: uint8, the bytes of the lines.
+        node_type: type of the nodes to take.
+        columns: ``id``, ``slot_<n>``, ``float_slot_<n>``.
+    """
+    problems = _Problems(text)
+    block = _split(text, problems)
+    lines = block.of_type(node_type, problems)
+    slots = [name for name in columns if name != "id"]
+    if slots:
+        features = _features(block, lines, problems)
+        for name in slots:
+            features.check(name, problems)
+        lines = lines[~problems.wrong[lines]]
+        features = features.of_lines(lines)
+        values = {name: features.column(name) for name in slots}
+    if "id" in columns:
+        ids = block.cells.take(pa.array(block.starts[lines] + 1))
+        empty = pc.equal(pc.binary_length(ids), 0)
+        if pc.any(empty).as_py():
+            ids = pc.if_else(empty, pa.scalar(None, pa.large_string()), ids)
+    found = {name: ids if name == "id" else values[name] for name in columns}
+    return ParsedNodes(found, len(lines), block.num_lines, lines, problems.examples(), problems.counts())
+
+
+def slots_of(text: npt.NDArray[np.uint8], node_type: str) -> set[str]:
+    """Return the slots that the nodes of a type have in some lines."""
+    problems = _Problems(text)
+    block = _split(text, problems)
+    features = _features(block, block.of_type(node_type, problems), problems)
+    return {slot for slot in pc.unique(features.slots).to_pylist() if slot and slot.isdecimal()}
+
+
+class _Problems:
+    """The malformed lines of a block; a line counts once, by the first thing found wrong."""
+
+    def __init__(self, text: npt.NDArray[np.uint8]) -> None:
+        self._text = text
+        newlines = np.flatnonzero(text == _NEWLINE)
+        complete = len(newlines) and newlines[-1] == len(text) - 1
+        self.ends: Int64Array = newlines if complete else np.append(newlines, len(text))
+        if not len(text):
+            self.ends = np.empty(0, np.int64)
+        self.wrong: BoolArray = np.zeros(len(self.ends), bool)
+        self._kinds: dict[str, Int64Array] = {}
+
+    def add(self, kind: str, lines: Int64Array) -> None:
+        """Note malformed lines, in any order, each any number of times."""
+        new = np.unique(lines)
+        new = new[~self.wrong[new]]
+        if len(new):
+            self.wrong[new] = True
+            self._kinds[kind] = np.union1d(self._kinds.get(kind, np.empty(0, np.int64)), new)
+
+    def counts(self) -> dict[str, int]:
+        return {kind: len(lines) for kind, lines in self._kinds.items()}
+
+    def examples(self) -> list[Example]:
+        shown = sorted((int(line), kind) for kind, lines in self._kinds.items() for line in lines[:_EXAMPLES])
+        return [Example(kind, line, self._line(line)) for line, kind in shown]
+
+    def _line(self, line: int) -> str:
+        start = 0 if line == 0 else int(self.ends[line - 1]) + 1
+        text = self._text[start : int(self.ends[line])].tobytes()[:_SHOWN_CHARACTERS]
+        return text.decode("utf-8", "backslashreplace").rstrip("\r")
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """The cells of all lines.
+
+    Attributes:
+        cells: large_string, the cells of all lines after one another.
+        starts: int64 [lines], position of each line's first cell.
+        counts: int64 [lines], number of its cells.
+    """
+
+    cells: pa.Array
+    starts: Int64Array
+    counts: Int64Array
+
+    @property
+    def num_lines(self) -> int:
+        return len(self.starts)
+
+    def of_type(self, node_type: str, problems: _Problems) -> Int64Array:
+        """Return the well-formed lines of a type; lines of one cell are malformed, blank ones are none."""
+        lengths = pc.binary_length(self.cells).to_numpy()
+        single = self.counts == 1
+        blank = single & (lengths[self.starts] == 0) if len(lengths) else single
+        problems.add(_CELLS, np.flatnonzero(single & ~blank))
+        lines = np.flatnonzero(~single & ~problems.wrong)
+        types = self.cells.take(pa.array(self.starts[lines]))
+        chosen: Int64Array = lines[pc.equal(types, node_type).to_numpy(zero_copy_only=False)]
+        return chosen
+
+
+def _split(text: npt.NDArray[np.uint8], problems: _Problems) -> _Block:
+    """Cut lines into cells: the separators leave the text, and where they stood are the offsets."""
+    ends = problems.ends
+    if len(ends) and ends[-1] == len(text):
+        text = np.append(text, np.uint8(_NEWLINE))
+    is_separator = (text == _NEWLINE) | (text == _TAB)
+    removed = is_separator
+    if np.any(text == _RETURN):
+        removed = is_separator.copy()
+        removed[:-1] |= (text[:-1] == _RETURN) & (text[1:] == _NEWLINE)
+    separators = np.flatnonzero(is_separator)
+    if removed is is_separator:
+        offsets = separators - np.arange(len(separators))
+    else:
+        offsets = separators + 1 - np.cumsum(removed)[separators]
+    line_ends = np.flatnonzero(text[separators] == _NEWLINE) + 1
+    starts = np.concatenate([[0], line_ends[:-1]]).astype(np.int64)[: len(line_ends)]
+    data = _valid_text(text[~removed], np.concatenate([[0], offsets]).astype(np.int64), line_ends, problems)
+    return _Block(data, starts, line_ends - starts)
+
+
+def _valid_text(
+    data: npt.NDArray[np.uint8], offsets: Int64Array, line_ends: Int64Array, problems: _Problems
+) -> pa.Array:
+    """Return the cells as text; lines that are not UTF-8 are noted, and cells that are not emptied."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    cells = pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+    if not np.any(data >= 128):
+        return cells
+    try:
+        cells.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = [_text_or_none(cell) for cell in cells.cast(pa.large_binary()).to_pylist()]
+        wrong = np.array([number for number, cell in enumerate(texts) if cell is None], np.int64)
+        problems.add(_ENCODING, np.searchsorted(line_ends, wrong, side="right"))
+        return pa.array([cell or "" for cell in texts], pa.large_string())
+    return cells
+
+
+def _text_or_none(cell: bytes) -> str | None:
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """Slots and their values, one entry for each value.
+
+    Attributes:
+        lines: the lines whose features these are, ascending.
+        line_of: int64 [values], the line of each value, ascending.
+        slots: string [values], null where a value has no slot.
+        values: string [values].
+    """
+
+    lines: Int64Array
+    line_of: Int64Array
+    slots: pa.Array
+    values: pa.Array
+
+    def of_lines(self, lines: Int64Array) -> _Features:
+        """Return the features of some of the lines."""
+        if len(lines) == len(self.lines):
+            return self
+        kept = pa.array(np.isin(self.line_of, lines))
+        return _Features(
+            lines,
+            self.line_of[kept.to_numpy(zero_copy_only=False)],
+            self.slots.filter(kept),
+            self.values.filter(kept),
+        )
+
+    def check(self, column: str, problems: _Problems) -> None:
+        """Note the lines in which a value of the column's slot is not what the column holds."""
+        line_of, values = self._of_slot(column)
+        if column.startswith("float_"):
+            right = pc.match_substring_regex(values, _FLOAT)
+            kind = _NO_NUMBER
+        else:
+            digits = pc.utf8_ltrim(values, "0")
+            length = pc.utf8_length(digits)
+            fits = pc.or_(
+                pc.less(length, 20), pc.and_(pc.equal(length, 20), pc.less_equal(digits, _LARGEST_UINT64))
+            )
+            right = pc.and_(pc.match_substring_regex(values, "^[0-9]+$"), fits)
+            kind = _NO_INTEGER
+        problems.add(kind, line_of[~right.to_numpy(zero_copy_only=False)])
+
+    def column(self, column: str) -> pa.Array:
+        """Return the values of a slot as a list for each line."""
+        line_of, values = self._of_slot(column)
+        rows = np.searchsorted(self.lines, line_of)
+        counts = np.bincount(rows, minlength=len(self.lines))
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        if column.startswith("float_"):
+            numbers = values.cast(pa.float64())
+            # A null offset makes a null list.
+            missing = np.append(counts == 0, False)
+            return pa.LargeListArray.from_arrays(pa.array(offsets, mask=missing), numbers)
+        bits = np.asarray(values.cast(pa.uint64())).view(np.int64)
+        return pa.LargeListArray.from_arrays(offsets, pa.array(bits))
+
+    def _of_slot(self, column: str) -> tuple[Int64Array, pa.Array]:
+        chosen = pc.fill_null(pc.equal(self.slots, column.rpartition("_")[2]), False)
+        return self.line_of[chosen.to_numpy(zero_copy_only=False)], self.values.filter(chosen)
+
+
+def _features(block: _Block, lines: Int64Array, problems: _Problems) -> _Features:
+    """Return the features of some lines; lines with a value that belongs to no slot are noted."""
+    counts = block.counts[lines] - 2
+    cell_line = np.repeat(lines, counts)
+    first = np.repeat(block.starts[lines] + 2 - (np.cumsum(counts) - counts), counts)
+    cells = block.cells.take(pa.array(first + np.arange(len(first))))
+    if pc.any(pc.starts_with(cells, "s ")).as_py():
+        cells = pc.replace_substring_regex(cells, "^s +", "")
+    pieces = pc.split_pattern(cells, ",")
+    cell_of = pc.list_parent_indices(pieces).to_numpy()
+    flat = pieces.flatten()
+    written = pc.greater(pc.binary_length(flat), 0)
+    kept = written.to_numpy(zero_copy_only=False)
+    # An empty cell, as after a tab at the end of a line, says nothing; an empty value among others is wrong.
+    lonely = np.bincount(cell_of, minlength=len(cells))[cell_of] == 1 if len(cell_of) else kept
+    problems.add(_NO_SLOT, cell_line[cell_of[~kept & ~lonely]])
+    cell_of, flat = cell_of[kept], flat.filter(written)
+    halves = pc.split_pattern(flat, ":", max_splits=1)
+    has_slot = pc.list_value_length(halves).to_numpy(zero_copy_only=False) == 2
+    starts = halves.offsets.to_numpy()[:-1]
+    texts = halves.flatten()
+    # A value without a slot belongs to the slot named last in its cell: 9109:0.5,0.5
+    named = np.maximum.accumulate(np.where(has_slot, np.arange(len(flat)), -1))
+    orphan = (named < 0) | (cell_of[named] != cell_of) if len(flat) else has_slot
+    problems.add(_NO_SLOT, cell_line[cell_of[orphan]])
+    slots = texts.take(pa.array(starts[named], mask=orphan))
+    values = texts.take(pa.array(starts + has_slot))
+    is_number = pc.fill_null(pc.match_substring_regex(slots, "^[0-9]+$"), True)
+    problems.add(_NO_SLOT, cell_line[cell_of[~is_number.to_numpy(zero_copy_only=False)]])
+    return _Features(lines, cell_line[cell_of], slots, values)
