@@ -16,7 +16,7 @@ from graphbox.graph.source.formats import (
     format_of,
     known_suffixes,
 )
-from graphbox.graph.source.location import find_files
+from graphbox.graph.source.location import find_files, shown_name
 from graphbox.graph.source.memory import ArrayTable, StreamTable
 from graphbox.graph.source.numpy_file import NpyTable, NpzTable
 from graphbox.graph.source.parquet import ParquetTable
@@ -106,12 +106,13 @@ def open_table(
     given = None if names is None else tuple(names)
     if not has_header and not given:
         raise UsageError(
-            "expected the names of the columns of a file without a header line", where=where or str(data)
+            "expected the names of the columns of a file without a header line",
+            where=where or shown_name(data),
         )
     if has_header and given is not None:
         raise UsageError(
             "expected no names of columns, received some: the header line names them",
-            where=where or str(data),
+            where=where or shown_name(data),
             hint="say that the file has no header line, or leave the names out",
         )
     if isinstance(data, str | Path):
@@ -136,7 +137,7 @@ def _open_files(data: str | Path, format_name: str, options: FileOptions) -> Tab
     files = find_files(data, suffixes)
     joined = FORMATS[format_name].open_parts if format_name in FORMATS else None
     if joined is not None and len(files) > 1:
-        return joined(str(data), files, options)
+        return joined(shown_name(data), files, options)
     tables: list[Table] = []
     for file in files:
         table_format = format_of(file, format_name)
@@ -146,4 +147,4 @@ def _open_files(data: str | Path, format_name: str, options: FileOptions) -> Tab
                 where=file.name,
             )
         tables.append(table_format.open(file, options))
-    return tables[0] if len(tables) == 1 else PartsTable(str(data), tables)
+    return tables[0] if len(tables) == 1 else PartsTable(shown_name(data), tables)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from graphbox.errors import DataError, GraphboxError, NotFoundError, did_you_mean, missing_extra
 
-__all__ = ["InputFile", "find_files", "is_url"]
+__all__ = ["InputFile", "find_files", "is_url", "shown_name"]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::|://)")
 _GLOB = re.compile(r"[*?\[]")
@@ -122,6 +122,13 @@ def is_url(text: str) -> bool:
     return _URL.match(text) is not None
 
 
+def shown_name(data: object) -> str:
+    """Return what messages call a path or URL (without credentials), or the kind of another object."""
+    if isinstance(data, str) and is_url(data):
+        return _split_credentials(data)[0]
+    return str(data) if isinstance(data, str | Path) else type(data).__name__
+
+
 def find_files(data: str | Path, suffixes: Sequence[str]) -> tuple[InputFile, ...]:
     """Return the files that a path, folder, glob or URL means, part files sorted by name.
 
@@ -162,7 +169,13 @@ def _glob(pattern: Path) -> list[Path]:
         return [pattern]
     anchor = Path(pattern.anchor)
     relative = str(pattern.relative_to(anchor)) if pattern.is_absolute() else str(pattern)
-    return sorted(entry for entry in anchor.glob(relative) if entry.is_file())
+    found = [entry for entry in anchor.glob(relative) if entry.is_file()]
+    return sorted(entry for entry in found if _is_visible(entry.name, pattern.name))
+
+
+def _is_visible(name: str, pattern: str) -> bool:
+    """Return whether a pattern means a file: a hidden one only where the pattern says so, as in shells."""
+    return not name.startswith(".") or pattern.startswith(".")
 
 
 def _closest_file(path: Path) -> str | None:
@@ -183,7 +196,9 @@ def _find_remote(url: str, suffixes: Sequence[str]) -> tuple[InputFile, ...]:
     try:
         file_system, path = fsspec.core.url_to_fs(url)
         if _GLOB.search(path) and not url.startswith(("http://", "https://")):
-            paths = sorted(file_system.glob(path))
+            pattern = path.rpartition("/")[2]
+            found = sorted(file_system.glob(path))
+            paths = [entry for entry in found if _is_visible(entry.rpartition("/")[2], pattern)]
         elif file_system.isdir(path) and not file_system.isfile(path):
             entries = {entry["name"].rpartition("/")[2]: entry for entry in file_system.ls(path, detail=True)}
             files = {name: entry["name"] for name, entry in entries.items() if entry["type"] == "file"}

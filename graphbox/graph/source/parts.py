@@ -6,15 +6,27 @@ import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from graphbox.errors import UsageError
 from graphbox.graph.source.table import Batch, Table
 
 __all__ = ["PartsTable"]
 
 
 class PartsTable(Table):
-    """Tables one after another. Each needs the wanted columns, in whatever order it has them."""
+    """Tables one after another. Each needs the wanted columns, in whatever order it has them.
+
+    Raises:
+        UsageError: some are text and others are not.
+    """
 
     def __init__(self, name: str, parts: Sequence[Table]) -> None:
+        if len({part.is_text for part in parts}) > 1:
+            kinds = " and ".join(
+                next(part.name for part in parts if part.is_text is text) for text in (True, False)
+            )
+            raise UsageError(
+                "expected part files of one kind, received some that are text, others are not", where=kinds
+            )
         self.name = name
         self.is_text = parts[0].is_text
         self.reiterable = all(part.reiterable for part in parts)
