@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -125,13 +128,10 @@ def test_a_stream_is_read_once() -> None:
 
 
 def test_frames_of_other_libraries() -> None:
-    duckdb = pytest.importorskip("duckdb")
-    pandas = pytest.importorskip("pandas")
-    polars = pytest.importorskip("polars")
     columns = {"id": [7, -1, 2**62], "name": ["a", "\u4e16", None]}
-    polars_frame = polars.DataFrame(columns)
-    relation = duckdb.sql("select * from polars_frame")
-    for data in (polars_frame, pandas.DataFrame(columns), relation, polars_frame["id"].to_frame()):
+    polars_frame = pl.DataFrame(columns)
+    relation = duckdb.from_arrow(polars_frame.to_arrow())
+    for data in (polars_frame, pd.DataFrame(columns), relation, polars_frame["id"].to_frame()):
         source = open_table(data)
         for _ in range(2 if source.reiterable else 1):
             result = read(source, ["id"])
