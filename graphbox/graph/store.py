@@ -474,6 +474,26 @@ class Graph:
         """Return the features of an edge type with their arrays, by name."""
         return dict(self._edge_table(edge_type).features)
 
+    # Tables
+
+    def node_table(self, node_type: str) -> NodeTable:
+        """Return the nodes of a type as they are held, for what reads their features piece by piece."""
+        return self._node_table(node_type)
+
+    def own_edges(self, edge_type: EdgeType) -> OwnEdges:
+        """Return the edges of a type as they are held, for what reads a changed graph without merging it.
+
+        Raises:
+            UsageError: the edge type is a reverse one, whose edges are those of the other.
+        """
+        edges = self._edge_table(edge_type)
+        if not isinstance(edges, OwnEdges):
+            raise UsageError(
+                "expected an edge type with edges of its own, received a reverse one",
+                where=edge_type_text(edge_type),
+            )
+        return edges
+
     # Files
 
     def array_file(self, of: str | EdgeType, array: str) -> ArrayFile:

@@ -11,7 +11,7 @@ import pytest
 
 from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.describe import DegreeHistogram, Description, describe, outline
-from graphbox.graph.describe.degrees import edge_blocks
+from graphbox.graph.describe.parts import Lists
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.schema import FeatureKind
 from graphbox.graph.tables import EdgeTable, numbered_nodes
@@ -153,17 +153,16 @@ def test_blocks_cut_rows_and_lose_nothing() -> None:
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         indices = generator.integers(0, 9, indptr[-1]).astype(np.int32)
         seen, position = [], 0
-        for first, counts, entries, before in edge_blocks(indptr, indices, block_nodes=4, block_edges=3):
-            assert 0 < len(entries) <= 3
-            assert counts.sum() == len(entries)
+        for block in Lists(indptr, indices).blocks(block_rows=4, block_edges=3):
+            assert 0 < len(block.entries) <= 3
+            assert block.lengths.sum() == len(block.entries)
             inside = position not in indptr
-            assert before == (int(indices[position - 1]) if inside else None)
-            rows = np.repeat(np.arange(first, first + len(counts)), counts)
-            seen += list(zip(rows.tolist(), entries.tolist(), strict=True))
-            position += len(entries)
-        assert seen == list(
-            zip(np.repeat(np.arange(len(lengths)), lengths).tolist(), indices.tolist(), strict=True)
-        )
+            assert block.before == (int(indices[position - 1]) if inside else None)
+            rows = np.repeat(block.rows, block.lengths)
+            seen += list(zip(rows.tolist(), block.entries.tolist(), strict=True))
+            position += len(block.entries)
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        assert seen == list(zip(rows.tolist(), indices.tolist(), strict=True))
 
 
 def test_a_histogram_is_exact_beyond_its_dense_part() -> None:

@@ -12,12 +12,23 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from graphbox.graph.columns import Column
-from graphbox.graph.describe.features import describe_feature
+from graphbox.graph.describe import FeatureDescription
+from graphbox.graph.describe.features import describe_feature as describe_rows
+from graphbox.graph.describe.parts import node_features
+from graphbox.graph.ids import IntegerIds
+from graphbox.graph.tables import NodeTable
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphbox.graph.describe.features._BLOCK_VALUES", 4)
+
+
+def describe_feature(
+    name: str, column: Column, removed: npt.NDArray[np.int64] | None = None
+) -> FeatureDescription:
+    rows = node_features(NodeTable(IntegerIds(np.arange(len(column))), {name: column}))[name]
+    return describe_rows(name, rows, removed)
 
 
 def _kept(values: npt.NDArray[Any], removed: list[int]) -> npt.NDArray[Any]:

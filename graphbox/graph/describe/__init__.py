@@ -25,8 +25,15 @@ from graphbox.graph.describe.description import (
 )
 from graphbox.graph.describe.features import describe_feature
 from graphbox.graph.describe.histogram import DegreeBin, DegreeHistogram
+from graphbox.graph.describe.parts import (
+    edge_features,
+    has_timestamp,
+    has_weight,
+    node_features,
+    removed_edges,
+)
 from graphbox.graph.describe.problems import find_problems
-from graphbox.graph.schema import EdgeType, Int64Array
+from graphbox.graph.schema import EdgeType
 
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
@@ -60,12 +67,8 @@ def describe(
         memory_bytes: memory for the counters of nodes.
         progress: called with the edge type, and how many of how many edges are done.
     """
-    removed: dict[str, Int64Array] = {}
-    node_counts, edge_counts = count_edges(graph, removed, memory_bytes=memory_bytes, progress=progress)
-    node_types = tuple(
-        _node_type(graph, node_type, counts, removed.get(node_type))
-        for node_type, counts in node_counts.items()
-    )
+    node_counts, edge_counts = count_edges(graph, memory_bytes=memory_bytes, progress=progress)
+    node_types = tuple(_node_type(graph, name, counts) for name, counts in node_counts.items())
     edge_types = tuple(_edge_type(graph, each, edge_counts.get(each)) for each in graph.edge_types)
     isolated = {
         node_type: [_shown_id(graph, node_type, index) for index in counts.examples]
@@ -76,20 +79,7 @@ def describe(
 
 def outline(graph: Graph) -> Description:
     """Return what of a description costs nothing: types, counts and names of features; no array is read."""
-    node_types = tuple(
-        NodeTypeDescription(
-            name=node_type,
-            nodes=graph.num_nodes(node_type),
-            removed=0,
-            isolated=None,
-            id_type=graph.id_type(node_type),
-            features=tuple(
-                FeatureDescription(name, column.kind, graph.num_nodes(node_type))
-                for name, column in graph.node_columns(node_type).items()
-            ),
-        )
-        for node_type in graph.node_types
-    )
+    node_types = tuple(_node_type(graph, node_type, None) for node_type in graph.node_types)
     return _description(graph, node_types, tuple(_edge_type(graph, each, None) for each in graph.edge_types))
 
 
@@ -109,18 +99,20 @@ def _description(
     )
 
 
-def _node_type(
-    graph: Graph, node_type: str, counts: NodeCounts, removed: Int64Array | None
-) -> NodeTypeDescription:
-    num_removed = 0 if removed is None else len(removed)
+def _node_type(graph: Graph, node_type: str, counts: NodeCounts | None) -> NodeTypeDescription:
+    num_nodes = graph.num_nodes(node_type) - graph.num_removed(node_type)
+    features = node_features(graph.node_table(node_type))
     return NodeTypeDescription(
         name=node_type,
-        nodes=graph.num_nodes(node_type) - num_removed,
-        removed=num_removed,
-        isolated=counts.isolated,
+        nodes=num_nodes,
+        removed=graph.num_removed(node_type),
+        isolated=None if counts is None else counts.isolated,
         id_type=graph.id_type(node_type),
         features=tuple(
-            describe_feature(name, column, removed) for name, column in graph.node_columns(node_type).items()
+            FeatureDescription(name, rows.kind, num_nodes)
+            if counts is None
+            else describe_feature(name, rows, graph.removed_nodes(node_type))
+            for name, rows in features.items()
         ),
     )
 
@@ -129,21 +121,22 @@ def _edge_type(graph: Graph, edge_type: EdgeType, counts: EdgeCounts | None) -> 
     num_edges = graph.num_edges(edge_type)
     if graph.is_reverse(edge_type):
         return EdgeTypeDescription(edge_type, num_edges, reverse_of=graph.reverse_type(edge_type))
+    edges = graph.own_edges(edge_type)
+    weight, timestamp = has_weight(edges), has_timestamp(edges)
     if counts is None:
-        return EdgeTypeDescription(edge_type, num_edges)
+        return EdgeTypeDescription(edge_type, num_edges, has_weight=weight, has_timestamp=timestamp)
     source, _, target = edge_type
-    csc = graph.csc(edge_type)
     return EdgeTypeDescription(
         edge_type,
         num_edges,
-        has_weight=csc.weight is not None,
-        has_timestamp=csc.timestamp is not None,
+        has_weight=weight,
+        has_timestamp=timestamp,
         self_loops=counts.self_loops,
         duplicate_edges=counts.duplicate_edges,
         in_degree=_degrees(graph, target, counts.into),
         out_degree=_degrees(graph, source, counts.out_of),
         features=tuple(
-            describe_feature(name, column) for name, column in graph.edge_columns(edge_type).items()
+            describe_feature(name, rows, removed_edges(edges)) for name, rows in edge_features(edges).items()
         ),
         imported=graph.imported(edge_type),
     )

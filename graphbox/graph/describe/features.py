@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphbox.graph.columns import Column
 from graphbox.graph.describe.description import FeatureDescription
+from graphbox.graph.describe.parts import Rows
 from graphbox.graph.schema import Int64Array
 
 __all__ = ["describe_feature"]
@@ -22,36 +23,43 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """The rows of an array of a feature, block by block and without those of removed nodes."""
+class _Present:
+    """The rows of a feature, block by block and without those of removed nodes or edges."""
 
-    values: Array
+    rows: Rows
     removed: Int64Array
 
     def __len__(self) -> int:
-        return len(self.values) - len(self.removed)
+        return len(self.rows) - len(self.removed)
+
+    def columns(self) -> Iterator[Column]:
+        """Go through the rows."""
+        first = self.rows.read(0, 1).values
+        height = max(1, _BLOCK_VALUES // max(1, first.size if self.rows.kind == "vector" else 1))
+        for low in range(0, len(self.rows), height):
+            block = self.rows.read(low, min(low + height, len(self.rows)))
+            gone = self.removed[slice(*np.searchsorted(self.removed, [low, low + len(block)]))] - low
+            if len(gone):
+                kept = np.ones(len(block), np.bool_)
+                kept[gone] = False
+                block = block.take(kept)
+            if len(block):
+                yield block
 
     def blocks(self) -> Iterator[Array]:
-        width = max(1, int(np.prod(self.values.shape[1:])))
-        rows = max(1, _BLOCK_VALUES // width)
-        for low in range(0, len(self.values), rows):
-            block = np.asarray(self.values[low : low + rows])
-            gone = self.removed[slice(*np.searchsorted(self.removed, [low, low + len(block)]))] - low
-            kept = np.delete(block, gone, axis=0) if len(gone) else block
-            if len(kept):
-                yield kept
+        """Go through the values."""
+        return (column.values for column in self.columns())
 
 
-def describe_feature(name: str, column: Column, removed: Int64Array | None = None) -> FeatureDescription:
+def describe_feature(name: str, rows: Rows, removed: Int64Array | None = None) -> FeatureDescription:
     """Return what there is to know about a feature.
 
     Args:
         name: its name.
-        column: its values.
+        rows: its rows.
         removed: rows to leave out, ascending.
     """
-    gone = np.empty(0, np.int64) if removed is None else removed
-    describers: dict[str, Callable[[str, Column, _Rows], FeatureDescription]] = {
+    describers: dict[str, Callable[[str, _Present], FeatureDescription]] = {
         "number": _number,
         "integer": _integer,
         "categorical": _categorical,
@@ -59,23 +67,22 @@ def describe_feature(name: str, column: Column, removed: Int64Array | None = Non
         "vector": _vector,
         "slots": _slots,
     }
-    rows = column.values if column.offsets is None else column.offsets[:-1]
-    return describers[column.kind](name, column, _Rows(rows, gone))
+    return describers[rows.kind](name, _Present(rows, np.zeros(0, np.int64) if removed is None else removed))
 
 
-def _number(name: str, column: Column, rows: _Rows) -> FeatureDescription:
+def _number(name: str, rows: _Present) -> FeatureDescription:
     missing, low, high = 0, np.inf, -np.inf
     for block in rows.blocks():
         present = block[~np.isnan(block)]
         missing += len(block) - len(present)
         low, high = min(low, present.min(initial=np.inf)), max(high, present.max(initial=-np.inf))
-    described = FeatureDescription(name, column.kind, len(rows), missing)
+    described = FeatureDescription(name, rows.rows.kind, len(rows), missing)
     if missing == len(rows):
         return described
     middle = _median(lambda: (block[~np.isnan(block)] for block in rows.blocks()), len(rows) - missing)
     return FeatureDescription(
         name,
-        column.kind,
+        rows.rows.kind,
         len(rows),
         missing,
         min=float(low),
@@ -85,18 +92,18 @@ def _number(name: str, column: Column, rows: _Rows) -> FeatureDescription:
     )
 
 
-def _integer(name: str, column: Column, rows: _Rows) -> FeatureDescription:
+def _integer(name: str, rows: _Present) -> FeatureDescription:
     if not len(rows):
-        return FeatureDescription(name, column.kind, 0)
+        return FeatureDescription(name, rows.rows.kind, 0)
     low = min(int(block.min()) for block in rows.blocks())
     high = max(int(block.max()) for block in rows.blocks())
     middle = int(_median(rows.blocks, len(rows)))
     return FeatureDescription(
-        name, column.kind, len(rows), min=low, p50=middle, max=high, constant=low == high
+        name, rows.rows.kind, len(rows), min=low, p50=middle, max=high, constant=low == high
     )
 
 
-def _categorical(name: str, column: Column, rows: _Rows) -> FeatureDescription:
+def _categorical(name: str, rows: _Present) -> FeatureDescription:
     missing, low, high = 0, np.iinfo(np.int32).max, -1
     for block in rows.blocks():
         present = block[block >= 0]
@@ -104,23 +111,23 @@ def _categorical(name: str, column: Column, rows: _Rows) -> FeatureDescription:
         low, high = min(low, int(present.min(initial=low))), max(high, int(present.max(initial=high)))
     return FeatureDescription(
         name,
-        column.kind,
+        rows.rows.kind,
         len(rows),
         missing,
-        categories=0 if column.categories is None else len(column.categories),
+        categories=0 if rows.rows.categories is None else len(rows.rows.categories),
         constant=low == high,
     )
 
 
-def _boolean(name: str, column: Column, rows: _Rows) -> FeatureDescription:
+def _boolean(name: str, rows: _Present) -> FeatureDescription:
     true = sum(int(block.sum()) for block in rows.blocks())
     return FeatureDescription(
-        name, column.kind, len(rows), true=true, constant=bool(len(rows)) and true in (0, len(rows))
+        name, rows.rows.kind, len(rows), true=true, constant=bool(len(rows)) and true in (0, len(rows))
     )
 
 
-def _vector(name: str, column: Column, rows: _Rows) -> FeatureDescription:
-    dim = column.values.shape[1]
+def _vector(name: str, rows: _Present) -> FeatureDescription:
+    dim = rows.rows.read(0, 1).values.shape[1]
     low, high = np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32)
     missing = 0
     for block in rows.blocks():
@@ -129,7 +136,7 @@ def _vector(name: str, column: Column, rows: _Rows) -> FeatureDescription:
     constant_dims = int((low == high).sum())
     return FeatureDescription(
         name,
-        column.kind,
+        rows.rows.kind,
         len(rows),
         missing,
         dim=dim,
@@ -138,22 +145,14 @@ def _vector(name: str, column: Column, rows: _Rows) -> FeatureDescription:
     )
 
 
-def _slots(name: str, column: Column, rows: _Rows) -> FeatureDescription:
-    empty, longest = 0, 0
-    offsets = np.empty(0, np.int64) if column.offsets is None else column.offsets
-    for low in range(0, len(offsets) - 1, _BLOCK_VALUES):
-        lengths = np.diff(offsets[low : low + _BLOCK_VALUES + 1])
-        empty += int((lengths == 0).sum())
-        longest = max(longest, int(lengths.max()))
-    # The lists of removed rows are empty.
-    return FeatureDescription(
-        name,
-        column.kind,
-        len(rows),
-        empty - len(rows.removed),
-        values=len(column.values),
-        longest=longest,
-    )
+def _slots(name: str, rows: _Present) -> FeatureDescription:
+    missing, longest, values = 0, 0, 0
+    for column in rows.columns():
+        lengths = np.diff(column.offsets if column.offsets is not None else np.zeros(1, np.int64))
+        missing += int((lengths == 0).sum())
+        longest = max(longest, int(lengths.max(initial=0)))
+        values += int(lengths.sum())
+    return FeatureDescription(name, "slots", len(rows), missing, values=values, longest=longest)
 
 
 # The median
