@@ -26,6 +26,7 @@ def check(
     import json
 
     from graphbox.config import config_digest, config_schema, dump_config, load_config
+    from graphbox.pipeline.table_check import table_mistakes
 
     if schema:
         session.answer(
@@ -34,7 +35,7 @@ def check(
         return
     if file is None:
         raise UsageError("expected a run file", hint="`graphbox check FILE`, or `graphbox check --schema`")
-    config = load_config(file, overrides or [])
+    config = load_config(file, overrides or [], check_tables=table_mistakes)
     document = {
         "file": str(file),
         "name": config.name,
@@ -44,12 +45,19 @@ def check(
     if resolved:
         session.answer(document, lambda console: console.out(dump_config(config), end=""))
         return
-    summary = (
-        f"{file} is right: graph `{config.graph.name}` with {len(config.graph.nodes)} node types and "
-        f"{len(config.graph.edges)} edge types, tasks {', '.join(config.tasks) or 'none'}, "
-        f"models {', '.join(config.models) or 'none'}"
+    summary = f"{file} is right: graph `{config.graph.name}` with " + ", ".join(
+        [
+            _counted(len(config.graph.nodes), "node type"),
+            _counted(len(config.graph.edges), "edge type"),
+            f"tasks {', '.join(config.tasks)}" if config.tasks else "no tasks",
+            f"models {', '.join(config.models)}" if config.models else "no models",
+        ]
     )
     session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def register(app: typer.Typer) -> None:

@@ -28,13 +28,14 @@ def run_file(
         NotFoundError: ``resume``, and there is no earlier attempt.
     """
     from graphbox.config import config_digest, load_config
+    from graphbox.pipeline.table_check import table_mistakes
 
     if fresh and resume:
         raise UsageError(
             "expected --fresh or --resume, received both",
             hint="without either, the command goes on with an earlier attempt or starts a new one",
         )
-    config = load_config(file, overrides)
+    config = load_config(file, overrides, check_tables=table_mistakes)
     if resume:
         with session.workspace() as workspace:
             if not any(run.config_digest == config_digest(config) for run in workspace.runs()):

@@ -159,6 +159,40 @@ class Workspace:
             )
         return self.graph(name)
 
+    def change_graph(
+        self,
+        name: str,
+        event: str,
+        *,
+        node_types: Mapping[str, int],
+        edge_types: Iterable[EdgeTypeCount],
+        fingerprint: str,
+    ) -> GraphRecord:
+        """Note that the registered graph ``name`` was changed in place; when and for what it was made stays.
+
+        Args:
+            name: the graph.
+            event: what happened: ``appended``, ``removed from``, ``compacted``.
+            node_types: number of nodes by node type, now.
+            edge_types: number of edges by edge type, now.
+            fingerprint: identifies the content, now.
+
+        Raises:
+            NotFoundError: there is no such graph.
+        """
+        before = self.graph(name)
+        values = {
+            "size_bytes": folder_size(before.path),
+            "node_types": dict(node_types),
+            "edge_types": [[e.source, e.relation, e.target, e.edges] for e in edge_types],
+            "fingerprint": fingerprint,
+        }
+        with self._database.write() as connection:
+            connection.execute(update(tables.graphs).where(tables.graphs.c.name == name).values(values))
+            details = {"nodes": sum(node_types.values()), "size_bytes": values["size_bytes"]}
+            self._add_event(connection, "graph", name, event, details)
+        return self.graph(name)
+
     def remove_graph(self, name: str) -> int:
         """Remove the graph ``name`` and its files; return the bytes freed."""
         known = {record.name: record for record in self.graphs()}

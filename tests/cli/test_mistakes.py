@@ -149,7 +149,7 @@ def override_without_a_value(folder: Path) -> Arguments:
 # ------------------------------------------------------------------------------------- the data
 
 
-@mistake(4)
+@mistake(2)
 def missing_column(folder: Path) -> Arguments:
     change(folder / "cites.csv", "source,target", "from,to")
     return ["import", "run.yaml"]
