@@ -1,45 +1,180 @@
-"""`graphbox import`: tables become a graph in the workspace."""
+"""`graphbox import`: tables become a graph in the workspace, or change one that is there."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphbox.cli.progress import ShownProgress
 from graphbox.cli.session import Session, command
+from graphbox.cli.table_options import DEFAULT_TYPE, TableOptions, is_run_file
+from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from graphbox.config import GraphConfig
 
 __all__ = ["register"]
+
+_TABLE = "A table of edges instead of a run file"
+_CHANGE = "Changing a graph"
 
 
 def import_graph(
     session: Session,
-    file: Annotated[Path, typer.Argument(help="Run file (YAML); its section `graph` is read.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|TABLE [key.path=value ...]",
+            help="Run file (.yaml, its section `graph` is read) and overrides of its values; or a table of "
+            "edges: a file, a folder or pattern of parts, or a URL.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="What the import may hold in memory, like 2GiB. (default: half of what is available)",
+        ),
+    ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse edges that would be skipped, instead of counting them.")
+        bool, typer.Option("--strict", help="Refuse what would be skipped, instead of counting it.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Import even if nothing has changed.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads. (default: all CPUs)", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the graph. (default: the file's)", rich_help_panel=_TABLE)
+    ] = None,
+    type: Annotated[  # noqa: A002 (the option's name)
+        str | None,
+        typer.Option(
+            metavar="SOURCE,RELATION,TARGET",
+            help=f"Types of the nodes and name of the edges. (default: {DEFAULT_TYPE})",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Where edges start. (default: `source`, or the first column)",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Where edges end. (default: `target`, or the second column)",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Weights of edges.", rich_help_panel=_TABLE)
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Times of edges.", rich_help_panel=_TABLE)
+    ] = None,
+    format: Annotated[  # noqa: A002 (the option's name)
+        str | None,
+        typer.Option(help="How the table is written. (default: told by the suffix)", rich_help_panel=_TABLE),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,...",
+            help="The file has no header line; these are its columns.",
+            rich_help_panel=_TABLE,
+        ),
+    ] = None,
+    id_type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="string|int64", help="What ids are. (default: told by the table)", rich_help_panel=_TABLE
+        ),
+    ] = None,
 ) -> None:
-    """Import the graph of a run file."""
-    from graphbox.config import load_config
+    """Import a graph from the tables of a run file, or from one table of edges.
+
+    The table's name, or `--name`, becomes the graph's. `graphbox plan` tells beforehand what it takes.
+    """
+    options = TableOptions(name, type, source, target, weight, timestamp, format, columns, id_type)
+    first, *rest = arguments or [""]
+    if not first:
+        raise UsageError(
+            "expected a run file or a table of edges",
+            hint="`graphbox import FILE.yaml`, or for example `graphbox import edges.csv --name shop`",
+        )
+    config, threads = read_graph_config(
+        session, first, rest, options, memory=memory, strict=strict, threads=threads
+    )
+    _import(session, config, again=again, threads=threads)
+
+
+def read_graph_config(
+    session: Session,
+    source: str,
+    overrides: list[str],
+    options: TableOptions,
+    *,
+    memory: str | None,
+    strict: bool = False,
+    threads: int | None = None,
+) -> tuple[GraphConfig, int | None]:
+    """Return the graph that a run file or a table with its options describes, and the threads to use.
+
+    Raises:
+        UsageError: arguments or options do not go together, or the run file has mistakes.
+    """
+    from graphbox.config import load_config, parse_byte_size
+    from graphbox.pipeline.table_check import table_mistakes
+
+    memory_bytes = None
+    if memory is not None:
+        try:
+            memory_bytes = parse_byte_size(memory)
+        except UsageError as error:
+            raise UsageError(error.message, where="--memory", hint=error.hint) from None
+    if is_run_file(source):
+        if options.given():
+            raise UsageError(
+                f"a run file says itself what {', '.join(options.given())} would say",
+                where=source,
+                hint="override a value of it instead: `graph.name=other`",
+            )
+        extra = [*(["graph.strict=true"] if strict else [])]
+        extra += [] if memory_bytes is None else [f"graph.memory={memory_bytes}"]
+        config = load_config(Path(source), [*overrides, *extra], check_tables=table_mistakes)
+        return config.graph, threads if threads is not None else config.threads
+    if overrides:
+        raise UsageError(
+            f"expected one table, received also `{overrides[0]}`",
+            hint="several parts are named by a pattern in quotes ('edges/*.csv') or their folder; several "
+            "tables by a run file",
+        )
+    graph, remarks = options.graph(source, memory_bytes, strict=strict)
+    for remark in remarks:
+        session.note(remark)
+    return graph, threads
+
+
+def _import(session: Session, config: GraphConfig, *, again: bool, threads: int | None) -> None:
+    from graphbox.cli.import_progress import watched_import
     from graphbox.graph import Graph
     from graphbox.graph.describe import describe
     from graphbox.pipeline.stages.import_graph import import_config
 
-    config = load_config(file, [*(overrides or []), *(["graph.strict=true"] if strict else [])])
     with session.workspace(create=True) as workspace:
-        with ShownProgress(session.err(), quiet=session.quiet) as progress:
-            progress.begin("import", 1, 1)
-            record, summary = import_config(
-                config.graph,
-                workspace,
-                again=again,
-                progress=lambda what, done, total: progress.step(what, done, total, "B"),
-            )
+        with watched_import(session) as tell:
+            imported = import_config(config, workspace, again=again, threads=threads, progress=tell)
+        record = imported.record
         document = {"fingerprint": record.fingerprint, **describe(Graph.open(record.path)).as_dict()}
-        session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
+        session.answer(
+            document, lambda console: console.print(imported.summary, markup=False, soft_wrap=True)
+        )
 
 
 def register(app: typer.Typer) -> None:

@@ -90,13 +90,16 @@ class Stop:
 
 
 @contextmanager
-def stop_on_signals(tell: Callable[[str], None]) -> Iterator[Stop]:
+def stop_on_signals(
+    tell: Callable[[str], None], what_is_left: str = "writing a checkpoint"
+) -> Iterator[Stop]:
     """Give a `Stop` that the first Ctrl-C or SIGTERM requests; a second Ctrl-C raises KeyboardInterrupt.
 
     Outside the main thread, where Python handles no signals, nothing is handled.
 
     Args:
         tell: called with a remark when a signal has come.
+        what_is_left: what is done before the process ends, for the remark.
     """
     stop = Stop()
 
@@ -105,7 +108,7 @@ def stop_on_signals(tell: Callable[[str], None]) -> Iterator[Stop]:
             raise KeyboardInterrupt
         if not stop.requested:
             stop.request()
-            tell("stopping: writing a checkpoint (Ctrl-C again to stop at once)")
+            tell(f"stopping: {what_is_left} (Ctrl-C again to stop at once)")
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

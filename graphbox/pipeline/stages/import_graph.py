@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,58 @@ from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
 
 if TYPE_CHECKING:
     from graphbox.graph import GraphSource
+    from graphbox.graph.ingest import ImportReport
 
-__all__ = ["STAGE", "graph_fingerprint", "graph_source", "import_config", "open_graph"]
+__all__ = [
+    "STAGE",
+    "Imported",
+    "changed_fingerprint",
+    "graph_fingerprint",
+    "graph_source",
+    "import_config",
+    "is_changed",
+    "open_graph",
+]
+
+_TABLES_DIGITS = 32
+"""How many hexadecimal digits of a fingerprint tell the tables, also after a change."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of an import.
+
+    Attributes:
+        record: the graph in the workspace.
+        report: what was read and skipped; None when the graph was there already.
+    """
+
+    record: GraphRecord
+    report: ImportReport | None
+
+    @property
+    def summary(self) -> str:
+        """One line about it."""
+        counts = _counts(self.record)
+        name = self.record.name
+        if self.report is None:
+            changed = " (with what was appended and removed since)" if is_changed(self.record) else ""
+            return f"graph `{name}` is already there: {counts}{changed}"
+        skipped = sum(each.rows - each.edges for each in self.report.edges)
+        note = f", {skipped:,} edges skipped (`graphbox describe {name}` tells which)" if skipped else ""
+        return f"graph `{name}`: {counts}{note}"
 
 
 def _run(context: StageContext) -> StageResult:
-    config = context.config.graph
-    record, summary = import_config(
-        config,
-        context.workspace,
-        progress=lambda what, done, total: context.progress.step(what, done, total, "B"),
+    def tell(what: str, done: int, total: int) -> None:
+        context.stop.check()
+        context.progress.step(what, done, total, "B")
+
+    imported = import_config(
+        context.config.graph, context.workspace, threads=context.config.threads, progress=tell
     )
-    return StageResult(summary, {"graph": record.name, "fingerprint": record.fingerprint})
+    record = imported.record
+    return StageResult(imported.summary, {"graph": record.name, "fingerprint": record.fingerprint})
 
 
 def import_config(
@@ -34,20 +75,19 @@ def import_config(
     workspace: Workspace,
     *,
     again: bool = False,
-    run_id: str | None = None,
+    threads: int | None = None,  # noqa: ARG001
     progress: Any = None,
-) -> tuple[GraphRecord, str]:
-    """Import the graph of a run file into ``workspace``; what is there unchanged is kept.
+) -> Imported:
+    """Import the section ``graph`` of a run file into ``workspace``; what is there unchanged is kept.
+
+    A graph that was changed since by appending or removing is kept too while its tables are as they were.
 
     Args:
         config: the section ``graph``.
         workspace: where the graph goes.
         again: import even if nothing has changed.
-        run_id: run it is imported for.
+        threads: threads to use; all CPUs of the process when absent.
         progress: see `graphbox.graph.ingest.import_graph`.
-
-    Returns:
-        The graph's record and one line about what was done.
     """
     from graphbox.graph.ingest import import_graph
 
@@ -56,8 +96,8 @@ def import_config(
     with workspace.graph_lock(config.name):
         known = {record.name: record for record in workspace.graphs()}
         there = known.get(config.name)
-        if not again and there is not None and there.fingerprint == fingerprint and there.path.is_dir():
-            return there, f"graph `{there.name}` is already there: {_counts(there)}"
+        if not again and there is not None and _same_tables(there, fingerprint) and there.path.is_dir():
+            return Imported(there, None)
         report = import_graph(
             graph_source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
         )
@@ -66,11 +106,28 @@ def import_config(
             node_types=report.nodes,
             edge_types=[EdgeTypeCount(*each.type, each.edges) for each in report.edges],
             fingerprint=fingerprint,
-            run_id=run_id,
         )
-    skipped = sum(each.rows - each.edges for each in report.edges)
-    note = f", {skipped:,} edges skipped (`graphbox describe {record.name}` tells which)" if skipped else ""
-    return record, f"graph `{record.name}`: {_counts(record)}{note}"
+    return Imported(record, report)
+
+
+def changed_fingerprint(before: str, change: str) -> str:
+    """Return the fingerprint of a graph after a change: it still tells from which tables it was imported.
+
+    Args:
+        before: the fingerprint before the change.
+        change: what identifies the content now.
+    """
+    digest = hashlib.sha256(f"{before} {change}".encode()).hexdigest()
+    return f"{before[:_TABLES_DIGITS]}+{digest}"[: len(before)]
+
+
+def is_changed(record: GraphRecord) -> bool:
+    """Return whether a graph was changed since its import."""
+    return "+" in record.fingerprint
+
+
+def _same_tables(record: GraphRecord, fingerprint: str) -> bool:
+    return record.fingerprint[:_TABLES_DIGITS] == fingerprint[:_TABLES_DIGITS]
 
 
 def open_graph(context: StageContext) -> Any:
@@ -119,7 +176,8 @@ def _still_valid(config: RunConfig, workspace: Workspace, outputs: Mapping[str, 
         record = workspace.graph(outputs["graph"])
     except GraphboxError:
         return False
-    return bool(record.fingerprint == outputs["fingerprint"] == graph_fingerprint(config.graph))
+    unchanged = bool(record.fingerprint == outputs["fingerprint"])
+    return unchanged and _same_tables(record, graph_fingerprint(config.graph))
 
 
 def graph_source(config: GraphConfig) -> GraphSource:

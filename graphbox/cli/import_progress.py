@@ -1,0 +1,44 @@
+"""Progress of an import and of changes to a graph, and what Ctrl-C does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from graphbox.cli.progress import ShownProgress
+from graphbox.cli.session import Session
+from graphbox.errors import InterruptedRunError
+
+__all__ = ["Tell", "watched_import"]
+
+Tell: TypeAlias = Callable[[str, int, int], None]
+"""Called with what is being done, and how many of how many bytes of input are."""
+
+
+@contextmanager
+def watched_import(session: Session, what: str = "import") -> Iterator[Tell]:
+    """Show progress while the block runs; the first Ctrl-C or SIGTERM ends it at the next step told.
+
+    Raises:
+        InterruptedRunError: it was stopped on request.
+    """
+    from graphbox.pipeline import stop_on_signals
+
+    with (
+        ShownProgress(session.err(), quiet=session.quiet) as progress,
+        stop_on_signals(progress.note, "the graph stays as it was before") as stop,
+    ):
+        progress.begin(what, 1, 1)
+
+        def tell(stage: str, done: int, total: int) -> None:
+            stop.check()
+            progress.step(stage, done, total, "B")
+
+        try:
+            yield tell
+        except InterruptedRunError:
+            raise InterruptedRunError(
+                f"stopped during the {what}: the graph is as it was before",
+                hint="the same command starts again",
+            ) from None
