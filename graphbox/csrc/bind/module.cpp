@@ -9,6 +9,7 @@ NB_MODULE(_core, module) {
   nanobind::set_leak_warnings(false);
   graphbox::bind::add_errors(module);
   graphbox::bind::add_io(module);
+  graphbox::bind::add_graph(module);
   graphbox::bind::add_memory(module);
   graphbox::bind::add_random(module);
   graphbox::bind::add_neighbor(module);

@@ -6,6 +6,7 @@
 namespace graphbox::bind {
 
 void add_errors(nanobind::module_& module);
+void add_graph(nanobind::module_& module);
 void add_io(nanobind::module_& module);
 void add_memory(nanobind::module_& module);
 void add_random(nanobind::module_& module);

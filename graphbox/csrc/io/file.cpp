@@ -64,6 +64,25 @@ void write_fully(int descriptor, const void* data, std::size_t bytes, std::uint6
   }
 }
 
+void read_fully(int descriptor, void* data, std::size_t bytes, std::uint64_t offset, const std::string& path) {
+  auto* next = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor, next, std::min(bytes, kLargestTransferBytes), static_cast<off_t>(offset));
+    if (got < 0) {
+      if (errno == EINTR) {
+        continue;
+      }
+      throw_system_error("cannot read", path);
+    }
+    if (got == 0) {
+      throw Error(ErrorKind::kFormat, "the file ends at byte " + std::to_string(offset) + ", more was expected", path);
+    }
+    next += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
+
 void start_writeback(int descriptor, std::uint64_t offset, std::size_t bytes) {
 #if defined(__linux__) && defined(SYNC_FILE_RANGE_WRITE)
   ::sync_file_range(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
@@ -130,22 +149,7 @@ FileReader::FileReader(std::string path) : path_(std::move(path)) {
 FileReader::~FileReader() { ::close(descriptor_); }
 
 void FileReader::read(void* data, std::size_t bytes, std::uint64_t offset) const {
-  auto* next = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(descriptor_, next, std::min(bytes, kLargestTransferBytes), static_cast<off_t>(offset));
-    if (got < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      throw_system_error("cannot read", path_);
-    }
-    if (got == 0) {
-      throw Error(ErrorKind::kFormat, "the file ends at byte " + std::to_string(offset) + ", more was expected", path_);
-    }
-    next += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
+  read_fully(descriptor_, data, bytes, offset, path_);
 }
 
 }  // namespace graphbox

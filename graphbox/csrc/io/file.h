@@ -13,6 +13,9 @@ namespace graphbox {
 // Writes exactly `bytes` bytes at `offset` of an open file. A full disk names the bytes that found no room.
 void write_fully(int descriptor, const void* data, std::size_t bytes, std::uint64_t offset, const std::string& path);
 
+// Reads exactly `bytes` bytes at `offset` of an open file; a file that ends before that is a format error.
+void read_fully(int descriptor, void* data, std::size_t bytes, std::uint64_t offset, const std::string& path);
+
 // Asks the system to begin writing this part to the disk, so that making the file durable is quick. Only a hint.
 void start_writeback(int descriptor, std::uint64_t offset, std::size_t bytes);
 

@@ -1,0 +1,272 @@
+// Building graphs: the ids of nodes and the edges between them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bind/arrays.h"
+#include "bind/nouns.h"
+#include "graph/edge_builder.h"
+#include "graph/node_ids.h"
+
+namespace graphbox::bind {
+namespace {
+
+using Integers = InputArray<std::int64_t>;
+using Text = std::optional<InputArray<std::uint8_t>>;
+using Valid = std::optional<InputArray<std::uint8_t>>;
+using AnyColumn = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using ColumnType = std::pair<std::string, std::vector<std::uint64_t>>;
+using Codes = std::pair<std::size_t, InputArray<std::int32_t>>;
+
+// Integers, or with `text` the offsets of strings in it.
+IdBatch to_ids(const Integers& values, const Text& text) {
+  IdBatch batch;
+  batch.kind = text ? IdKind::kString : IdKind::kInteger;
+  batch.size = static_cast<std::int64_t>(values.shape(0)) - (text ? 1 : 0);
+  if (!text) {
+    batch.integers = {values.data()};
+    return batch;
+  }
+  const std::int64_t* const offsets = values.data();
+  const auto bytes = static_cast<std::int64_t>(text->shape(0));
+  bool ascending = batch.size >= 0 && offsets[0] >= 0 && offsets[batch.size] <= bytes;
+  for (std::int64_t i = 0; i < batch.size; ++i) {
+    ascending &= offsets[i] <= offsets[i + 1];
+  }
+  if (!ascending) {
+    throw Error(ErrorKind::kUsage, "expected offsets ascending from 0 to " + std::to_string(bytes) + ", received others");
+  }
+  batch.strings = {offsets, reinterpret_cast<const char*>(text->data()), bytes};
+  return batch;
+}
+
+IdBatch to_ids(const Integers& values, const Text& text, IdKind kind) {
+  IdBatch batch = to_ids(values, text);
+  if (batch.kind != kind) {
+    throw Error(ErrorKind::kUsage, kind == IdKind::kString ? "expected ids that are strings, received integers"
+                                                           : "expected ids that are integers, received strings");
+  }
+  return batch;
+}
+
+const std::uint8_t* to_valid(const Valid& valid, std::int64_t rows) {
+  if (valid && static_cast<std::int64_t>(valid->shape(0)) != rows) {
+    throw Error(ErrorKind::kUsage, "expected valid of " + std::to_string(rows) + " rows, received " +
+                                       std::to_string(valid->shape(0)));
+  }
+  return valid ? valid->data() : nullptr;
+}
+
+IdKind kind_of(const std::string& kind) {
+  if (kind != "int64" && kind != "string") {
+    throw Error(ErrorKind::kUsage, "expected ids of kind int64 or string, received `" + kind + "`", "kind");
+  }
+  return kind == "int64" ? IdKind::kInteger : IdKind::kString;
+}
+
+NumpyArray<std::int64_t> to_array(const std::vector<std::int64_t>& values) {
+  PooledArray<std::int64_t> array(static_cast<std::int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), array.data());
+  return to_numpy(std::move(array));
+}
+
+nb::tuple to_tuple(const ArrayFile& file, const char* dtype) {
+  return nb::make_tuple(dtype, nb::tuple(nb::cast(file.shape)), file.crc32c);
+}
+
+nb::tuple to_tuple(const DegreeHistogram& histogram) {
+  std::vector<std::int64_t> degrees;
+  std::vector<std::int64_t> nodes;
+  for (const auto& [degree, count] : histogram.pairs()) {
+    degrees.push_back(degree);
+    nodes.push_back(count);
+  }
+  return nb::make_tuple(to_array(degrees), to_array(nodes));
+}
+
+const char* index_type(bool wide) { return wide ? "<i8" : "<i4"; }
+
+nb::dict write(const NodeIds& self, const std::vector<std::string>& paths) {
+  const bool text = self.kind() == IdKind::kString;
+  if (paths.size() != (text ? 3U : 2U)) {
+    throw Error(ErrorKind::kUsage, "expected the paths of ids (or of offsets and text) and of the index");
+  }
+  WrittenIds written;
+  {
+    const nb::gil_scoped_release release;
+    written = self.write(text ? IdFiles{{}, paths[0], paths[1], paths[2]} : IdFiles{paths[0], {}, {}, paths[1]});
+  }
+  nb::dict files;
+  if (text) {
+    files["offsets"] = to_tuple(written.offsets, "<i8");
+    files["text"] = to_tuple(written.text, "|u1");
+  } else {
+    files["values"] = to_tuple(written.values, "<i8");
+  }
+  files["index"] = to_tuple(written.index, index_type(written.wide_index));
+  return files;
+}
+
+nb::object add_edges(EdgeBuilder& self, const Integers& source_values, const Text& source_text,
+                     const Integers& target_values, const Text& target_text, const Valid& valid,
+                     const std::vector<AnyColumn>& columns) {
+  const IdBatch sources = to_ids(source_values, source_text, self.sources().kind());
+  const IdBatch targets = to_ids(target_values, target_text, self.targets().kind());
+  if (sources.size != targets.size || columns.size() != self.options().columns.size()) {
+    throw Error(ErrorKind::kUsage, "expected as many targets as the " + std::to_string(sources.size) +
+                                       " sources, and " + std::to_string(self.options().columns.size()) +
+                                       " columns, received " + std::to_string(targets.size) + " and " +
+                                       std::to_string(columns.size()));
+  }
+  std::vector<const std::byte*> data;
+  for (std::size_t column = 0; column < columns.size(); ++column) {
+    const std::size_t expected = self.options().columns[column].row_bytes() * static_cast<std::size_t>(sources.size);
+    if (columns[column].nbytes() != expected) {
+      throw Error(ErrorKind::kUsage, "expected " + std::to_string(expected) + " bytes in column " +
+                                         std::to_string(column) + ", received " +
+                                         std::to_string(columns[column].nbytes()));
+    }
+    data.push_back(static_cast<const std::byte*>(columns[column].data()));
+  }
+  std::vector<std::int64_t> dangling;
+  {
+    const nb::gil_scoped_release release;
+    self.add(sources, targets, to_valid(valid, sources.size), data, dangling);
+  }
+  return nb::cast(to_array(dangling));
+}
+
+nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string& indices,
+                const std::vector<std::string>& columns, const std::vector<Codes>& recode) {
+  std::vector<Recode> recodes;
+  for (const auto& [column, codes] : recode) {
+    if (column >= columns.size() || self.options().columns[column].row_bytes() != 4) {
+      throw Error(ErrorKind::kUsage, "expected recode of a column of int32 codes, received it of another one");
+    }
+    recodes.push_back({column, codes.data(), static_cast<std::int64_t>(codes.shape(0))});
+  }
+  if (columns.size() != self.options().columns.size()) {
+    throw Error(ErrorKind::kUsage, "expected the path of every column");
+  }
+  BuiltEdges built;
+  {
+    const nb::gil_scoped_release release;
+    built = self.finish({indptr, indices, columns}, recodes);
+  }
+  nb::list files;
+  for (std::size_t column = 0; column < columns.size(); ++column) {
+    files.append(to_tuple(built.columns[column], self.options().columns[column].dtype.c_str()));
+  }
+  nb::dict result;
+  result["num_edges"] = built.counts.edges;
+  result["rows"] = built.rows;
+  result["duplicates"] = built.counts.duplicates;
+  result["self_loops"] = built.counts.self_loops;
+  result["dangling"] = built.dangling;
+  result["duplicate_examples"] = nb::tuple(nb::cast(built.counts.duplicate_examples));
+  result["self_loop_examples"] = nb::tuple(nb::cast(built.counts.self_loop_examples));
+  result["dangling_examples"] = nb::tuple(nb::cast(built.dangling_examples));
+  result["in_degrees"] = to_tuple(built.in_degrees);
+  result["out_degrees"] = to_tuple(built.out_degrees);
+  result["indptr"] = to_tuple(built.indptr, "<i8");
+  result["indices"] = to_tuple(built.indices, index_type(built.wide_indices));
+  result["columns"] = files;
+  return result;
+}
+
+void add_node_ids(nb::module_& module) {
+  nb::class_<NodeIds>(module, "NodeIds", "The ids of one node type while a graph is built.")
+      .def(
+          "__init__",
+          [](NodeIds* self, const std::string& kind, const std::string& scratch, std::size_t memory_bytes,
+             int threads) { new (self) NodeIds(kind_of(kind), scratch, memory_bytes, threads); },
+          nb::arg("kind"), nb::arg("scratch"), nb::arg("memory_bytes"), nb::arg("threads"))
+      .def(
+          "add",
+          [](NodeIds& self, const Integers& values, const Text& text) {
+            const IdBatch ids = to_ids(values, text, self.kind());
+            const nb::gil_scoped_release release;
+            self.add(ids);
+          },
+          nb::arg("values"), nb::arg("text").none(), "Number the rows of a node table: int64[n], or offsets and text.")
+      .def("close", &NodeIds::close, nb::call_guard<nb::gil_scoped_release>(), "All ids are there.")
+      .def(
+          "find",
+          [](const NodeIds& self, const Integers& values, const Text& text, const Valid& valid) {
+            const IdBatch ids = to_ids(values, text, self.kind());
+            PooledArray<std::int64_t> found(ids.size);
+            {
+              const nb::gil_scoped_release release;
+              self.find(ids, to_valid(valid, ids.size), found.data());
+            }
+            return to_numpy(std::move(found));
+          },
+          nb::arg("values"), nb::arg("text").none(), nb::arg("valid").none(), "The number of each id, -1 where it is none.")
+      .def(
+          "take",
+          [](const NodeIds& self, const Integers& index) {
+            std::vector<std::int64_t> values;
+            std::string text;
+            self.take(index.data(), static_cast<std::int64_t>(index.shape(0)), values, text);
+            PooledArray<std::uint8_t> bytes(static_cast<std::int64_t>(text.size()));
+            std::copy(text.begin(), text.end(), bytes.data());
+            return nb::make_tuple(to_array(values), to_numpy(std::move(bytes)));
+          },
+          nb::arg("index"), "The ids at these numbers: int64[n], or the offsets of strings, and their text.")
+      .def("write", &write, nb::arg("paths"),
+           "Write the ids and their index; returns type, shape and CRC-32C of each array.")
+      .def_prop_ro("num_nodes", &NodeIds::num_nodes)
+      .def_prop_ro("is_closed", &NodeIds::is_closed)
+      .def_prop_ro("num_repeated", &NodeIds::num_repeated)
+      .def_prop_ro("first_repeated",
+                   [](const NodeIds& self) {
+                     const auto& repeated = self.first_repeated();
+                     return repeated ? std::optional(std::make_tuple(repeated->first_row, repeated->row)) : std::nullopt;
+                   })
+      .def_prop_ro("num_isolated", &NodeIds::num_isolated);
+}
+
+void add_edge_builder(nb::module_& module) {
+  nb::class_<EdgeBuilder>(module, "EdgeBuilder", "The edges of one edge type while a graph is built.")
+      .def(
+          "__init__",
+          [](EdgeBuilder* self, NodeIds& sources, NodeIds& targets, bool discover_sources, bool discover_targets,
+             const std::vector<ColumnType>& columns, bool keep_duplicates, const std::string& scratch,
+             std::size_t memory_bytes, int threads) {
+            EdgeBuilderOptions options{discover_sources, discover_targets, {},     keep_duplicates,
+                                       scratch,          memory_bytes,     threads};
+            for (const auto& [dtype, row_shape] : columns) {
+              options.columns.push_back({dtype, row_shape});
+            }
+            new (self) EdgeBuilder(sources, targets, std::move(options));
+          },
+          nb::arg("sources"), nb::arg("targets"), nb::arg("discover_sources"), nb::arg("discover_targets"),
+          nb::arg("columns"), nb::arg("keep_duplicates"), nb::arg("scratch"), nb::arg("memory_bytes"),
+          nb::arg("threads"), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def("add", &add_edges, nb::arg("source_values"), nb::arg("source_text").none(), nb::arg("target_values"),
+           nb::arg("target_text").none(), nb::arg("valid").none(), nb::arg("columns"),
+           "Add edges; returns the rows that are left out, int64, or None when that is not known yet.")
+      .def("spill", &EdgeBuilder::spill, nb::call_guard<nb::gil_scoped_release>(),
+           "Move what is held in memory to the disk.")
+      .def("finish", &finish, nb::arg("indptr"), nb::arg("indices"), nb::arg("columns"), nb::arg("recode"),
+           "Write the edges to these paths.");
+}
+
+}  // namespace
+
+void add_graph(nb::module_& module) {
+  add_node_ids(module);
+  add_edge_builder(module);
+}
+
+}  // namespace graphbox::bind
