@@ -25,6 +25,61 @@ class ArrayFileWriter:
         Write the header, have the file on disk, and return its shape and the CRC-32C of its data.
         """
 
+class NodeIds:
+    """The ids of one node type while a graph is built."""
+
+    def __init__(self, kind: str, scratch: str, memory_bytes: int, threads: int) -> None: ...
+
+    def add(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> None:
+        """Number the rows of a node table: int64[n], or offsets and text."""
+
+    def close(self) -> None:
+        """All ids are there."""
+
+    def find(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, valid: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+        """The number of each id, -1 where it is none."""
+
+    def take(self, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple:
+        """
+        The ids at these numbers: int64[n], or the offsets of strings, and their text.
+        """
+
+    def write(self, paths: Sequence[str]) -> dict:
+        """
+        Write the ids and their index; returns type, shape and CRC-32C of each array.
+        """
+
+    @property
+    def num_nodes(self) -> int: ...
+
+    @property
+    def is_closed(self) -> bool: ...
+
+    @property
+    def num_repeated(self) -> int: ...
+
+    @property
+    def first_repeated(self) -> tuple[int, int] | None: ...
+
+    @property
+    def num_isolated(self) -> int: ...
+
+class EdgeBuilder:
+    """The edges of one edge type while a graph is built."""
+
+    def __init__(self, sources: NodeIds, targets: NodeIds, discover_sources: bool, discover_targets: bool, columns: Sequence[tuple[str, Sequence[int]]], keep_duplicates: bool, scratch: str, memory_bytes: int, threads: int) -> None: ...
+
+    def add(self, source_values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], source_text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, target_values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], target_text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, valid: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, columns: Sequence[Annotated[NDArray, dict(order='C', device='cpu', writable=False)]]) -> object:
+        """
+        Add edges; returns the rows that are left out, int64, or None when that is not known yet.
+        """
+
+    def spill(self) -> None:
+        """Move what is held in memory to the disk."""
+
+    def finish(self, indptr: str, indices: str, columns: Sequence[str], recode: Sequence[tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> dict:
+        """Write the edges to these paths."""
+
 def held_bytes() -> int:
     """Bytes of the buffers that wait to be used again."""
 

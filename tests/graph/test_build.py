@@ -1,0 +1,156 @@
+"""The native builder beside the plain NumPy reference, on random inputs, in every regime of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from graphbox.graph import build
+from graphbox.graph.format import FolderWriter
+from graphbox.graph.schema import IdType
+from tests.graph import reference_build as reference
+
+MIB = 1 << 20
+PLENTY = 512 * MIB
+EXTREMES = np.array([0, -1, 1, np.iinfo(np.int64).min, np.iinfo(np.int64).max], np.int64)
+WORDS = ["a", "ä", "結点", "🙂", "a" * 100, "b\tc", "é", "e\u0301", "00", "0"]
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[FolderWriter]:
+    with FolderWriter(tmp_path / "graph") as writer:
+        yield writer
+
+
+def random_ids(kind: IdType, count: int, rng: np.random.Generator) -> pa.Array:
+    """Return distinct ids in random order, odd ones among them."""
+    numbers = rng.permutation(
+        np.unique(np.concatenate([EXTREMES, rng.integers(-(2**63), 2**63, count, np.int64)]))
+    )[:count]
+    if kind == "int64":
+        return pa.array(numbers)
+    texts = [*WORDS, *(f"node {number}" for number in numbers.tolist())][:count]
+    return pa.array([texts[i] for i in rng.permutation(len(texts)).tolist()], pa.large_string())
+
+
+def array_of(writer: FolderWriter, relative: str) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.load(writer.path / relative, allow_pickle=False)
+    return array
+
+
+def check_ids(writer: FolderWriter, entry: dict[str, Any], expected: pa.Array) -> None:
+    """Compare the ids on disk with those expected."""
+    if entry["kind"] == "int64":
+        assert np.array_equal(array_of(writer, entry["values"]), expected.to_numpy())
+        return
+    offsets, text = array_of(writer, entry["offsets"]), array_of(writer, entry["text"]).tobytes()
+    texts = [text[start:end].decode() for start, end in pairwise(offsets.tolist())]
+    assert texts == expected.to_pylist()
+
+
+def batches(count: int, rng: np.random.Generator) -> Iterator[slice]:
+    """Cut rows into batches of random sizes, an empty one among them."""
+    start = 0
+    yield slice(0, 0)
+    while start < count:
+        end = min(count, start + int(rng.integers(1, max(2, count))))
+        yield slice(start, end)
+        start = end
+
+
+def columns_of(count: int, rng: np.random.Generator) -> dict[str, npt.NDArray[Any]]:
+    return {
+        "weight": rng.random(count, np.float32),
+        "timestamp": rng.integers(-(2**62), 2**62, count),
+        "feature-0": rng.random((count, 3), np.float32),
+        "feature-1": rng.random(count) < 0.5,
+        "feature-2": rng.integers(-1, 4, count).astype(np.int32),
+    }
+
+
+TYPES: dict[str, build.PayloadType] = {
+    "weight": np.dtype("<f4"),
+    "timestamp": np.dtype("<i8"),
+    "feature-0": (np.dtype("<f4"), (3,)),
+    "feature-1": np.dtype("|b1"),
+    "feature-2": np.dtype("<i4"),
+}
+RECODE = {"feature-2": np.array([3, 2, 0, 1], np.int32)}
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+@pytest.mark.parametrize("discover", [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize("one_type", [False, True])
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(("nodes", "edges"), [(1, 0), (3, 50), (200, 3000), (5000, 20_000)])
+def test_edges_as_the_reference_says(
+    kind: IdType,
+    discover: tuple[bool, bool],
+    one_type: bool,
+    keep: bool,
+    nodes: int,
+    edges: int,
+    writer: FolderWriter,
+) -> None:
+    if one_type and discover[0] != discover[1]:
+        pytest.skip("the ids of a node type are all discovered, or none is")
+    rng = np.random.default_rng([nodes, keep, one_type])
+    options: dict[str, Any] = {"scratch": writer.scratch, "memory_bytes": PLENTY}
+    ours = [build.NodeIds(kind, threads=2, **options) for _ in range(1 if one_type else 2)] * (1 + one_type)
+    theirs = [reference.NodeIds(kind, **options) for _ in range(1 if one_type else 2)] * (1 + one_type)
+    known = [random_ids(kind, nodes, rng)] * 2 if one_type else [random_ids(kind, nodes, rng) for _ in "st"]
+    for end in (0,) if one_type else (0, 1):
+        if not discover[end]:
+            for ids in (ours[end], theirs[end]):
+                ids.add(known[end])
+                ids.close()
+    shared: dict[str, Any] = {"discover": discover, "columns": TYPES, "keep_duplicates": keep, **options}
+    our_edges = build.EdgeBuilder(ours[0], ours[1], threads=2, **shared)
+    their_edges = reference.EdgeBuilder(theirs[0], theirs[1], **shared)
+    absent = pa.array([None, "absent" if kind == "string" else 12345], known[0].type)
+    ends = []
+    for end in (0, 1):
+        asked = pa.concat_arrays([known[end], absent])
+        skewed = (rng.random(edges) ** 3 * len(asked)).astype(np.int64)
+        ends.append(asked.take(pa.array(skewed)))
+    columns = columns_of(edges, rng)
+    for rows in batches(edges, rng):
+        part = {name: column[rows] for name, column in columns.items()}
+        added = [builder.add(ends[0][rows], ends[1][rows], part) for builder in (our_edges, their_edges)]
+        ours_left_out, theirs_left_out = (rows.dangling_rows for rows in added)
+        assert ours_left_out is not None and theirs_left_out is not None
+        assert np.array_equal(ours_left_out, theirs_left_out)
+    for ids in ours:
+        ids.close()
+    memory = reference.MemoryWriter()
+    built = our_edges.finish(writer, "edges/e", recode=RECODE)
+    expected = their_edges.finish(memory, "edges/e", recode=RECODE)
+    for name in ("indptr", "indices", *TYPES):
+        array = array_of(writer, built.arrays[name])
+        assert array.dtype == memory.arrays[expected.arrays[name]].dtype
+        assert np.array_equal(array, memory.arrays[expected.arrays[name]]), name
+    for name in ("in_degrees", "out_degrees"):
+        for mine, other in zip(getattr(built, name), getattr(expected, name), strict=True):
+            assert np.array_equal(mine, other), name
+    for name in vars(expected).keys() - {"arrays", "in_degrees", "out_degrees"}:
+        assert getattr(built, name) == getattr(expected, name), name
+    for end, name in ((0, "nodes/s"), (1, "nodes/t")):
+        assert ours[end].num_nodes == theirs[end].num_nodes
+        assert ours[end].num_isolated == theirs[end].num_isolated
+        check_ids(writer, ours[end].write(writer, name), theirs[end].take(np.arange(theirs[end].num_nodes)))
+
+
+def test_repeated_ids_are_no_nodes(tmp_path: Path) -> None:
+    ids = build.NodeIds("string", scratch=tmp_path, memory_bytes=PLENTY)
+    ids.add(pa.array(["a", "b"]))
+    ids.add(pa.array(["c", "b", "c", "d"], pa.large_string()).slice(1))
+    ids.close()
+    assert (ids.num_nodes, ids.num_repeated, ids.first_repeated) == (4, 1, (1, 2, "b"))
+    assert ids.find(pa.array(["d", None, "c", "x", "a"], pa.large_string())).tolist() == [3, -1, 2, -1, 0]
