@@ -125,7 +125,8 @@ def test_edges_as_the_reference_says(
         part = {name: column[rows] for name, column in columns.items()}
         added = [builder.add(ends[0][rows], ends[1][rows], part) for builder in (our_edges, their_edges)]
         ours_left_out, theirs_left_out = (rows.dangling_rows for rows in added)
-        assert ours_left_out is not None and theirs_left_out is not None
+        assert ours_left_out is not None
+        assert theirs_left_out is not None
         assert np.array_equal(ours_left_out, theirs_left_out)
     for ids in ours:
         ids.close()

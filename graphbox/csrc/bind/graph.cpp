@@ -117,7 +117,7 @@ nb::dict write(const NodeIds& self, const std::vector<std::string>& paths) {
   return files;
 }
 
-nb::object add_edges(EdgeBuilder& self, const Integers& source_values, const Text& source_text,
+std::optional<NumpyArray<std::int64_t>> add_edges(EdgeBuilder& self, const Integers& source_values, const Text& source_text,
                      const Integers& target_values, const Text& target_text, const Valid& valid,
                      const std::vector<AnyColumn>& columns) {
   const IdBatch sources = to_ids(source_values, source_text, self.sources().kind());
@@ -143,7 +143,7 @@ nb::object add_edges(EdgeBuilder& self, const Integers& source_values, const Tex
     const nb::gil_scoped_release release;
     self.add(sources, targets, to_valid(valid, sources.size), data, dangling);
   }
-  return nb::cast(to_array(dangling));
+  return to_array(dangling);
 }
 
 nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string& indices,
