@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from graphbox.graph.describe.histogram import DegreeHistogram
 from graphbox.graph.describe.parts import Lists, in_lists, out_lists
-from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.schema import EdgeType, IndexArray, edge_type_text
 from graphbox.graph.tables import OwnEdges
 
 if TYPE_CHECKING:
@@ -169,8 +169,7 @@ class _Counting:
             degrees = np.zeros(high - low, np.int32 if self._num_edges < 2**31 else np.int64)
         for block in self._into.blocks():
             if degrees is not None:
-                inside = block.entries[(block.entries >= low) & (block.entries < high)]
-                np.add.at(degrees, inside - low if low else inside, 1)
+                _count_entries(block.entries, low, degrees)
             if low == 0:
                 self.counts.duplicate_edges += block.num_repeated()
                 if self.type[0] == self.type[2]:
@@ -182,6 +181,16 @@ class _Counting:
             part = degrees[start : start + _BLOCK_NODES]
             self.counts.out_of.add(part, low + start)
             alone[start : start + _BLOCK_NODES] &= part == 0
+
+
+def _count_entries(entries: IndexArray, low: int, degrees: npt.NDArray[Any]) -> None:
+    """Count the entries from ``low`` on that there are counters for."""
+    position = entries.astype(np.intp)
+    if low or len(degrees) <= int(position.max(initial=-1)):
+        position -= low
+        position = position[(position >= 0) & (position < len(degrees))]
+    # Exactly these types: NumPy counts them thirty times faster than those it has to convert.
+    np.add.at(degrees, position, degrees.dtype.type(1))
 
 
 def _count_lists(lists: Lists, side: Side, low: int, high: int, alone: npt.NDArray[np.bool_]) -> None:
