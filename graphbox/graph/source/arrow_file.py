@@ -70,7 +70,7 @@ class ArrowFileTable(Table):
         except (pa.ArrowException, OSError) as error:
             raise self._file.unreadable(
                 error, "an Arrow IPC file or stream", "write the file again as Arrow IPC (Feather version 2)"
-            ) from error
+            ) from None  # the cause may hold credentials
 
 
 def _open_reader(stream: pa.NativeFile, columns: list[int] | None) -> Any:

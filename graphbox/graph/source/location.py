@@ -107,7 +107,7 @@ class _RemoteFile(InputFile):
 
     def open(self) -> pa.NativeFile:
         try:
-            return pa.PythonFile(self.file_system.open(self.path, "rb"), mode="r")
+            return pa.PythonFile(_RemoteStream(self.file_system.open(self.path, "rb")), mode="r")
         except FileNotFoundError:
             raise NotFoundError("there is no such file any more", where=self.name) from None
         except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
@@ -115,6 +115,47 @@ class _RemoteFile(InputFile):
 
     def without_credentials(self, text: str) -> str:
         return _hide(text, self.secrets)
+
+
+class _RemoteStream:
+    """A file of fsspec whose failures are OSErrors, whatever errors its server's package has."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._file.closed)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def seekable(self) -> bool:
+        return bool(self._file.seekable())
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with _failures_as_os_errors():
+            return int(self._file.seek(offset, whence))
+
+    def read(self, size: int = -1) -> bytes:
+        with _failures_as_os_errors():
+            return bytes(self._file.read(size))
+
+
+@contextlib.contextmanager
+def _failures_as_os_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
+        raise OSError(f"{type(error).__name__}: {error}") from None
 
 
 def is_url(text: str) -> bool:

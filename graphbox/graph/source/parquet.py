@@ -37,7 +37,7 @@ class ParquetTable(Table):
                 with self._file.open() as stream:
                     self._names = tuple(pq.read_schema(stream).names)
             except (pa.ArrowException, OSError) as error:
-                raise self._damaged(error) from error
+                raise self._damaged(error) from None
         return self._names
 
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
@@ -70,7 +70,7 @@ class ParquetTable(Table):
         except GraphboxError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(error) from error
+            raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> GraphboxError:
         return self._file.unreadable(

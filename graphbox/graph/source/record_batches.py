@@ -38,7 +38,9 @@ def bounded_batches(
     check = _Check() if validate else None
 
     def join() -> Batch:
-        joined = [pa.concat_arrays(pieces) for pieces in zip(*pending, strict=True)]
+        joined = (
+            pending[0] if len(pending) == 1 else [pa.concat_arrays(p) for p in zip(*pending, strict=True)]
+        )
         num_rows = len(joined[0])
         return Batch(
             dict(zip(columns, joined, strict=True)),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphbox import _core
-from graphbox.errors import DataError, GraphboxError
+from graphbox.errors import DataError
 from graphbox.graph.source.location import InputFile
 
 __all__ = ["TEXT_COMPRESSIONS", "TextBlock", "TextFile", "TextHeader"]
@@ -186,7 +186,5 @@ class TextFile:
     def _read(self, stream: pa.NativeFile, size: int) -> bytes:
         try:
             return bytes(stream.read(size))
-        except GraphboxError:
-            raise
-        except Exception as error:  # noqa: BLE001 - file systems of fsspec have errors of their own
+        except (pa.ArrowException, OSError) as error:
             raise self.file.unreadable(error, "a whole file", "write or fetch the file again") from None

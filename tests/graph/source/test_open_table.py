@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import io
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,26 @@ def test_credentials_are_not_shown(memory: Any, monkeypatch: pytest.MonkeyPatch)
     shown = str(refused.value) + str(refused.value.__cause__)
     assert "memory://host/edges.csv" in shown
     assert not any(secret in shown for secret in ("verysecret", "pass%40word", "pass@word"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet", "t.arrow", "t.npy"])
+def test_a_connection_that_breaks_is_an_error_without_credentials(
+    memory: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    secret = "token=very" + "secret"  # split, as a traceback shows lines of this file too
+    memory.pipe(f"/host/{name}?{secret}", b"")
+
+    class BrokenFile(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            del size
+            raise RuntimeError(f"GET https://host/t?{secret} was reset")
+
+    monkeypatch.setattr(type(memory), "open", lambda *_, **__: BrokenFile(bytes(200)))
+    with pytest.raises(DataError) as caught:
+        read(open_table(f"memory://host/{name}?{secret}"), ["id"])
+    assert "was reset" in caught.value.message
+    assert caught.value.where == f"memory://host/{name}"
+    assert secret not in "".join(traceback.format_exception(caught.value))
 
 
 def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
