@@ -91,7 +91,10 @@ def graph_to_networkx(graph: Graph) -> Any:
         if graph.is_reverse(edge_type):
             continue
         csc = graph.csc(edge_type)
-        attributes = _rows(graph.edge_columns(edge_type), csc.num_edges)
+        columns = graph.edge_columns(edge_type)
+        if csc.edge_ids is not None:
+            columns = {name: column.take(csc.edge_ids) for name, column in columns.items()}
+        attributes = _rows(columns, csc.num_edges)
         for name, values in (("weight", csc.weight), ("timestamp", csc.timestamp)):
             for each, value in zip(attributes, () if values is None else values.tolist(), strict=False):
                 each[name] = value

@@ -30,7 +30,7 @@ from graphbox.graph.tables import (
 )
 
 if TYPE_CHECKING:
-    from graphbox.graph.describe import Description
+    from graphbox.graph.describe import Description, Progress
 
 __all__ = ["Graph"]
 
@@ -588,11 +588,16 @@ class Graph:
 
     # Looking at it
 
-    def describe(self) -> Description:
-        """Return counts, degrees and data problems, see :func:`graphbox.graph.describe.describe`."""
+    def describe(self, *, memory_bytes: int = 1 << 28, progress: Progress | None = None) -> Description:
+        """Return counts, degrees and data problems; every array is read, in bounded memory.
+
+        Args:
+            memory_bytes: memory for counters of nodes; where they do not fit, edges are gone over again.
+            progress: called with the edge type, and how many of how many edges are done.
+        """
         from graphbox.graph.describe import describe
 
-        return describe(self)
+        return describe(self, memory_bytes=memory_bytes, progress=progress)
 
     def _repr_html_(self) -> str:
         from graphbox.graph.describe.notebook import graph_html

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphbox.errors import FormatError
 from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.describe import DegreeHistogram, Description, describe, outline
 from graphbox.graph.describe.parts import Lists
@@ -153,7 +154,7 @@ def test_blocks_cut_rows_and_lose_nothing() -> None:
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
         indices = generator.integers(0, 9, indptr[-1]).astype(np.int32)
         seen, position = [], 0
-        for block in Lists(indptr, indices).blocks(block_rows=4, block_edges=3):
+        for block in Lists(indptr, indices, 9, "a__to__a").blocks(block_rows=4, block_edges=3):
             assert 0 < len(block.entries) <= 3
             assert block.lengths.sum() == len(block.entries)
             inside = position not in indptr
@@ -208,3 +209,16 @@ def test_an_outline_reads_no_array(graph: Graph, monkeypatch: pytest.MonkeyPatch
     assert (outlined.nodes, outlined.edges) == (6, 6)
     assert outlined.node_types[0].isolated is None
     assert [feature.name for feature in outlined.node_types[0].features] == ["n", "c", "b", "[i]"]
+
+
+def test_a_damaged_graph_is_an_error() -> None:
+    nodes = {"node": numbered_nodes(3)}
+    for indptr, indices, expected in (
+        ([0, 2, 1, 3], [0, 1, 2], "rising offsets"),
+        ([0, 1, 2, 9], [0, 1, 2], "rising offsets"),
+        ([0, 1, 2, 3], [0, 3, 2], "nodes from 0 to 2"),
+        ([0, 1, 2, 3], [0, -1, 2], "nodes from 0 to 2"),
+    ):
+        csc = CSC(np.array(indptr), np.array(indices, np.int32), 3)
+        with pytest.raises(FormatError, match=f"node__to__node: expected {expected}.*\n.*--verify"):
+            describe(Graph("damaged", nodes, {("node", "to", "node"): EdgeTable(csc)}))

@@ -12,6 +12,9 @@ from torch_geometric.data import Data, HeteroData, TensorAttr
 
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.graph import Graph
+from graphbox.graph.columns import Column
+from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
+from graphbox.graph.tables import edge_table, numbered_nodes
 
 BUYS = ("user", "buys", "item")
 
@@ -191,3 +194,22 @@ def test_the_graph_store_gives_every_layout(hetero: HeteroData, tmp_path: Path) 
         edges.put_edge_index((row, row), BUYS, "coo")
     with pytest.raises(UnsupportedError):
         edges.remove_edge_index(BUYS, "coo")
+
+
+def test_a_changed_graph_converts_with_its_changes() -> None:
+    numbers = Column("number", np.array([10, 20], np.float32))
+    base = edge_table(np.array([0, 1]), np.array([1, 2]), 3, 3, features={"n": numbers})
+    change = EdgeChange(
+        2,
+        np.array([2]),
+        np.array([0]),
+        features={"n": Column("number", np.array([30], np.float32))},
+        removed=np.array([0]),
+    )
+    edges = {("node", "to", "node"): LiveEdgeTable(base, [change], 3, 3)}
+    graph = Graph("changed", {"node": numbered_nodes(3)}, edges)
+    assert _edges(graph.to_pyg(), "n") == [(1, 2, 20), (2, 0, 30)]
+    assert sorted(graph.to_networkx().edges(data="n")) == [(1, 2, 20), (2, 0, 30)]
+    features, _ = graph.pyg_stores()
+    ids = torch.from_numpy(graph.csc().ids_at(np.arange(2)))
+    assert features.get_tensor(("node", "to", "node"), "n", ids).tolist() == [30, 20]

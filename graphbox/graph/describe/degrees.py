@@ -111,7 +111,7 @@ def count_edges(
     """
     nodes = {node_type: NodeCounts() for node_type in graph.node_types}
     edges = {
-        each: _Counting(each, graph.own_edges(each))
+        each: _Counting(each, graph.own_edges(each), graph.num_nodes(each[0]), graph.num_nodes(each[2]))
         for each in graph.edge_types
         if not graph.is_reverse(each)
     }
@@ -142,12 +142,12 @@ def count_edges(
 class _Counting:
     """The edges of one type while they are counted."""
 
-    def __init__(self, edge_type: EdgeType, edges: OwnEdges) -> None:
+    def __init__(self, edge_type: EdgeType, edges: OwnEdges, num_sources: int, num_targets: int) -> None:
         self.type = edge_type
         self.counts = EdgeCounts()
         self._num_edges = edges.num_edges
-        self._into = in_lists(edges)
-        self._out_of = out_lists(edges)
+        self._into = in_lists(edge_type, edges, num_sources)
+        self._out_of = out_lists(edge_type, edges, num_targets)
 
     def num_edges(self, passes: int) -> int:
         """Return how many edges are gone over, where counters take so many passes."""

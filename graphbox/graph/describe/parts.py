@@ -9,9 +9,10 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from graphbox.errors import FormatError
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable, column_slice, extended_categories
-from graphbox.graph.schema import FeatureKind, IndexArray, Int64Array
+from graphbox.graph.schema import EdgeType, FeatureKind, IndexArray, Int64Array, edge_type_text
 from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
@@ -74,19 +75,28 @@ class Lists:
     Attributes:
         indptr: of the base.
         indices: of the base.
+        num_columns: every neighbour is below it.
+        where: named in messages.
         overlay: the new lists of some rows, or None.
     """
 
     indptr: Int64Array
     indices: IndexArray
+    num_columns: int
+    where: str
     overlay: Overlay | None = None
 
     def degrees(self, start: int, stop: int) -> Int64Array:
-        """Return the lengths of the lists of rows ``start`` to ``stop - 1``."""
+        """Return the lengths of the lists of rows ``start`` to ``stop - 1``.
+
+        Raises:
+            FormatError: the offsets do not rise: a file is damaged.
+        """
         bounds = self.indptr[start : stop + 1]
         degrees = np.zeros(stop - start, np.int64)
         if len(bounds):
             degrees[: len(bounds) - 1] = bounds[1:] - bounds[:-1]
+            self._check(bool((degrees >= 0).all()) and bounds[-1] <= len(self.indices), "rising offsets")
         if self.overlay is not None:
             low, high = np.searchsorted(self.overlay.rows, [start, stop])
             lengths = self.overlay.indptr[low + 1 : high + 1] - self.overlay.indptr[low:high]
@@ -94,12 +104,32 @@ class Lists:
         return degrees
 
     def blocks(self, *, block_rows: int = BLOCK_ROWS, block_edges: int = BLOCK_EDGES) -> Iterator[Block]:
-        """Go through all entries in blocks of bounded size."""
-        for block in _blocks(self.indptr, self.indices, block_rows, block_edges):
+        """Go through all entries in blocks of bounded size.
+
+        Raises:
+            FormatError: offsets do not rise, or a neighbour is none: a file is damaged.
+        """
+        for block in self._checked(_blocks(self.indptr, self.indices, block_rows, block_edges)):
             yield block if self.overlay is None else _without_rows(block, self.overlay.rows)
         if self.overlay is not None:
             for block in _blocks(self.overlay.indptr, self.overlay.indices, block_rows, block_edges):
                 yield Block(self.overlay.rows[block.rows], block.lengths, block.entries, block.before)
+
+    def _checked(self, blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            self._check(bool((block.lengths >= 0).all()), "rising offsets")
+            self._check(int(block.lengths.sum()) == len(block.entries), "as many edges as the offsets say")
+            inside = block.entries.min() >= 0 and block.entries.max() < self.num_columns
+            self._check(bool(inside), f"nodes from 0 to {self.num_columns - 1}")
+            yield block
+
+    def _check(self, sound: bool, expected: str) -> None:
+        if not sound:
+            raise FormatError(
+                f"expected {expected}, received others: a file is damaged",
+                where=self.where,
+                hint="`graphbox describe NAME --verify` tells which; import the graph again",
+            )
 
 
 def _blocks(indptr: Int64Array, indices: IndexArray, block_rows: int, block_edges: int) -> Iterator[Block]:
@@ -129,25 +159,28 @@ def _without_rows(block: Block, rows: Int64Array) -> Block:
     return Block(block.rows, np.where(gone, 0, block.lengths), entries, None if gone[0] else block.before)
 
 
-def in_lists(edges: OwnEdges) -> Lists:
+def in_lists(edge_type: EdgeType, edges: OwnEdges, num_sources: int) -> Lists:
     """Return the in-neighbours of the targets."""
-    return _lists(edges, "in")
+    return _lists(edge_type, edges, "in", num_sources)
 
 
-def out_lists(edges: OwnEdges) -> Lists | None:
+def out_lists(edge_type: EdgeType, edges: OwnEdges, num_targets: int) -> Lists | None:
     """Return the out-neighbours of the sources where they are kept, else None."""
     base = edges.base if isinstance(edges, LiveEdgeTable) else edges
     kept = isinstance(base, EdgeTable) and base.stored_csr is not None
-    return _lists(edges, "out") if kept else None
+    return _lists(edge_type, edges, "out", num_targets) if kept else None
 
 
-def _lists(edges: OwnEdges, direction: Direction) -> Lists:
+def _lists(edge_type: EdgeType, edges: OwnEdges, direction: Direction, num_columns: int) -> Lists:
+    where = edge_type_text(edge_type)
     if isinstance(edges, LiveEdgeTable):
         indptr, indices, _ = edges.base_adjacency(direction)
-        return Lists(indptr, indices, edges.overlay(direction) if edges.is_changed else None)
+        return Lists(
+            indptr, indices, num_columns, where, edges.overlay(direction) if edges.is_changed else None
+        )
     if direction == "out" and isinstance(edges, EdgeTable) and edges.stored_csr is not None:
-        return Lists(edges.stored_csr.indptr, edges.stored_csr.indices)
-    return Lists(edges.csc.indptr, edges.csc.indices)
+        return Lists(edges.stored_csr.indptr, edges.stored_csr.indices, num_columns, where)
+    return Lists(edges.csc.indptr, edges.csc.indices, num_columns, where)
 
 
 def has_weight(edges: OwnEdges) -> bool:

@@ -169,7 +169,7 @@ def _fill_edges(store: Any, graph: Graph, edge_type: EdgeType) -> None:
     if csc.timestamp is not None:
         _put(store, _TIMES[0], torch.from_numpy(np.array(csc.timestamp)))
     for name, column in graph.edge_columns(edge_type).items():
-        _put_feature(store, name, column)
+        _put_feature(store, name, column if csc.edge_ids is None else column.take(csc.edge_ids))
 
 
 def _put_feature(store: Any, name: str, column: Column) -> None:
