@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from graphbox.config.source import describe_value
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.pglbox.grammar import EdgeName, parse_edge, parse_files, parse_metapaths, parse_node_types
 from graphbox.pglbox.settings import Settings
@@ -65,7 +66,7 @@ def _edge_type(
 
 def _nodes(settings: Settings, edges: list[EdgeName]) -> dict[str, Any]:
     features = {f"slot_{slot}": "slots" for slot in _slots(settings, "slots")}
-    features |= {f"float_slot_{slot}": "vector" for slot in _slots(settings, "float_slots")}
+    features |= {f"float_slot_{slot}_{length}": "vector" for slot, length in _float_slots(settings)}
     nodes: dict[str, Any] = {}
     for name, path in (_parsed(settings, "ntype2files", parse_node_types) or {}).items():
         nodes[name] = {"path": path, "format": "pglbox", **({"features": dict(features)} if features else {})}
@@ -84,6 +85,24 @@ def _slots(settings: Settings, name: str) -> list[str]:
                 name, f"expected the numbers of slots, received `{slot}`", 'for example `slots: ["11", "21"]`'
             )
     return list(dict.fromkeys(slots))
+
+
+def _float_slots(settings: Settings) -> list[tuple[str, int]]:
+    """Return the float slots with the lengths of their vectors."""
+    slots = _slots(settings, "float_slots")
+    lengths = settings.value("float_slots_len") or {}
+    found = []
+    for slot in slots:
+        length = lengths.get(slot) if isinstance(lengths, dict) else None
+        if isinstance(length, int) and not isinstance(length, bool) and 0 < length < 100_000:
+            found.append((slot, length))
+        else:
+            settings.wrong(
+                "float_slots_len",
+                f"expected how many numbers the slot {slot} has, received {describe_value(length)}",
+                f'for example `float_slots_len: {{"{slot}": 64}}`',
+            )
+    return found
 
 
 def _edge(settings: Settings, edges: dict[EdgeName, str], edge: EdgeName) -> dict[str, Any]:

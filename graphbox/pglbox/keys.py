@@ -114,15 +114,16 @@ def _data() -> Iterator[Key]:
         "names",
         mapped,
         "graph.nodes.*.features",
-        "each becomes the vector feature `float_slot_<n>`; the skip-gram model does not read features yet",
+        "each becomes the vector feature `float_slot_<n>_<length>`, zeros where a node has none; the "
+        "skip-gram model does not read features yet",
     )
     yield Key(
         "float_slots_len",
         group,
         "mapping",
-        ignored,
+        mapped,
         "graph.nodes.*.features",
-        "the data say how long a vector is; all of a node type are equally long",
+        "the length stands in the feature's name",
     )
     yield Key(
         "nodeid_slot",

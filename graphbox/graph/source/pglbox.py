@@ -33,7 +33,7 @@ __all__ = ["PglboxEdges", "PglboxNodes", "open_pglbox_file", "open_pglbox_parts"
 _DELIMITER = "\t"
 _EDGE_COLUMNS = ("source", "target", "weight")
 _ID = "id"
-_SLOT = re.compile(r"(?:float_)?slot_[0-9]+")
+_SLOT = re.compile(r"slot_[0-9]+|float_slot_[0-9]+_[1-9][0-9]{0,4}")
 _LARGEST_BLOCK_BYTES = 4 << 20
 _MOST_THREADS = 8
 _BLOCKS_PER_BATCH = 6  # separators, offsets and the cells themselves
@@ -74,8 +74,8 @@ class PglboxNodes(Table):
     """The nodes of one type; lines of other types are passed over.
 
     Columns: ``id``; ``slot_<n>``, the values of a slot as a list of 64-bit integers, empty where the line
-    has none (values from 2^63 on keep their bits); ``float_slot_<n>``, the same as a list of numbers, null
-    where the line has none. Every slot may be asked for, whether or not a line has it.
+    has none (values from 2^63 on keep their bits); ``float_slot_<n>_<length>``, a slot of so many numbers as
+    a list, zeros where the line has none. Every slot may be asked for, whether or not a line has it.
     """
 
     is_text = True
@@ -106,7 +106,7 @@ class PglboxNodes(Table):
             if column != _ID and _SLOT.fullmatch(column) is None:
                 present = self.column_names()
                 raise DataError(
-                    f"expected `id`, `slot_<number>` or `float_slot_<number>`, received `{column}`",
+                    f"expected `id`, `slot_<number>` or `float_slot_<number>_<length>`, received `{column}`",
                     where=self.name,
                     hint=did_you_mean(column, present) or f"there are: {', '.join(present)}",
                 )

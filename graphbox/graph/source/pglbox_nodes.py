@@ -25,6 +25,7 @@ _ENCODING = "bad encoding"
 _NO_SLOT = "no slot:value"
 _NO_INTEGER = "slot value that is no unsigned 64-bit integer"
 _NO_NUMBER = "slot value that is no number"
+_OTHER_LENGTH = "float slot of another length"
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -70,25 +71,24 @@ def parse_nodes(text: npt.NDArray[np.uint8], node_type: str, columns: Sequence[s
     Args:
         text: uint8, the bytes of the lines.
         node_type: type of the nodes to take.
-        columns: ``id``, ``slot_<n>``, ``float_slot_<n>``.
+        columns: ``id``, ``slot_<n>``, ``float_slot_<n>_<length>``.
     """
     problems = _Problems(text)
     block = _split(text, problems)
     lines = block.of_type(node_type, problems)
     slots = [name for name in columns if name != "id"]
+    found: dict[str, pa.Array] = {}
     if slots:
         features = _features(block, lines, problems)
-        for name in slots:
-            features.check(name, problems)
+        values = {name: _read(features, name, problems) for name in slots}
         lines = lines[~problems.wrong[lines]]
-        features = features.of_lines(lines)
-        values = {name: features.column(name) for name in slots}
+        found = {name: _column(name, each, lines) for name, each in values.items()}
     if "id" in columns:
         ids = block.cells.take(pa.array(block.starts[lines] + 1))
         empty = pc.equal(pc.binary_length(ids), 0)
         if pc.any(empty).as_py():
             ids = pc.if_else(empty, pa.scalar(None, pa.large_string()), ids)
-    found = {name: ids if name == "id" else values[name] for name in columns}
+        found["id"] = ids
     return ParsedNodes(found, len(lines), block.num_lines, lines, problems.examples(), problems.counts())
 
 
@@ -97,7 +97,22 @@ def slots_of(text: npt.NDArray[np.uint8], node_type: str) -> set[str]:
     problems = _Problems(text)
     block = _split(text, problems)
     features = _features(block, block.of_type(node_type, problems), problems)
-    return {slot for slot in pc.unique(features.slots).to_pylist() if slot and slot.isdecimal()}
+    return {name for name in features.names if name.isascii() and name.isdigit()}
+
+
+def _read(features: _Features, column: str, problems: _Problems) -> _Values:
+    match column.split("_"):
+        case ["slot", slot]:
+            return features.integers(slot, problems)
+        case ["float", "slot", slot, dim]:
+            return features.numbers(slot, int(dim), problems)
+    raise ValueError(column)
+
+
+def _column(column: str, values: _Values, lines: Int64Array) -> pa.Array:
+    if column.startswith("float_"):
+        return values.vectors(lines, int(column.rpartition("_")[2]))
+    return values.lists(lines)
 
 
 class _Problems:
@@ -217,60 +232,80 @@ class _Features:
     Attributes:
         lines: the lines whose features these are, ascending.
         line_of: int64 [values], the line of each value, ascending.
-        slots: string [values], null where a value has no slot.
-        values: string [values].
+        names: the slots by code.
+        codes: int32 [values], the slot of each value.
+        values: large_string [values].
     """
 
     lines: Int64Array
     line_of: Int64Array
-    slots: pa.Array
+    names: Sequence[str]
+    codes: npt.NDArray[np.int32]
     values: pa.Array
 
-    def of_lines(self, lines: Int64Array) -> _Features:
-        """Return the features of some of the lines."""
-        if len(lines) == len(self.lines):
-            return self
-        kept = pa.array(np.isin(self.line_of, lines))
-        return _Features(
-            lines,
-            self.line_of[kept.to_numpy(zero_copy_only=False)],
-            self.slots.filter(kept),
-            self.values.filter(kept),
-        )
-
-    def check(self, column: str, problems: _Problems) -> None:
-        """Note the lines in which a value of the column's slot is not what the column holds."""
-        line_of, values = self._of_slot(column)
-        if column.startswith("float_"):
-            right = pc.match_substring_regex(values, _FLOAT)
-            kind = _NO_NUMBER
-        else:
+    def integers(self, slot: str, problems: _Problems) -> _Values:
+        """Return the values of a slot as 64-bit integers; those of lines where one is none are noted."""
+        line_of, values = self._of_slot(slot)
+        try:
+            numbers = values.cast(pa.uint64())
+        except pa.ArrowInvalid:
             digits = pc.utf8_ltrim(values, "0")
             length = pc.utf8_length(digits)
             fits = pc.or_(
                 pc.less(length, 20), pc.and_(pc.equal(length, 20), pc.less_equal(digits, _LARGEST_UINT64))
             )
             right = pc.and_(pc.match_substring_regex(values, "^[0-9]+$"), fits)
-            kind = _NO_INTEGER
-        problems.add(kind, line_of[~right.to_numpy(zero_copy_only=False)])
+            problems.add(_NO_INTEGER, line_of[~_booleans(right)])
+            numbers = pc.if_else(right, values, "0").cast(pa.uint64())
+        return _Values(line_of, np.asarray(numbers).view(np.int64))
 
-    def column(self, column: str) -> pa.Array:
-        """Return the values of a slot as a list for each line."""
-        line_of, values = self._of_slot(column)
-        rows = np.searchsorted(self.lines, line_of)
-        counts = np.bincount(rows, minlength=len(self.lines))
+    def numbers(self, slot: str, dim: int, problems: _Problems) -> _Values:
+        """Return the vectors of a slot, ``dim`` numbers each; lines with something else are noted."""
+        line_of, values = self._of_slot(slot)
+        try:
+            numbers = np.asarray(values.cast(pa.float64()))
+            right = np.isfinite(numbers)
+        except pa.ArrowInvalid:
+            matches = pc.match_substring_regex(values, _FLOAT)
+            right = _booleans(matches)
+            numbers = np.asarray(pc.if_else(matches, values, "0").cast(pa.float64()))
+        problems.add(_NO_NUMBER, line_of[~right])
+        found, counts = np.unique(line_of, return_counts=True)
+        problems.add(_OTHER_LENGTH, found[counts != dim])
+        return _Values(line_of, numbers)
+
+    def _of_slot(self, slot: str) -> tuple[Int64Array, pa.Array]:
+        code = self.names.index(slot) if slot in self.names else -1
+        chosen = np.flatnonzero(self.codes == code)
+        return self.line_of[chosen], self.values.take(pa.array(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """The values of one slot, and the line of each, ascending."""
+
+    line_of: Int64Array
+    values: npt.NDArray[np.int64 | np.float64]
+
+    def lists(self, lines: Int64Array) -> pa.Array:
+        """Return the values of some lines as a list for each."""
+        rows, values = self._of_lines(lines)
+        counts = np.bincount(rows, minlength=len(lines))
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        if column.startswith("float_"):
-            numbers = values.cast(pa.float64())
-            # A null offset makes a null list.
-            missing = np.append(counts == 0, False)
-            return pa.LargeListArray.from_arrays(pa.array(offsets, mask=missing), numbers)
-        bits = np.asarray(values.cast(pa.uint64())).view(np.int64)
-        return pa.LargeListArray.from_arrays(offsets, pa.array(bits))
+        return pa.LargeListArray.from_arrays(offsets, pa.array(values))
 
-    def _of_slot(self, column: str) -> tuple[Int64Array, pa.Array]:
-        chosen = pc.fill_null(pc.equal(self.slots, column.rpartition("_")[2]), False)
-        return self.line_of[chosen.to_numpy(zero_copy_only=False)], self.values.filter(chosen)
+    def vectors(self, lines: Int64Array, dim: int) -> pa.Array:
+        """Return the values of some lines as a vector for each, zeros for a line that has none."""
+        rows, values = self._of_lines(lines)
+        matrix = np.zeros((len(lines), dim))
+        matrix[rows[::dim]] = values.reshape(-1, dim)
+        return pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), dim)
+
+    def _of_lines(self, lines: Int64Array) -> tuple[Int64Array, npt.NDArray[np.int64 | np.float64]]:
+        rows = np.searchsorted(lines, self.line_of)
+        inside = rows < len(lines)
+        kept = np.flatnonzero(inside)[lines[rows[inside]] == self.line_of[inside]]
+        return (rows, self.values) if len(kept) == len(rows) else (rows[kept], self.values[kept])
 
 
 def _features(block: _Block, lines: Int64Array, problems: _Problems) -> _Features:
@@ -284,22 +319,30 @@ def _features(block: _Block, lines: Int64Array, problems: _Problems) -> _Feature
     pieces = pc.split_pattern(cells, ",")
     cell_of = pc.list_parent_indices(pieces).to_numpy()
     flat = pieces.flatten()
-    written = pc.greater(pc.binary_length(flat), 0)
-    kept = written.to_numpy(zero_copy_only=False)
-    # An empty cell, as after a tab at the end of a line, says nothing; an empty value among others is wrong.
-    lonely = np.bincount(cell_of, minlength=len(cells))[cell_of] == 1 if len(cell_of) else kept
-    problems.add(_NO_SLOT, cell_line[cell_of[~kept & ~lonely]])
-    cell_of, flat = cell_of[kept], flat.filter(written)
+    is_empty = _booleans(pc.equal(pc.binary_length(flat), 0))
+    if is_empty.any():
+        # An empty cell, as after a tab at the end of a line, says nothing; one among others is wrong.
+        lonely = np.bincount(cell_of, minlength=len(cells))[cell_of] == 1
+        problems.add(_NO_SLOT, cell_line[cell_of[is_empty & ~lonely]])
+        cell_of, flat = cell_of[~is_empty], flat.filter(pa.array(~is_empty))
     halves = pc.split_pattern(flat, ":", max_splits=1)
-    has_slot = pc.list_value_length(halves).to_numpy(zero_copy_only=False) == 2
-    starts = halves.offsets.to_numpy()[:-1]
+    starts = halves.offsets.to_numpy()
+    has_slot = np.diff(starts) == 2
     texts = halves.flatten()
     # A value without a slot belongs to the slot named last in its cell: 9109:0.5,0.5
     named = np.maximum.accumulate(np.where(has_slot, np.arange(len(flat)), -1))
-    orphan = (named < 0) | (cell_of[named] != cell_of) if len(flat) else has_slot
+    orphan = named < 0
+    orphan[~orphan] = cell_of[named[~orphan]] != cell_of[~orphan]
     problems.add(_NO_SLOT, cell_line[cell_of[orphan]])
-    slots = texts.take(pa.array(starts[named], mask=orphan))
-    values = texts.take(pa.array(starts + has_slot))
-    is_number = pc.fill_null(pc.match_substring_regex(slots, "^[0-9]+$"), True)
-    problems.add(_NO_SLOT, cell_line[cell_of[~is_number.to_numpy(zero_copy_only=False)]])
-    return _Features(lines, cell_line[cell_of], slots, values)
+    slots = texts.take(pa.array(starts[:-1][named], mask=orphan)).dictionary_encode()
+    names = slots.dictionary.to_pylist()
+    codes = pc.fill_null(slots.indices, -1).to_numpy().astype(np.int32)
+    unnamed = [code for code, name in enumerate(names) if not (name.isascii() and name.isdigit())]
+    if unnamed:
+        problems.add(_NO_SLOT, cell_line[cell_of[np.isin(codes, unnamed)]])
+    values = texts.take(pa.array(starts[:-1] + has_slot))
+    return _Features(lines, cell_line[cell_of], names, codes, values)
+
+
+def _booleans(values: pa.Array) -> BoolArray:
+    return np.asarray(values.to_numpy(zero_copy_only=False), bool)

@@ -76,12 +76,12 @@ def test_slots_in_one_cell(tmp_path: Path) -> None:
 def test_float_slots(tmp_path: Path) -> None:
     file = tmp_path / "part-00000"
     file.write_text("u\t1\t9109:0.5,-1e-3,3\t11:4\nu\t2\nu\t3\t9109:1,2,.5\n")
-    values, batches = read(nodes(file), "float_slot_9109", "slot_11")
+    values, batches = read(nodes(file), "float_slot_9109_3", "slot_11")
     assert values == {
-        "float_slot_9109": [[0.5, -0.001, 3.0], None, [1.0, 2.0, 0.5]],
+        "float_slot_9109_3": [[0.5, -0.001, 3.0], [0.0, 0.0, 0.0], [1.0, 2.0, 0.5]],
         "slot_11": [[4], [], []],
     }
-    assert batches[0].columns["float_slot_9109"].type == pa.large_list(pa.float64())
+    assert batches[0].columns["float_slot_9109_3"].type == pa.list_(pa.float64(), 3)
 
 
 def test_64_bits_unsigned(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_64_bits_unsigned(tmp_path: Path) -> None:
 def test_malformed_node_lines(tmp_path: Path) -> None:
     file = tmp_path / "part-00000"
     file.write_bytes(
-        "u\t1\t11:1\nalone\nu\t2\tx:1\nu\t3\t5\nu\t4\t11:1,,2\nu\t5\t11:a\nu\t6\t9:x\nv\t7\t5\nu\t中\t11:2\n".encode()
-        + b"u\t\xff\nu\t\t11:3\n"
+        "u\t1\t11:1\nalone\nu\t2\tx:1\nu\t3\t5\nu\t4\t11:1,,2\nu\t5\t11:a\nu\t6\t9:x,1\nv\t7\t5\nu\t中\t11:2\n".encode()
+        + b"u\t\xff\nu\t\t11:3\nu\t8\t9:1\n"
     )
-    values, batches = read(nodes(file), "id", "slot_11", "float_slot_9")
+    values, batches = read(nodes(file), "id", "slot_11", "float_slot_9_2")
     assert values["id"] == ["1", "中", None]
     assert values["slot_11"] == [[1], [2], [3]]
     assert counted(batches) == {
@@ -109,6 +109,7 @@ def test_malformed_node_lines(tmp_path: Path) -> None:
         "no slot:value": 3,
         "slot value that is no unsigned 64-bit integer": 1,
         "slot value that is no number": 1,
+        "float slot of another length": 1,
         "bad encoding": 1,
     }
     found = [(line.kind, line.place, line.text) for batch in batches for line in batch.malformed]
@@ -118,11 +119,12 @@ def test_malformed_node_lines(tmp_path: Path) -> None:
         ("no slot:value", f"{file}:4", "u\t3\t5"),
         ("no slot:value", f"{file}:5", "u\t4\t11:1,,2"),
         ("slot value that is no unsigned 64-bit integer", f"{file}:6", "u\t5\t11:a"),
-        ("slot value that is no number", f"{file}:7", "u\t6\t9:x"),
+        ("slot value that is no number", f"{file}:7", "u\t6\t9:x,1"),
         ("bad encoding", f"{file}:10", "u\t\\xff"),
+        ("float slot of another length", f"{file}:12", "u\t8\t9:1"),
     ]
     table = nodes(file)
-    read(table, "id", "slot_11", "float_slot_9")
+    read(table, "id", "slot_11", "float_slot_9_2")
     assert [table.where(row, "slot_11") for row in range(3)] == [
         f"{file}:{line}, column `slot_11`" for line in (1, 9, 11)
     ]
@@ -143,17 +145,17 @@ def test_random_nodes_like_one_line_after_another(tmp_path: Path, batch_bytes: i
     for number in range(1000):
         cells = [str(generator.choice(["u", "item", "中"])), str(number * 977 % (1 << 40))]
         for slot in generator.choice([1, 11, 21, 9008], int(generator.integers(0, 4)), replace=False):
-            values = generator.integers(0, 1 << 62, int(generator.integers(1, 4)))
-            cells.append(f"{slot}:" + ",".join(map(str, values)))
+            drawn = generator.integers(0, 1 << 62, int(generator.integers(1, 4)))
+            cells.append(f"{slot}:" + ",".join(map(str, drawn)))
         lines.append("\t".join(cells))
     parts = shard_nodes(lines, 8)
     write_parts(tmp_path / "node_types", parts)
     table = nodes(tmp_path / "node_types", "中")
     values, batches = read(table, "id", "slot_11", "slot_9008", batch_bytes=batch_bytes)
     for slot in ("11", "9008"):
-        expected = [row for part in parts for row in read_node_lines("\n".join(part), "中", slot)]
-        assert values["id"] == [identifier for identifier, _ in expected]
-        assert values[f"slot_{slot}"] == [[int(value) for value in texts] for _, texts in expected]
+        rows = [row for part in parts for row in read_node_lines("\n".join(part), "中", slot)]
+        assert values["id"] == [identifier for identifier, _ in rows]
+        assert values[f"slot_{slot}"] == [[int(value) for value in texts] for _, texts in rows]
     assert batches[-1].read_bytes == table.size_bytes
     for row in generator.integers(0, len(values["id"]), 20).tolist():
         place = table.where(row, "id").rpartition(", column")[0]
