@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from graphbox.errors import FormatError
 from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.columns import Column
 from graphbox.graph.describe import DegreeHistogram, Description, describe, outline
 from graphbox.graph.describe.parts import Lists
 from graphbox.graph.ingest import import_graph
@@ -222,3 +225,42 @@ def test_a_damaged_graph_is_an_error() -> None:
         csc = CSC(np.array(indptr), np.array(indices, np.int32), 3)
         with pytest.raises(FormatError, match=f"node__to__node: expected {expected}.*\n.*--verify"):
             describe(Graph("damaged", nodes, {("node", "to", "node"): EdgeTable(csc)}))
+
+
+_RESIDENT = """
+import sys
+from graphbox.graph import Graph
+
+def resident(key):
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(status[key].split()[0]) * 1024
+
+graph = Graph.open(sys.argv[1])
+graph.describe(memory_bytes=1)  # loads what it takes to look at a graph
+open("/proc/self/clear_refs", "w").write("5")
+before = resident("VmRSS")
+graph = Graph.open(sys.argv[2])
+graph.describe(memory_bytes=1 << 20)
+print(resident("VmHWM") - before)
+"""
+
+
+@pytest.mark.slow
+def test_resident_memory_stays_bounded(tmp_path: Path) -> None:
+    generator = np.random.default_rng(4)
+    num_nodes, num_edges = 500_000, 40_000_000
+    indptr = np.sort(generator.integers(0, num_edges, num_nodes + 1))
+    indptr[[0, -1]] = 0, num_edges
+    csc = CSC(indptr, generator.integers(0, num_nodes, num_edges, np.int32), num_nodes)
+    features = {"n": Column("number", generator.random(num_edges, np.float32))}
+    edges = {("node", "to", "node"): EdgeTable(csc, features)}
+    Graph("large", {"node": numbered_nodes(num_nodes)}, edges).save(tmp_path / "large")
+    Graph.from_coo([0], [1]).save(tmp_path / "small")
+    run = subprocess.run(
+        [sys.executable, "-c", _RESIDENT, str(tmp_path / "small"), str(tmp_path / "large")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert int(run.stdout) < 64 * 2**20, f"{int(run.stdout):,} bytes for a graph of 320 MB"

@@ -1,4 +1,7 @@
-"""A graph's lists and columns as they are looked at: in ranges, also where changes stand beside the base."""
+"""A graph's lists and columns as they are looked at: in ranges, also where changes stand beside the base.
+
+Pages of mapped files are given back behind each range, so that looking at a graph takes little memory.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from graphbox.errors import FormatError
+from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable, column_slice, extended_categories
 from graphbox.graph.schema import EdgeType, FeatureKind, IndexArray, Int64Array, edge_type_text
@@ -97,6 +101,7 @@ class Lists:
         if len(bounds):
             degrees[: len(bounds) - 1] = bounds[1:] - bounds[:-1]
             self._check(bool((degrees >= 0).all()) and bounds[-1] <= len(self.indices), "rising offsets")
+            release_pages(self.indptr)
         if self.overlay is not None:
             low, high = np.searchsorted(self.overlay.rows, [start, stop])
             lengths = self.overlay.indptr[low + 1 : high + 1] - self.overlay.indptr[low:high]
@@ -134,7 +139,8 @@ class Lists:
 
 def _blocks(indptr: Int64Array, indices: IndexArray, block_rows: int, block_edges: int) -> Iterator[Block]:
     for first in range(0, len(indptr) - 1, block_rows):
-        starts = np.asarray(indptr[first : first + block_rows + 1])
+        starts = np.array(indptr[first : first + block_rows + 1])
+        release_pages(indptr)
         for low in range(int(starts[0]), int(starts[-1]), block_edges):
             high = min(low + block_edges, int(starts[-1]))
             top = int(np.searchsorted(starts, low, "right")) - 1
@@ -146,6 +152,7 @@ def _blocks(indptr: Int64Array, indices: IndexArray, block_rows: int, block_edge
                 entries=np.asarray(indices[low:high]),
                 before=int(indices[low - 1]) if starts[top] < low else None,
             )
+            release_pages(indices)
 
 
 def _without_rows(block: Block, rows: Int64Array) -> Block:
@@ -248,6 +255,7 @@ class _Whole:
         return len(self.column)
 
     def read(self, start: int, stop: int) -> Column:
+        release_pages(self.column.values)
         return column_slice(self.column, start, stop)
 
 
