@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -70,12 +71,16 @@ class TextTable(Table):
     def __init__(self, file: InputFile, options: FileOptions) -> None:
         self.name = file.name
         self.size_bytes = file.size_bytes
-        self._text = TextFile(file, self.delimiter, self.quote)
+        self._file = file
         self._given_names = options.names
         self._threads = min(options.threads, _MOST_THREADS)
         self._header: TextHeader | None = None
         self._places: list[_BlockPlace] = []
         self._latest: tuple[_BlockPlace, _ParsedBlock] | None = None
+
+    @cached_property
+    def _text(self) -> TextFile:
+        return TextFile(self._file, self.delimiter, self.quote)
 
     def names_of_header(self, cells: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the columns, given the cells of the first line."""
@@ -202,9 +207,20 @@ class TextTable(Table):
 
 
 class CsvTable(TextTable):
-    """Comma-separated values."""
+    """Comma-separated values; separated by semicolons, tabs or bars where the header line has no comma."""
 
     delimiter = ","
+
+    @cached_property
+    def _text(self) -> TextFile:
+        by_comma = TextFile(self._file, self.delimiter, self.quote)
+        if self._given_names is not None:
+            return by_comma
+        for delimiter in ",;\t|":
+            text = TextFile(self._file, delimiter, self.quote)
+            if len(text.header().cells) > 1:
+                return text
+        return by_comma
 
 
 class TsvTable(TextTable):

@@ -195,6 +195,20 @@ def test_headers_that_cannot_be_used(tmp_path: Path, content: bytes, message: st
         read(open_table(write(tmp_path, "t.csv", content)), ["id"])
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_csv_of_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+    text = 'id,a note\n1,"x;,|\ty"\n2,\n'.replace(",", delimiter, 2)[:-2] + delimiter + "\n"
+    result = read(open_table(write(tmp_path, "t.csv", text)), ["a note", "id"])
+    assert result.columns == {"a note": ["x;,|\ty", None], "id": ["1", "2"]}
+    assert not result.malformed
+
+
+def test_a_single_column_may_hold_other_delimiters(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "id\na;b\n")
+    assert read(open_table(path), ["id"]).columns == {"id": ["a;b"]}
+    assert read(headless(path, "x"), ["x"]).columns == {"x": ["id", "a;b"]}
+
+
 def test_a_header_alone_is_an_empty_table(tmp_path: Path) -> None:
     for text in ("id,x", "id,x\n", "\n\nid,x\r\n\r\n"):
         assert read(open_table(write(tmp_path, "t.csv", text)), ["id"]).num_rows == 0
