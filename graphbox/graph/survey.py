@@ -139,7 +139,7 @@ def survey_graph(source: GraphSource, *, sample_rows: int = SAMPLE_ROWS) -> Grap
         DataError: a table is damaged, or lacks a column.
     """
     node_tables = {
-        name: _look(nodes, [nodes.id, *nodes.features], sample_rows)
+        name: _look(nodes, [nodes.id, *nodes.features], sample_rows, node_type=name)
         for name, nodes in source.nodes.items()
         if nodes.data is not None
     }
@@ -209,9 +209,17 @@ def extrapolate(counts: Sequence[int], factor: float) -> Estimate:
 # Tables
 
 
-def _look(source: NodeSource | EdgeSource, columns: Sequence[str], sample_rows: int) -> TableSurvey:
+def _look(
+    source: NodeSource | EdgeSource, columns: Sequence[str], sample_rows: int, node_type: str | None = None
+) -> TableSurvey:
     data = source.data if source.data is not None else {}
-    table = open_table(data, format=source.format, has_header=source.has_header, names=source.names)
+    table = open_table(
+        data,
+        format=source.format,
+        has_header=source.has_header,
+        names=source.names,
+        node_type=node_type,
+    )
     parts: list[Mapping[str, pa.Array]] = []
     rows = read_bytes = 0
     finished = True

@@ -16,6 +16,7 @@ from graphbox.pglbox.settings import Settings, read_settings
 __all__ = ["Conversion", "Outcome", "convert"]
 
 _MODEL = "walk"
+_NOTHING, _SAME = "asks for nothing", "the same here"
 _CHOICES = {
     "loss_type": (
         "sigmoid",
@@ -160,22 +161,33 @@ class _Converter:
 
     def _fate(self, key: Key) -> tuple[Fate, str]:
         self._check_value(key)
-        if key.name == "graph_data_local_path" and self._data is not None:
-            return Fate.IGNORED, "`--data` names the folder"
-        if key.name == "graph_data_hdfs_path":
-            return (
-                (Fate.MAPPED, key.note)
-                if self._uses_remote_path()
-                else (Fate.IGNORED, "not used: there is a local path")
-            )
+        special = self._special_fate(key.name)
+        if special is not None:
+            return special
         if key.only_sage and not self._settings.flag("sage_mode"):
             return Fate.IGNORED, "`sage_mode` is off, so PGLBox does not read it either"
-        if key.fate is Fate.UNSUPPORTED and self._asks_for_nothing(key):
-            matches = "the same here" if self._settings.value(key.name) else "asks for nothing"
-            return Fate.IGNORED, matches
-        if key.fate is Fate.REFUSED:
-            return Fate.IGNORED, "asks for nothing"
+        optional = key.fate is Fate.UNSUPPORTED or key.kind in {"names", "mapping"}
+        if optional and self._asks_for_nothing(key):
+            return Fate.IGNORED, _SAME if self._settings.value(key.name) else _NOTHING
         return key.fate, key.note
+
+    def _special_fate(self, name: str) -> tuple[Fate, str] | None:
+        """Return what becomes of a key that depends on more than whether it asks for something."""
+        match name:
+            case "graph_data_local_path" if self._data is not None:
+                return Fate.IGNORED, "`--data` names the folder"
+            case "graph_data_hdfs_path":
+                used = self._uses_remote_path()
+                return (Fate.MAPPED, KEYS[name].note) if used else (Fate.IGNORED, "not used")
+            case "train_mode":
+                return Fate.IGNORED, _NOTHING if self._settings.text(name) in {"", "train"} else KEYS[
+                    name
+                ].note
+            case "symmetry" if not self._settings.flag(name):
+                return Fate.MAPPED, "edge types go one way, as the file says"
+            case "model_type" | "need_train":
+                return Fate.MAPPED, ""  # the table's note tells of the values that were refused
+        return None
 
     def _asks_for_nothing(self, key: Key) -> bool:
         value = self._settings.value(key.name)
@@ -327,7 +339,7 @@ def _comments(outcomes: list[Outcome]) -> dict[KeyPath, list[str]]:
 
 def _foot(outcomes: list[Outcome]) -> list[str]:
     rest = [outcome for outcome in outcomes if not outcome.target]
-    quiet = [outcome.key for outcome in rest if outcome.note in {"asks for nothing", "the same here"}]
+    quiet = [outcome.key for outcome in rest if outcome.note in {_NOTHING, _SAME}]
     told: dict[str, list[str]] = {}
     for outcome in rest:
         if outcome.key not in quiet:

@@ -50,15 +50,20 @@ def _mistakes(
     from graphbox.graph.source import open_table
 
     try:
-        present = open_table(
-            location, format=section.format, has_header=section.columns is None, names=section.columns
-        ).column_names()
+        table = open_table(
+            location,
+            format=section.format,
+            has_header=section.columns is None,
+            names=section.columns,
+            node_type=str(key[-1]) if isinstance(section, NodesConfig) else None,
+        )
+        present = table.column_names()
     except UsageError as error:
         yield (*key, "path"), f"{error.where}: {error.message}" if error.where else error.message, error.hint
         return
     for below, column in wanted:
         times = present.count(column)
-        if times != 1:
+        if times > 1 or not table.has_column(column):
             shown = ", ".join(f"`{name}`" for name in present[:_SHOWN_COLUMNS])
             message = f"{location} has {f'the column `{column}` twice' if times else f'no column `{column}`'}"
             given = below[0] in section.model_fields_set

@@ -99,11 +99,15 @@ class PglboxNodes(Table):
         numbers = sorted((int(slot), slot) for slot in slots)
         return (_ID, *(f"slot_{slot}" for _, slot in numbers))
 
+    def has_column(self, name: str) -> bool:
+        """Return whether a column may be asked for: the id, and every slot."""
+        return name == _ID or _SLOT.fullmatch(name) is not None
+
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
         wanted = tuple(dict.fromkeys(columns))
         for column in wanted:
-            if column != _ID and _SLOT.fullmatch(column) is None:
+            if not self.has_column(column):
                 present = self.column_names()
                 raise DataError(
                     f"expected `id`, `slot_<number>` or `float_slot_<number>_<length>`, received `{column}`",

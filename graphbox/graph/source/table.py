@@ -80,6 +80,16 @@ class Table(ABC):
             DataError: the input is damaged, or something else than its format says.
         """
 
+    def has_column(self, name: str) -> bool:
+        """Return whether a column may be asked for.
+
+        These are :meth:`column_names`, and where each line names what it holds whatever one could name.
+
+        Raises:
+            DataError: see :meth:`column_names`.
+        """
+        return name in self.column_names()
+
     @abstractmethod
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order.

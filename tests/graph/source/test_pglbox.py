@@ -272,3 +272,12 @@ def test_empty_files(tmp_path: Path) -> None:
     assert read(edges(tmp_path / "a2a"), "source", "target", "weight")[0]["source"] == []
     assert read(nodes(tmp_path / "a2a"), "id", "slot_1")[0] == {"id": [], "slot_1": []}
     assert nodes(tmp_path / "a2a").column_names() == ("id",)
+
+
+def test_columns_that_may_be_asked_for(tmp_path: Path) -> None:
+    write_parts(tmp_path / "parts", [["u\t1\t11:1"]])
+    table = nodes(tmp_path / "parts")
+    present = [name for name in ("id", "slot_11", "slot_21", "float_slot_9_3") if table.has_column(name)]
+    assert present == ["id", "slot_11", "slot_21", "float_slot_9_3"]
+    assert not any(table.has_column(name) for name in ("slot_x", "float_slot_9", "float_slot_9_0", "weight"))
+    assert not edges(tmp_path / "parts").has_column("id")
