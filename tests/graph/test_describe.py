@@ -14,8 +14,16 @@ import pytest
 from graphbox.errors import FormatError
 from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.columns import Column
-from graphbox.graph.describe import DegreeHistogram, Description, describe, outline
+from graphbox.graph.describe import (
+    DegreeHistogram,
+    Description,
+    EdgeTypeDescription,
+    NodeTypeDescription,
+    describe,
+    outline,
+)
 from graphbox.graph.describe.parts import Lists
+from graphbox.graph.describe.problems import find_problems
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.schema import FeatureKind
 from graphbox.graph.tables import EdgeTable, numbered_nodes
@@ -101,6 +109,34 @@ def test_problems_are_named_with_examples(graph: Graph) -> None:
     assert problems["isolated_nodes", "a"].examples == ("4",)
     assert problems["isolated_nodes", "b"].examples == ("q",)
     assert all(problem.hint for problem in problems.values())
+
+
+def test_rows_that_the_import_skipped_are_problems() -> None:
+    imported = {
+        "rows": 40,
+        "edges": 34,
+        "duplicate_edges": 1,
+        "dangling_edges": 2,
+        "skipped": {"not a number": 3},
+        "examples": {
+            "not a number": ["cites.csv:7, column `weight`: 'x'"],
+            "dangling_edges": ["cites.csv:9: p1 -> p77"],
+        },
+    }
+    edges = EdgeTypeDescription(("a", "cites", "a"), 34, imported=imported)
+    nodes = NodeTypeDescription(
+        "a", 9, 0, 0, "string", (), {"rows": 10, "nodes": 9, "skipped": {"bad encoding": 1}, "examples": {}}
+    )
+    dangling, malformed_edges, malformed_nodes, duplicates = find_problems([nodes], [edges], {})
+    assert (dangling.kind, dangling.count, dangling.examples) == (
+        "dangling_edges",
+        2,
+        ("cites.csv:9: p1 -> p77",),
+    )
+    assert malformed_edges.message == "3 of 40 (7.5 %) rows were skipped by the import: not a number"
+    assert malformed_edges.examples == ("cites.csv:7, column `weight`: 'x'",)
+    assert (malformed_nodes.where, malformed_nodes.count) == ("a", 1)
+    assert (duplicates.kind, duplicates.count) == ("dropped_duplicates", 1)
 
 
 def test_hubs_and_useless_features_are_problems() -> None:

@@ -49,13 +49,20 @@ def test_text_keeps_within_the_terminal(graph: Graph, width: int) -> None:
     assert max(len(line) for line in shown.splitlines()) <= width
     if width < 80:
         return
-    for part in ("430 nodes", "9,000 edges", "knows → person", "⇄ rev_has", "into a person", "To look at"):
+    for part in ("430 nodes", "9,000 edges", "knows → person", "⇄ rev_has", "into each person", "To look at"):
         assert part in " ".join(shown.split()), part
 
 
 def test_text_shows_names_as_they_are(graph: Graph) -> None:
     assert NASTY in _shown(graph, 120)
     assert str(graph.describe()).startswith(NASTY)
+
+
+def test_what_to_do_is_said_once_for_each_kind(graph: Graph) -> None:
+    kinds = [problem.kind for problem in graph.describe().problems]
+    assert kinds.count("duplicate_edges") == 3
+    for shown in (" ".join(str(graph.describe()).split()), graph.describe()._repr_html_()):
+        assert shown.count("to keep the first of each") == 1
 
 
 def test_a_terminal_without_unicode_is_drawn_with_plain_characters(graph: Graph) -> None:
@@ -67,7 +74,7 @@ def test_a_terminal_without_unicode_is_drawn_with_plain_characters(graph: Graph)
 def test_pictures_show_the_counts() -> None:
     graph = Graph.from_coo([0, 1, 2, 3, 4], [5, 5, 5, 5, 5], num_nodes=6)
     lines = str(graph.describe()).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("out of a node"))
+    start = next(number for number, line in enumerate(lines) if line.startswith("out of each node"))
     picture = [line.rstrip() for line in lines[start : start + 8]]
     assert picture[1].split("   ")[0] == "p50 1  p90 1  p99 1  max 1"
     assert picture[1].split("   ")[-1].strip() == "p50 0  p90 5  p99 5  max 5"
@@ -121,7 +128,7 @@ def test_a_graph_in_a_notebook_reads_no_array(graph: Graph, monkeypatch: pytest.
 
 def test_a_description_in_a_notebook(graph: Graph) -> None:
     parsed = _parsed(graph.describe()._repr_html_())
-    for part in (NASTY, "Degrees", "into a person", "To look at", "p99"):
+    for part in (NASTY, "Degrees", "into each person", "To look at", "p99"):
         assert part in parsed.text, part
     assert "rect" in parsed.tags
 

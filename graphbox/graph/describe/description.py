@@ -118,6 +118,7 @@ class NodeTypeDescription:
         isolated: nodes without an edge of any type; None when edges were not looked at.
         id_type: what the original ids are.
         features: their features.
+        imported: what the import read, kept and skipped, by kind; empty without a table of nodes.
     """
 
     name: str
@@ -126,10 +127,12 @@ class NodeTypeDescription:
     isolated: int | None
     id_type: IdType
     features: tuple[FeatureDescription, ...]
+    imported: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values."""
-        return {**vars(self), "features": [feature.as_dict() for feature in self.features]}
+        features = [feature.as_dict() for feature in self.features]
+        return {**vars(self), "features": features, "imported": dict(self.imported)}
 
 
 @dataclass(frozen=True)

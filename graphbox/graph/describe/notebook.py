@@ -7,6 +7,7 @@ are escaped wherever they stand.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ _STYLE = """
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 400, 112, 40, 18, 6
 _PICTURES = 12
 _WIDEST_BAR = 40
+_QUOTED = re.compile("`([^`]*)`")
 _BAR = "#2f9e7a"
 
 
@@ -159,8 +161,8 @@ def _pictures(description: Description) -> str:
         if entry not in largest or entry.in_degree is None or entry.out_degree is None:
             continue
         source, _, target = entry.type
-        pictures = _picture(f"out of a {source}", entry.out_degree) + _picture(
-            f"into a {target}", entry.in_degree
+        pictures = _picture(f"out of each {source}", entry.out_degree) + _picture(
+            f"into each {target}", entry.in_degree
         )
         parts.append(f'<h4>{_edge_type(entry)}</h4><div class="degrees">{pictures}</div>')
     if not parts:
@@ -193,7 +195,8 @@ def _picture(title: str, degrees: Degrees) -> str:
                 "</rect>"
             )
     axis = (
-        f'<path d="M{_LEFT} {_TOP}V{floor}H{_WIDTH}" fill="none" stroke="currentColor" opacity=".4"/>'
+        f'<path d="M{_LEFT} {_TOP}V{floor}H{_LEFT + step * len(degrees.bins):.1f}" '
+        f'fill="none" stroke="currentColor" opacity=".4"/>'
         f'<text x="{_LEFT - 4}" y="{_TOP + 9}" text-anchor="end" opacity=".7">{short_count(most)}</text>'
         f'<text x="{_LEFT - 4}" y="{floor}" text-anchor="end" opacity=".7">1</text>'
     )
@@ -211,12 +214,18 @@ def _picture(title: str, degrees: Degrees) -> str:
 def _problems(problems: Sequence[Problem]) -> str:
     if not problems:
         return ""
-    return f"<h4>To look at ({len(problems)})</h4><ul>{''.join(map(_problem, problems))}</ul>"
+    following = [problem.hint for problem in problems[1:]]
+    items = (
+        _problem(problem, with_hint=problem.hint != next_hint)
+        for problem, next_hint in zip(problems, [*following, None], strict=True)
+    )
+    return f"<h4>To look at ({len(problems)})</h4><ul>{''.join(items)}</ul>"
 
 
-def _problem(problem: Problem) -> str:
+def _problem(problem: Problem, *, with_hint: bool) -> str:
     examples = f"<br>such as {escape('; '.join(problem.examples))}" if problem.examples else ""
+    hint = "<br>→ " + _QUOTED.sub(r"<code>\1</code>", escape(problem.hint)) if with_hint else ""
     return (
         f"<li><b>{escape(problem.where)}</b>: {escape(problem.message)}"
-        f'<span class="quiet">{examples}<br>→ {escape(problem.hint)}</span></li>'
+        f'<span class="quiet">{examples}{hint}</span></li>'
     )

@@ -25,7 +25,7 @@ def find_problems(
     edge_types: Sequence[EdgeTypeDescription],
     isolated: Mapping[str, Sequence[str]],
 ) -> tuple[Problem, ...]:
-    """Return what may be wrong: what the import skipped first, then nodes, edges and features.
+    """Return what may be wrong, those of one kind together: what the import skipped first, then the rest.
 
     Args:
         node_types: the node types.
@@ -46,7 +46,8 @@ def find_problems(
     for edges in forward:
         for feature in edges.features:
             problems += _feature(feature, " ".join(edges.type), "edges")
-    return tuple(problems)
+    kinds = list(dict.fromkeys(problem.kind for problem in problems))
+    return tuple(sorted(problems, key=lambda problem: kinds.index(problem.kind)))
 
 
 def _imported(edges: EdgeTypeDescription) -> Iterator[Problem]:
@@ -67,6 +68,7 @@ def _imported(edges: EdgeTypeDescription) -> Iterator[Problem]:
             "or compare how ids are written in both tables; `--strict` refuses such rows",
             tuple(examples.get("dangling_edges", ())),
         )
+    yield from _malformed(where, imported)
     dropped = int(imported.get("duplicate_edges", 0)) if not edges.duplicate_edges else 0
     if dropped:
         yield Problem(
@@ -80,7 +82,23 @@ def _imported(edges: EdgeTypeDescription) -> Iterator[Problem]:
         )
 
 
+def _malformed(where: str, imported: Mapping[str, Any]) -> Iterator[Problem]:
+    """Return the rows that the import could not use, by what is wrong with them."""
+    rows, examples = imported.get("rows"), imported.get("examples", {})
+    for kind, count in imported.get("skipped", {}).items():
+        yield Problem(
+            "malformed_rows",
+            where,
+            count,
+            rows,
+            f"{_share(count, rows)} rows were skipped by the import: {kind}",
+            "correct these rows and import again; `--strict` stops at the first",
+            tuple(examples.get(kind, ())),
+        )
+
+
 def _nodes(nodes: NodeTypeDescription, examples: Sequence[str]) -> Iterator[Problem]:
+    yield from _malformed(nodes.name, nodes.imported)
     if nodes.isolated:
         yield Problem(
             "isolated_nodes",

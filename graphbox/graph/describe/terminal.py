@@ -168,8 +168,8 @@ def _print_pictures(description: Description, console: Console, glyphs: _Glyphs)
         grid.add_column(width=half, no_wrap=True)
         grid.add_column(width=half, no_wrap=True)
         grid.add_row(
-            _picture(f"out of a {source}", entry.out_degree, half, glyphs),
-            _picture(f"into a {target}", entry.in_degree, half, glyphs),
+            _picture(f"out of each {source}", entry.out_degree, half, glyphs),
+            _picture(f"into each {target}", entry.in_degree, half, glyphs),
         )
         console.print(grid)
     if len(drawn) > len(largest):
@@ -236,11 +236,12 @@ def _print_problems(problems: Sequence[Problem], console: Console, glyphs: _Glyp
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for problem in problems:
+    for number, problem in enumerate(problems):
         line = _text(problem.where, "cyan").append(f": {problem.message}", "default")
         if problem.examples:
             line.append("\nsuch as " + "; ".join(problem.examples), style="dim")
-        line.append(f"\n{glyphs.arrow.strip()} {problem.hint}", style="dim")
+        if number + 1 == len(problems) or problems[number + 1].hint != problem.hint:
+            line.append(f"\n{glyphs.arrow.strip()} {problem.hint}", style="dim")
         grid.add_row(_text(glyphs.bullet, "yellow"), line)
     console.print(grid)
 

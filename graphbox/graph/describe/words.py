@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from graphbox.graph.describe.description import (
     Description,
     EdgeTypeDescription,
@@ -28,20 +31,22 @@ def facts(entry: NodeTypeDescription | EdgeTypeDescription) -> list[str]:
         ids = "text ids" if entry.id_type == "string" else "integer ids"
         isolated = [f"{entry.isolated:,} isolated"] if entry.isolated else []
         removed = [f"{entry.removed:,} removed"] if entry.removed else []
-        return [ids, *isolated, *removed]
+        return [ids, *isolated, *removed, *_skipped(entry.imported, "nodes")]
     found = []
     if entry.has_weight:
         found.append("weights")
     if entry.has_timestamp:
         found.append("timestamps")
     if entry.self_loops:
-        found.append(f"{entry.self_loops:,} self-loops")
+        found.append(f"{entry.self_loops:,} self-loop{'s' * (entry.self_loops != 1)}")
     if entry.duplicate_edges:
         found.append(f"{entry.duplicate_edges:,} repeated")
-    skipped = int(entry.imported.get("rows", 0)) - int(entry.imported.get("edges", 0))
-    if skipped > 0:
-        found.append(f"{skipped:,} rows skipped")
-    return found
+    return [*found, *_skipped(entry.imported, "edges")]
+
+
+def _skipped(imported: Mapping[str, Any], kept: str) -> list[str]:
+    skipped = int(imported.get("rows", 0)) - int(imported.get(kept, 0))
+    return [f"{skipped:,} rows skipped"] if skipped > 0 else []
 
 
 def feature_facts(feature: FeatureDescription) -> list[str]:
