@@ -57,7 +57,7 @@ struct TextRows {
 // Returns how many bytes at the start of `text` are whole records, given that more text follows.
 std::int64_t whole_records(std::string_view text, const TextFormat& format);
 
-// Splits a text of whole records into the cells `wanted` (ascending positions) of records that have `cells` cells.
+// Splits a text of whole records into the cells `wanted` (different positions) of records that have `cells` cells.
 // At most `examples` malformed records of each kind are described.
 TextRows split_text(std::string_view text, const TextFormat& format, std::int64_t cells,
                     const std::vector<std::int64_t>& wanted, std::int64_t examples);

@@ -14,7 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from graphbox.errors import DataError, GraphboxError, NotFoundError, did_you_mean, missing_extra
+from graphbox.errors import (
+    BackendMissingError,
+    DataError,
+    GraphboxError,
+    NotFoundError,
+    did_you_mean,
+    missing_extra,
+)
 
 __all__ = ["InputFile", "find_files", "is_url", "shown_name"]
 
@@ -113,12 +120,21 @@ class _RemoteFile(InputFile):
         except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
             raise _cannot_reach(self.name, error, self.secrets) from None
 
+    def unreadable(self, error: Exception, expected: str, hint: str | None = None) -> GraphboxError:
+        if isinstance(error, _TransferError):
+            return _cannot_reach(self.name, error, self.secrets)
+        return super().unreadable(error, expected, hint)
+
     def without_credentials(self, text: str) -> str:
         return _hide(text, self.secrets)
 
 
+class _TransferError(OSError):
+    """A remote file could not be read on, for whatever reason its file system has."""
+
+
 class _RemoteStream:
-    """A file of fsspec whose failures are OSErrors, whatever errors its server's package has."""
+    """A file of fsspec with one kind of error, whatever errors its file system has."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -140,22 +156,20 @@ class _RemoteStream:
         return int(self._file.tell())
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        with _failures_as_os_errors():
+        with _transfer_errors():
             return int(self._file.seek(offset, whence))
 
     def read(self, size: int = -1) -> bytes:
-        with _failures_as_os_errors():
+        with _transfer_errors():
             return bytes(self._file.read(size))
 
 
 @contextlib.contextmanager
-def _failures_as_os_errors() -> Iterator[None]:
+def _transfer_errors() -> Iterator[None]:
     try:
         yield
-    except OSError:
-        raise
     except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own
-        raise OSError(f"{type(error).__name__}: {error}") from None
+        raise _TransferError(f"{type(error).__name__}: {error}") from None
 
 
 def is_url(text: str) -> bool:
@@ -283,15 +297,20 @@ def _hide(text: str, secrets: Sequence[str]) -> str:
 
 
 def _cannot_reach(shown: str, error: Exception, secrets: Sequence[str]) -> GraphboxError:
-    reason = _hide((str(error) or type(error).__name__).splitlines()[0], secrets)[:200]
+    reason = _hide((str(error) or type(error).__name__).splitlines()[0], secrets)[:300]
+    kind = "" if isinstance(error, _TransferError) else f"{type(error).__name__}: "
     return DataError(
-        f"expected a file that can be read, received {type(error).__name__}: {reason}",
+        f"expected a file that can be read, received {kind}{reason}",
         where=shown,
         hint="check the address, the network and the credentials (from the environment or its files)",
     )
 
 
 def _missing_backend(shown: str, error: ImportError) -> GraphboxError:
-    found = missing_extra(getattr(error, "name", None) or str(error).splitlines()[0][:100], "remote")
-    found.where = shown
-    return found
+    named = re.search(r"[Ii]nstall `?([A-Za-z][\w-]*)", str(error))
+    package = error.name or (named[1] if named else str(error).splitlines()[0][:100])
+    return BackendMissingError(
+        f"this kind of URL needs the package `{package}`, which is not installed",
+        where=shown,
+        hint=f"pip install {package}",
+    )

@@ -197,5 +197,6 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
         open_table("nosuchprotocol://bucket/edges.csv")
     assert unknown.value.where == "nosuchprotocol://bucket/edges.csv"
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(BackendMissingError, match="s3fs"):
+    with pytest.raises(BackendMissingError, match="the package `s3fs`") as backend:
         open_table("s3://bucket/edges.csv")
+    assert backend.value.hint == "pip install s3fs"
