@@ -200,3 +200,10 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(BackendMissingError, match="the package `s3fs`") as backend:
         open_table("s3://bucket/edges.csv")
     assert backend.value.hint == "pip install s3fs"
+
+
+def test_the_guide_names_every_format_and_suffix() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in guide.splitlines() if line.startswith("| `")]
+    described = {name.strip(" `"): tuple(suffixes.replace("`", "").split()) for name, suffixes in rows}
+    assert described == {name: table_format.suffixes for name, table_format in FORMATS.items()}
