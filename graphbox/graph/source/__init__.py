@@ -17,7 +17,7 @@ from graphbox.graph.source.formats import (
     known_suffixes,
 )
 from graphbox.graph.source.location import find_files, shown_name
-from graphbox.graph.source.memory import ArrayTable, StreamTable
+from graphbox.graph.source.memory import StreamTable, arrow_table
 from graphbox.graph.source.numpy_file import NpyTable, NpzTable
 from graphbox.graph.source.parquet import ParquetTable
 from graphbox.graph.source.parts import PartsTable
@@ -122,7 +122,7 @@ def open_table(
             "expected a file where a format or names are given", where=where or type(data).__name__
         )
     if isinstance(data, Mapping):
-        return ArrayTable(data, where or "arrays")
+        return StreamTable(arrow_table(data, where or "arrays"), where or "arrays")
     if isinstance(data, ArrowStream):
         return StreamTable(data, where or type(data).__name__)
     raise UsageError(

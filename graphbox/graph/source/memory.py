@@ -12,7 +12,7 @@ from graphbox.errors import DataError
 from graphbox.graph.source.record_batches import bounded_batches
 from graphbox.graph.source.table import Batch, Table, check_columns
 
-__all__ = ["ArrayTable", "StreamTable", "array_from_numpy"]
+__all__ = ["StreamTable", "array_from_numpy", "arrow_table"]
 
 
 class StreamTable(Table):
@@ -23,30 +23,30 @@ class StreamTable(Table):
         self._data = data
         self.reiterable = not isinstance(data, pa.RecordBatchReader) and hasattr(data, "__len__")
         nbytes = getattr(data, "nbytes", None)
-        self.size_bytes = int(nbytes) if isinstance(nbytes, int) else None
-        self._stream: pa.RecordBatchReader | None = None if self.reiterable else self._open()
+        self.size_bytes = nbytes if isinstance(nbytes, int) and self.reiterable else None
+        self._stream: pa.RecordBatchReader | None = None  # opened and not read yet
         self._names: tuple[str, ...] | None = None
 
     def column_names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
         if self._names is None:
-            stream = self._open() if self._stream is None else self._stream
-            self._names = tuple(stream.schema.names)
+            self._stream = self._open()
+            self._names = tuple(self._stream.schema.names)
         return self._names
 
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
         wanted = check_columns(self.name, columns, self.column_names())
-        if self.reiterable:
+        # One stream at a time: a connection of DuckDB has no more.
+        stream, self._stream = self._stream, None
+        if stream is None:
+            if not self.reiterable:
+                raise DataError(
+                    "expected a stream that was not read yet, received one that was; it can be read once",
+                    where=self.name,
+                    hint="pass a table or a file, or one stream for each use",
+                )
             stream = self._open()
-        elif self._stream is None:
-            raise DataError(
-                "expected a stream that was not read yet, received one that was; it can be read once",
-                where=self.name,
-                hint="pass a table or a file, or one stream for each use",
-            )
-        else:
-            stream, self._stream = self._stream, None
         return self._read(stream, wanted, batch_bytes)
 
     def _open(self) -> pa.RecordBatchReader:
@@ -54,13 +54,17 @@ class StreamTable(Table):
             return self._data
         try:
             return pa.RecordBatchReader.from_stream(self._data)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except Exception as error:
             raise self._unreadable(error) from error
 
     def _read(
         self, stream: pa.RecordBatchReader, wanted: tuple[str, ...], batch_bytes: int
     ) -> Iterator[Batch]:
+        num_rows = 0 if self.size_bytes is None else len(self._data)
         consumed = 0
+
+        def read_bytes(rows: int) -> int:
+            return consumed if self.size_bytes is None else self.size_bytes * rows // num_rows
 
         def counted() -> Iterator[pa.RecordBatch]:
             nonlocal consumed
@@ -69,7 +73,7 @@ class StreamTable(Table):
                 yield record_batch
 
         try:
-            yield from bounded_batches(counted(), wanted, batch_bytes, lambda _rows: consumed)
+            yield from bounded_batches(counted(), wanted, batch_bytes, read_bytes)
         except (pa.ArrowException, OSError) as error:  # what the producer of the stream says
             raise self._unreadable(error) from error
 
@@ -78,58 +82,30 @@ class StreamTable(Table):
         return DataError(f"expected an Arrow stream of record batches, received: {reason}", where=self.name)
 
 
-class ArrayTable(Table):
-    """Arrays or sequences of equal length by column name; [n, dim] becomes a column of vectors."""
+def arrow_table(data: Mapping[str, Any], name: str) -> pa.Table:
+    """Return arrays or sequences by column name as an Arrow table; [n, dim] becomes a column of vectors.
 
-    def __init__(self, data: Mapping[str, Any], name: str) -> None:
-        self.name = name
-        self._columns = {
-            column: _array(values, f"{name}, column `{column}`") for column, values in data.items()
-        }
-        lengths = {column: len(values) for column, values in self._columns.items()}
-        if len(set(lengths.values())) > 1:
-            shown = ", ".join(f"`{column}` {length:,}" for column, length in lengths.items())
-            raise DataError(f"expected columns of one length, received {shown}", where=name)
-        self.size_bytes = sum(values.nbytes for values in self._columns.values())
-
-    def column_names(self) -> tuple[str, ...]:
-        """Return the names of the columns, in order."""
-        return tuple(self._columns)
-
-    def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
-        """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
-        wanted = check_columns(self.name, columns, self.column_names())
-        chosen = {name: self._columns[name] for name in wanted}
-        num_rows = len(next(iter(chosen.values()))) if chosen else 0
-        row_bytes = max(1, sum(values.nbytes for values in chosen.values()) // max(num_rows, 1))
-        step = max(1, batch_bytes // row_bytes)
-        for start in range(0, num_rows, step):
-            stop = min(start + step, num_rows)
-            yield Batch(
-                {
-                    name: array_from_numpy(values[start:stop], f"{self.name}, column `{name}`")
-                    for name, values in chosen.items()
-                },
-                num_rows=stop - start,
-                first_row=start,
-                read_bytes=(self.size_bytes or 0) * stop // num_rows,
-            )
+    Raises:
+        DataError: they differ in length, or one is no column.
+    """
+    columns = {column: _column(values, f"{name}, column `{column}`") for column, values in data.items()}
+    lengths = {column: len(values) for column, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"`{column}` {length:,}" for column, length in lengths.items())
+        raise DataError(f"expected columns of one length, received {shown}", where=name)
+    return pa.table(columns)
 
 
-def _array(values: Any, where: str) -> np.ndarray[Any, np.dtype[Any]]:
+def _column(values: Any, where: str) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, pa.Array | pa.ChunkedArray):
-        values = (
-            values.to_numpy()
-            if isinstance(values, pa.ChunkedArray)
-            else values.to_numpy(zero_copy_only=False)
-        )
+        return values
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise DataError(f"expected an array, received {error}", where=where) from None
     if array.ndim not in {1, 2}:
-        raise DataError(f"expected an array [n] or [n, dim], received shape {array.shape}", where=where)
-    return array
+        raise DataError(f"expected an array [n] or [n, dim], received shape {list(array.shape)}", where=where)
+    return array_from_numpy(array, where)
 
 
 def array_from_numpy(values: np.ndarray[Any, np.dtype[Any]], where: str) -> pa.Array:

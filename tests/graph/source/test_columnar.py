@@ -130,7 +130,7 @@ def test_a_stream_is_read_once() -> None:
 def test_frames_of_other_libraries() -> None:
     columns = {"id": [7, -1, 2**62], "name": ["a", "\u4e16", None]}
     polars_frame = pl.DataFrame(columns)
-    relation = duckdb.from_arrow(polars_frame.to_arrow())
+    relation = duckdb.from_arrow(polars_frame.to_arrow()).filter("id <> 0")
     for data in (polars_frame, pd.DataFrame(columns), relation, polars_frame["id"].to_frame()):
         source = open_table(data)
         for _ in range(2 if source.reiterable else 1):
@@ -170,6 +170,16 @@ def test_arrays_in_memory_and_in_archives(tmp_path: Path, batch_bytes: int) -> N
         assert result.columns == expected
         assert result.read_bytes == source.size_bytes
         assert result.types["vector"] == pa.list_(pa.float32(), 3)
+
+
+def test_lists_with_missing_values_have_one_type_in_all_batches() -> None:
+    columns = {"text": [None, None, "a", "\u4e16"], "number": [None, 1, 2, None], "vector": [[1.0]] * 4}
+    result = read(open_table(columns), ["text", "number", "vector"], batch_bytes=1)
+    assert result.num_batches > 1
+    assert result.columns == columns
+    assert (result.types["text"], result.types["number"]) == (pa.large_string(), pa.int64())
+    with pytest.raises(DataError, match="received object"):
+        open_table({"mixed": [1, "a", None]})
 
 
 def test_arrays_of_npy_files(tmp_path: Path) -> None:
