@@ -52,6 +52,13 @@ class Column:
             dim=self.values.shape[1] if self.kind == "vector" else None,
         )
 
+    def slice(self, start: int, stop: int) -> Column:
+        """Return the column of the rows ``start`` to ``stop - 1``; arrays are views where they can be."""
+        if self.offsets is None:
+            return Column(self.kind, self.values[start:stop], self.categories)
+        bounds = self.offsets[start : stop + 1]
+        return Column(self.kind, self.values[bounds[0] : bounds[-1]], None, bounds - bounds[0])
+
     def take(self, index: Int64Array | npt.NDArray[np.bool_]) -> Column:
         """Return the column of the rows ``index``."""
         if self.offsets is None:

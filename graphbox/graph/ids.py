@@ -16,7 +16,16 @@ import pyarrow.compute as pc
 from graphbox.errors import DataError, FormatError, NotFoundError, UsageError
 from graphbox.graph.schema import IdType, Int64Array
 
-__all__ = ["Ids", "IdsLike", "IntegerIds", "StringIds", "make_ids", "string_array", "string_buffers"]
+__all__ = [
+    "Ids",
+    "IdsLike",
+    "IntegerIds",
+    "StringIds",
+    "as_arrow",
+    "make_ids",
+    "string_array",
+    "string_buffers",
+]
 
 IdsLike: TypeAlias = Sequence[str] | Sequence[int] | npt.NDArray[Any] | pa.Array
 """What a caller may give as original ids."""
@@ -104,7 +113,7 @@ class Ids(ABC):
             NotFoundError: ids are not there; the message has the first of them.
             UsageError: the ids are of another kind.
         """
-        asked = _as_arrow(ids, self.kind, node_type)
+        asked = as_arrow(ids, self.kind, node_type)
         found = self.find(asked)
         if missing == "raise" and (found < 0).any():
             absent = asked.take(pa.array(np.flatnonzero(found < 0))).unique().to_pylist()
@@ -289,7 +298,7 @@ def _find_by_hash(asked: pa.Array, values: pa.Array) -> Int64Array:
     return found
 
 
-def _as_arrow(ids: IdsLike, kind: IdType, node_type: str) -> pa.Array:
+def as_arrow(ids: IdsLike, kind: IdType, node_type: str) -> pa.Array:
     """Return the ids as an Arrow array of the type that ``kind`` is kept in."""
     if isinstance(ids, str | bytes | int | np.generic):
         raise UsageError(

@@ -22,7 +22,7 @@ from graphbox.graph.columns import (
 )
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ids import make_ids
-from graphbox.graph.layout import write_edges, write_nodes
+from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.schema import (
     CSC,
     EdgeSource,

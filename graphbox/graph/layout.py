@@ -19,13 +19,13 @@ from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, LazyMapping, NodeTable, OwnEdges
 
 __all__ = [
+    "add_strings",
     "array_names",
     "check_edge_type",
     "read_tables",
     "write_edge_change",
-    "write_edges",
+    "write_ids",
     "write_node_change",
-    "write_nodes",
 ]
 
 Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -35,43 +35,13 @@ _OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids"
 """Arrays that only some edge types have; absent from the others' entries."""
 
 
-def write_nodes(writer: FolderWriter, node_type: str, table: NodeTable) -> dict[str, Any]:
-    """Write the nodes of one type and return their entry in the manifest."""
-    folder = f"nodes/{check_type_name(node_type, 'node type')}"
-    return {
-        "name": node_type,
-        "num_nodes": table.num_nodes,
-        "ids": _add_ids(writer, folder, table.ids),
-        "features": _add_features(writer, folder, table.features),
-        "discovered": table.discovered,
-    }
-
-
-def _add_ids(writer: FolderWriter, folder: str, ids: Ids) -> dict[str, str]:
+def write_ids(writer: FolderWriter, folder: str, ids: Ids) -> dict[str, str]:
+    """Write the ids of the nodes of one type and return their entry in the manifest."""
     order = ids.order.astype(index_dtype(len(ids)))
     entry: dict[str, str] = {"kind": ids.kind, "order": writer.add(f"{folder}/ids-order", order)}
     if ids.kind == "int64":
         return {**entry, "values": writer.add(f"{folder}/ids", ids.values.to_numpy())}
-    return entry | _add_strings(writer, f"{folder}/ids", ids.values)
-
-
-def write_edges(writer: FolderWriter, edge_type: EdgeType, table: OwnEdges) -> dict[str, Any]:
-    """Write the edges of one type and return their entry in the manifest."""
-    check_edge_type(edge_type, table.reverse)
-    folder = f"edges/{edge_type_text(edge_type)}"
-    csc = table.csc
-    entry: dict[str, Any] = {
-        "type": list(edge_type),
-        "reverse": None if table.reverse is None else table.reverse[1],
-        "num_edges": csc.num_edges,
-        "imported": table.imported,
-        "indptr": writer.add(f"{folder}/indptr", csc.indptr),
-        "indices": writer.add(f"{folder}/indices", csc.indices),
-        "features": _add_features(writer, folder, table.features),
-    }
-    for name, array in (("weight", csc.weight), ("timestamp", csc.timestamp)):
-        entry[name] = None if array is None else writer.add(f"{folder}/{name}", array)
-    return entry
+    return entry | add_strings(writer, f"{folder}/ids", ids.values)
 
 
 def check_edge_type(edge_type: EdgeType, reverse: EdgeType | None) -> None:
@@ -84,9 +54,7 @@ def check_edge_type(edge_type: EdgeType, reverse: EdgeType | None) -> None:
         check_type_name(part, f"edge type {edge_type_text(edge_type)}")
 
 
-def _add_features(
-    writer: FolderWriter, folder: str, features: Mapping[str, Column], *, categories: bool = True
-) -> list[dict[str, Any]]:
+def _add_features(writer: FolderWriter, folder: str, features: Mapping[str, Column]) -> list[dict[str, Any]]:
     # Files are numbered: a feature's name may hold anything.
     entries = []
     for number, (name, column) in enumerate(features.items()):
@@ -97,15 +65,12 @@ def _add_features(
         }
         if column.offsets is not None:
             entry["offsets"] = writer.add(f"{folder}/feature-{number}-offsets", column.offsets)
-        if column.categories is not None and categories:
-            entry["categories"] = _add_strings(
-                writer, f"{folder}/feature-{number}-categories", column.categories
-            )
         entries.append(entry)
     return entries
 
 
-def _add_strings(writer: FolderWriter, name: str, strings: pa.Array) -> dict[str, str]:
+def add_strings(writer: FolderWriter, name: str, strings: pa.Array) -> dict[str, str]:
+    """Write strings as two arrays and return their paths."""
     offsets, text = string_buffers(strings)
     return {"offsets": writer.add(f"{name}-offsets", offsets), "text": writer.add(f"{name}-text", text)}
 
@@ -120,14 +85,14 @@ def write_node_change(writer: FolderWriter, node_type: str, change: NodeChange) 
         "name": node_type,
         "first": change.first,
         "num_nodes": change.num_added,
-        "ids": None if change.ids is None else _add_ids(writer, folder, change.ids),
-        "features": _add_features(writer, folder, change.features, categories=False),
+        "ids": None if change.ids is None else write_ids(writer, folder, change.ids),
+        "features": _add_features(writer, folder, change.features),
         "categories": _add_categories(writer, folder, change.categories),
         "discovered": change.discovered,
     }
     if len(change.updated):
         entry["updated"] = writer.add(f"{folder}/updated", change.updated)
-        entry["updates"] = _add_features(writer, f"{folder}/updates", change.updates, categories=False)
+        entry["updates"] = _add_features(writer, f"{folder}/updates", change.updates)
     if len(change.removed):
         entry["removed"] = writer.add(f"{folder}/removed", change.removed)
     return entry
@@ -147,7 +112,7 @@ def write_edge_change(
         "imported": dict(change.imported),
         "source": writer.add(f"{folder}/source", change.source),
         "target": writer.add(f"{folder}/target", change.target),
-        "features": _add_features(writer, folder, change.features, categories=False),
+        "features": _add_features(writer, folder, change.features),
         "categories": _add_categories(writer, folder, change.categories),
     }
     for name, array in (("weight", change.weight), ("timestamp", change.timestamp)):
@@ -161,7 +126,7 @@ def _add_categories(
     writer: FolderWriter, folder: str, categories: Mapping[str, pa.Array]
 ) -> list[dict[str, str]]:
     return [
-        {"name": name, **_add_strings(writer, f"{folder}/categories-{number}", added)}
+        {"name": name, **add_strings(writer, f"{folder}/categories-{number}", added)}
         for number, (name, added) in enumerate(categories.items())
     ]
 

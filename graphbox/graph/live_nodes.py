@@ -12,12 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.ids import Ids
 from graphbox.graph.schema import FeatureKind, IdType, Int64Array
 from graphbox.graph.tables import LazyMapping, NodeTable
 
-__all__ = ["LiveIds", "LiveNodeTable", "NodeChange", "column_slice", "missing_row", "stacked"]
+__all__ = ["LiveIds", "LiveNodeTable", "NodeChange", "missing_row", "stacked"]
 
 _NO_ROWS = np.zeros(0, np.int64)
 
@@ -137,14 +138,6 @@ def missing_row(
     return Column(kind, values, categories)
 
 
-def column_slice(column: Column, start: int, stop: int) -> Column:
-    """Return rows ``start`` to ``stop - 1`` of a column; arrays are views where they can be."""
-    if column.offsets is None:
-        return Column(column.kind, column.values[start:stop], column.categories)
-    bounds = column.offsets[start : stop + 1]
-    return Column(column.kind, column.values[bounds[0] : bounds[-1]], None, bounds - bounds[0])
-
-
 def stacked(columns: Sequence[Column]) -> Column:
     """Return the rows of columns of one kind, one after the other; categories are the first one's."""
     if len(columns) == 1:
@@ -180,6 +173,16 @@ class LiveColumn:
         self.categories = categories
         self.kind = segments[0][1].kind
 
+    @classmethod
+    def of(cls, column: Column) -> LiveColumn:
+        """Return a column without changes."""
+        return cls([(0, column)], (), _NO_ROWS, column.categories)
+
+    def release(self) -> None:
+        """Take the pages that were read of mapped arrays out of the process."""
+        for _, column in self._segments:
+            release_pages(column.values)
+
     def __len__(self) -> int:
         first, column = self._segments[-1]
         return first + len(column)
@@ -191,16 +194,16 @@ class LiveColumn:
     def read(self, start: int, stop: int) -> Column:
         """Return rows ``start`` to ``stop - 1``."""
         parts = [
-            column_slice(column, max(start - first, 0), min(stop - first, len(column)))
+            column.slice(max(start - first, 0), min(stop - first, len(column)))
             for first, column in self._segments
             if first < stop and start < first + len(column)
-        ] or [column_slice(self._segments[0][1], 0, 0)]
+        ] or [self._segments[0][1].slice(0, 0)]
         row = np.arange(stop - start)
         count = len(row)
         for rows, values in self._updates:
             low, high = np.searchsorted(rows, [start, stop])
             if low < high:
-                parts.append(column_slice(values, int(low), int(high)))
+                parts.append(values.slice(int(low), int(high)))
                 row[rows[low:high] - start] = np.arange(count, count + high - low)
                 count += int(high - low)
         low, high = np.searchsorted(self._removed, [start, stop])
@@ -254,3 +257,7 @@ class LiveNodeTable(NodeTable):
             all_removed,
             first_table.discovered,
         )
+
+    def template(self, name: str) -> Column:
+        """Return a feature's column without its rows: its kind, dimension and categories."""
+        return self.live_features[name].read(0, 0)

@@ -22,7 +22,7 @@ from graphbox.graph.live_nodes import extended_categories, stacked
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
 from graphbox.graph.tables import EdgeTable, LazyMapping, OwnEdges
 
-__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "Overlay"]
+__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "Overlay", "as_live"]
 
 _NO_IDS = np.zeros(0, np.int64)
 _BLOCK_EDGES = 1 << 22
@@ -182,17 +182,27 @@ class LiveEdgeTable(OwnEdges):
     @cached_property
     def features(self) -> Mapping[str, Column]:
         """Further columns, in the order of edge ids; what they hold of removed edges means nothing."""
-        parts: list[EdgeTable | EdgeChange] = list(self.changes)
-        if self.base is not None:
-            parts.insert(0, self.base)
+        parts = self.parts
 
         def load(name: str) -> Column:
             column = stacked([part.features[name] for part in parts if name in part.features])
-            new = [change.categories[name] for change in self.changes if name in change.categories]
-            known = None if self.base is None else self.base.features[name].categories
-            return Column(column.kind, column.values, extended_categories(known, new), column.offsets)
+            return Column(column.kind, column.values, self._categories(name), column.offsets)
 
-        return LazyMapping(parts[0].features, load)
+        return LazyMapping(parts[0].features if parts else (), load)
+
+    def template(self, name: str) -> Column:
+        """Return a feature's column without its rows: its kind, dimension and categories."""
+        column = self.parts[0].features[name].slice(0, 0)
+        return Column(column.kind, column.values, self._categories(name), column.offsets)
+
+    @property
+    def parts(self) -> list[EdgeTable | EdgeChange]:
+        """The base, where there is one, and the changes."""
+        return [*([] if self.base is None else [self.base]), *self.changes]
+
+    def _categories(self, name: str) -> pa.Array | None:
+        new = [change.categories[name] for change in self.changes if name in change.categories]
+        return extended_categories(None if self.base is None else self.base.features[name].categories, new)
 
     # Adjacency
 
@@ -381,6 +391,23 @@ class LiveEdgeTable(OwnEdges):
                 ids += _edges_out_of(csc.indices, sources)
         return self._left(np.unique(np.concatenate(ids)))
 
+    def removal(self, edge_ids: Int64Array) -> EdgeChange:
+        """Return the change that removes edges.
+
+        Args:
+            edge_ids: int64, ascending.
+        """
+        none = np.zeros(0, index_dtype(max(self.num_sources, self.num_targets)))
+        columns = self.base.csc if self.base is not None else self.changes[0]
+        return EdgeChange(
+            first=self.num_edge_ids,
+            source=none,
+            target=none,
+            weight=None if columns.weight is None else columns.weight[:0],
+            timestamp=None if columns.timestamp is None else columns.timestamp[:0],
+            removed=edge_ids,
+        )
+
     def _left(self, ids: Int64Array) -> Int64Array:
         return ids[~_is_in(ids, self.removed)]
 
@@ -417,3 +444,12 @@ def _edges_out_of(indices: IndexArray, sources: Int64Array) -> list[Int64Array]:
         found.append(np.flatnonzero(hit) + start)
         release_pages(indices)
     return found
+
+
+def as_live(table: OwnEdges) -> LiveEdgeTable:
+    """Return the edges of a type as a table that changes can follow."""
+    if isinstance(table, LiveEdgeTable):
+        return table
+    if not isinstance(table, EdgeTable):
+        raise TypeError(f"expected edges in arrays, received {type(table).__name__}")
+    return LiveEdgeTable(table, (), table.csc.num_sources, table.csc.num_targets, reverse=table.reverse)

@@ -16,7 +16,8 @@ from graphbox.graph.arrays import feature_columns
 from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot, open_snapshot, verify
 from graphbox.graph.ids import IdsLike
-from graphbox.graph.layout import array_names, read_tables, write_edges, write_nodes
+from graphbox.graph.layout import array_names, read_tables
+from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
     Edges,
@@ -469,6 +470,25 @@ class Graph:
     def node_columns(self, node_type: str) -> dict[str, Column]:
         """Return the features of a node type with their arrays, by name."""
         return dict(self._node_table(node_type).features)
+
+    def node_table(self, node_type: str) -> NodeTable:
+        """Return the ids and features of a node type as they are held."""
+        return self._node_table(node_type)
+
+    def own_edges(self, edge_type: EdgeType | str) -> OwnEdges:
+        """Return the edges of a type as they are held.
+
+        Raises:
+            UsageError: it is a reverse one, which is derived from another.
+        """
+        table = self._edge_table(edge_type)
+        if isinstance(table, OwnEdges):
+            return table
+        raise UsageError(
+            "expected an edge type with edges of its own, received a reverse one",
+            where=edge_type_text(self.edge_type(edge_type)),
+            hint=f"its edges are those of {edge_type_text(table.reverse or ('', '', ''))}",
+        )
 
     def edge_columns(self, edge_type: EdgeType | str) -> dict[str, Column]:
         """Return the features of an edge type with their arrays, by name."""

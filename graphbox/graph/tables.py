@@ -84,6 +84,10 @@ class NodeTable:
         """Number of node indices, those of removed nodes among them."""
         return len(self.ids)
 
+    def template(self, name: str) -> Column:
+        """Return a feature's column without its rows: its kind, dimension and categories."""
+        return self.features[name].slice(0, 0)
+
 
 class Edges(ABC):
     """The edges of one type as a graph holds them.

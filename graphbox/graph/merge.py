@@ -1,0 +1,411 @@
+"""Writing nodes and edges as a base, changes merged into it, in blocks: out of core, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from graphbox.graph.adjacency import index_dtype, ragged
+from graphbox.graph.array_file import ArrayWriter, release_pages
+from graphbox.graph.format import FolderWriter
+from graphbox.graph.ids import Ids, IntegerIds, StringIds
+from graphbox.graph.layout import add_strings, check_edge_type, write_ids
+from graphbox.graph.live_nodes import LiveColumn, LiveIds, LiveNodeTable
+from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_name, edge_type_text
+from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay, as_live
+from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
+
+__all__ = ["DEFAULT_MEMORY_BYTES", "write_edges", "write_nodes"]
+
+Array = npt.NDArray[Any]
+
+DEFAULT_MEMORY_BYTES = 1 << 28
+_SMALLEST_BLOCK = 1 << 12
+
+_BYTES_PER_EDGE = 96
+"""Of a block: indices, edge ids, their order, and a gathered copy of each, beside the payload."""
+
+
+# Edges
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """The lists of some consecutive rows.
+
+    Attributes:
+        lengths: int64 [rows], length of each list.
+        indices: the neighbours.
+        edge_ids: int64, ids of the edges.
+        base: first and last (exclusive) position in the base that the block takes the place of.
+        pool: int64, where each edge stands in the base's positions of the block followed by ``overlay``;
+            None: the block is the base's.
+        overlay: int64, ids of the edges of touched rows.
+    """
+
+    lengths: Int64Array
+    indices: IndexArray
+    edge_ids: Int64Array
+    base: tuple[int, int]
+    pool: Int64Array | None
+    overlay: Int64Array
+
+
+def _blocks(table: LiveEdgeTable, direction: Direction, block_edges: int) -> Iterator[_Block]:
+    """Yield the merged lists of all rows of one direction, in order."""
+    indptr, indices, base_ids = table.base_adjacency(direction)
+    overlay = table.overlay(direction)
+    num_rows = table.num_targets if direction == "in" else table.num_sources
+    start = 0
+    while start < num_rows:
+        stop = _block_end(indptr, overlay, start, num_rows, block_edges)
+        yield _block(indptr, indices, base_ids, overlay, start, stop)
+        for array in (indptr, indices, base_ids):
+            if array is not None:
+                release_pages(array)
+        start = stop
+
+
+def _block_end(indptr: Int64Array, overlay: Overlay, start: int, num_rows: int, block_edges: int) -> int:
+    """Return the row after a block from ``start`` that has about ``block_edges`` edges, at least one row."""
+    last = len(indptr) - 1
+    rows = max(block_edges, 1)  # empty rows count too
+    stop = min(start + rows, num_rows)
+    if start < last:
+        by_base = int(np.searchsorted(indptr, indptr[start] + block_edges, side="right")) - 1
+        stop = min(stop, max(by_base, start + 1)) if by_base < last else stop
+    first = int(np.searchsorted(overlay.rows, start))
+    by_overlay = int(np.searchsorted(overlay.indptr, overlay.indptr[first] + block_edges, side="right")) - 1
+    if by_overlay < len(overlay.rows):
+        stop = min(stop, max(int(overlay.rows[by_overlay]), start + 1))
+    return stop
+
+
+def _block(
+    indptr: Int64Array,
+    indices: IndexArray,
+    base_ids: Int64Array | None,
+    overlay: Overlay,
+    start: int,
+    stop: int,
+) -> _Block:
+    last = len(indptr) - 1
+    bounds = indptr[np.minimum(np.arange(start, stop + 1), last)]
+    low, high = int(bounds[0]), int(bounds[-1])
+    starts, lengths = bounds[:-1] - low, np.diff(bounds)
+    first, end = np.searchsorted(overlay.rows, [start, stop])
+    ids = np.arange(low, high) if base_ids is None else base_ids[low:high]
+    if first == end:
+        return _Block(lengths, indices[low:high], ids, (low, high), None, ids[:0])
+    touched = overlay.rows[first:end] - start
+    its_bounds = overlay.indptr[first : end + 1]
+    starts[touched] = its_bounds[:-1] - its_bounds[0] + (high - low)
+    lengths[touched] = np.diff(its_bounds)
+    new = slice(int(its_bounds[0]), int(its_bounds[-1]))
+    pool = ragged(starts, lengths)
+    both: IndexArray = np.concatenate([indices[low:high], overlay.indices[new]])
+    return _Block(
+        lengths=lengths,
+        indices=both[pool],
+        edge_ids=np.concatenate([ids, overlay.edge_ids[new]])[pool],
+        base=(low, high),
+        pool=pool,
+        overlay=overlay.edge_ids[new],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Payload:
+    """A column of the edges: the base's values by position, and those of added edges."""
+
+    base: Array
+    added: Array
+    writer: ArrayWriter
+
+    def append(self, block: _Block) -> Array:
+        """Write the values of a block's edges and return them."""
+        low, high = block.base
+        values = self.base[low:high]
+        if block.pool is not None:
+            values = np.concatenate([values, self._gathered(block.overlay)])[block.pool]
+        self.writer.append(values)
+        release_pages(self.base)
+        return values
+
+    def _gathered(self, ids: Int64Array) -> Array:
+        gathered = np.empty((len(ids), *self.base.shape[1:]), self.base.dtype)
+        in_base = ids < len(self.base)
+        gathered[in_base] = self.base[ids[in_base]]
+        gathered[~in_base] = self.added[ids[~in_base] - len(self.base)]
+        return gathered
+
+
+def write_edges(
+    writer: FolderWriter, edge_type: EdgeType, table: OwnEdges, memory_bytes: int = DEFAULT_MEMORY_BYTES
+) -> dict[str, Any]:
+    """Write the edges of one type, changes merged, and return their entry in the manifest.
+
+    Args:
+        writer: where to.
+        edge_type: their type.
+        table: the edges.
+        memory_bytes: about the most memory to take beside what the changes need; a list of one node may take
+            more.
+    """
+    check_edge_type(edge_type, table.reverse)
+    live = as_live(table)
+    folder = f"edges/{edge_type_text(edge_type)}"
+    payloads = _payloads(writer, folder, live)
+    row_bytes = sum(
+        each.base.dtype.itemsize * int(np.prod(each.base.shape[1:])) for each in payloads.values()
+    )
+    block_edges = max(memory_bytes // (_BYTES_PER_EDGE + 3 * row_bytes), _SMALLEST_BLOCK)
+    entry = {
+        "type": list(edge_type),
+        "reverse": None if table.reverse is None else table.reverse[1],
+        "num_edges": table.num_edges,
+        "imported": dict(table.imported),
+        "weight": None,
+        "timestamp": None,
+    }
+    merged = _write_lists(writer, folder, live, payloads, block_edges)
+    used = merged.pop("used")
+    features = []
+    for number, name in enumerate(live.features):
+        template = live.template(name)
+        feature = {"name": name, "kind": template.kind, "values": merged.pop(f"feature-{number}")}
+        if template.categories is not None:
+            kept = _kept_categories(
+                template.categories, used[f"feature-{number}"], erase=len(live.removed) > 0
+            )
+            feature["categories"] = add_strings(writer, f"{folder}/feature-{number}-categories", kept)
+        features.append(feature)
+    return {**entry, **merged, "features": features}
+
+
+def _payloads(writer: FolderWriter, folder: str, table: LiveEdgeTable) -> dict[str, _Payload]:
+    """Return the columns of the edges by the names of their arrays."""
+    parts = table.parts
+    columns: dict[str, list[Array]] = {}
+    for name in ("weight", "timestamp"):
+        arrays = [getattr(part.csc if isinstance(part, EdgeTable) else part, name) for part in parts]
+        if arrays and arrays[0] is not None:
+            columns[name] = arrays
+    for number, name in enumerate(table.features):
+        columns[f"feature-{number}"] = [part.features[name].values for part in parts if name in part.features]
+    payloads = {}
+    for array, values in columns.items():
+        none = values[0][:0]
+        base, added = (none, values) if table.base is None else (values[0], values[1:])
+        target = writer.open_array(f"{folder}/{array}", none.dtype, none.shape[1:])
+        payloads[array] = _Payload(base, np.concatenate([none, *added]), target)
+    return payloads
+
+
+def _write_lists(
+    writer: FolderWriter,
+    folder: str,
+    table: LiveEdgeTable,
+    payloads: Mapping[str, _Payload],
+    block_edges: int,
+) -> dict[str, Any]:
+    """Write adjacency and columns; return the paths by name, and which categories are used as ``used``."""
+    is_renumbered = table.is_changed or (table.base is not None and table.base.stable is not None)
+    indptr = _IndptrWriter(writer, f"{folder}/indptr")
+    indices = writer.open_array(f"{folder}/indices", index_dtype(table.num_sources))
+    stable = writer.open_array(f"{folder}/edge-ids", np.int64) if is_renumbered else None
+    new_ids = _NewIds(writer.scratch / "new-edge-ids", table) if _keeps_csr(table) else None
+    used: dict[str, npt.NDArray[np.bool_]] = {}
+    for block in _blocks(table, "in", block_edges):
+        indptr.append(block.lengths)
+        if new_ids is not None:
+            new_ids.note(block.edge_ids, indices.num_rows)
+        indices.append(block.indices.astype(indices.dtype, copy=False))
+        if stable is not None:
+            stable.append(table.stable_ids(block.edge_ids))
+        for name, payload in payloads.items():
+            values = payload.append(block)
+            if values.dtype == np.int32:
+                used[name] = _with_codes(used.get(name), values)
+    paths: dict[str, Any] = {"indptr": indptr.close(), "indices": indices.close()}
+    if stable is not None:
+        paths |= {"edge-ids": stable.close(), "num_stable": table.num_stable}
+    paths |= {name: payload.writer.close() for name, payload in payloads.items()}
+    if new_ids is not None:
+        paths |= _write_csr(writer, folder, table, new_ids, block_edges)
+    return {**paths, "used": used}
+
+
+def _keeps_csr(table: LiveEdgeTable) -> bool:
+    return table.base is not None and table.base.stored_csr is not None
+
+
+def _write_csr(
+    writer: FolderWriter, folder: str, table: LiveEdgeTable, new_ids: _NewIds, block_edges: int
+) -> dict[str, str]:
+    indptr = _IndptrWriter(writer, f"{folder}/csr-indptr")
+    indices = writer.open_array(f"{folder}/csr-indices", index_dtype(table.num_targets))
+    edge_ids = writer.open_array(f"{folder}/csr-edge-ids", np.int64)
+    for block in _blocks(table, "out", block_edges):
+        indptr.append(block.lengths)
+        indices.append(block.indices.astype(indices.dtype, copy=False))
+        edge_ids.append(new_ids.of(block.edge_ids))
+    new_ids.close()
+    return {"csr-indptr": indptr.close(), "csr-indices": indices.close(), "csr-edge-ids": edge_ids.close()}
+
+
+class _NewIds:
+    """The new id of every edge by its old one: a temporary file, written nearly in order."""
+
+    def __init__(self, path: Path, table: LiveEdgeTable) -> None:
+        self._path = path
+        self._ids = np.memmap(path, np.int64, "w+", shape=(max(table.num_edge_ids, 1),))
+
+    def note(self, edge_ids: Int64Array, first: int) -> None:
+        """Say that these edges are numbered from ``first`` on."""
+        self._ids[edge_ids] = np.arange(first, first + len(edge_ids))
+
+    def of(self, edge_ids: Int64Array) -> Int64Array:
+        """Return the new ids of edges."""
+        ids: Int64Array = np.asarray(self._ids[edge_ids])
+        return ids
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._path.unlink()
+
+
+class _IndptrWriter:
+    """Writes where lists start, given their lengths."""
+
+    def __init__(self, writer: FolderWriter, name: str) -> None:
+        self._array = writer.open_array(name, np.int64)
+        self._array.append(np.zeros(1, np.int64))
+        self._total = 0
+
+    def append(self, lengths: Int64Array) -> None:
+        """Write where the lists after some of these lengths start."""
+        self._array.append(self._total + np.cumsum(lengths))
+        self._total += int(lengths.sum())
+
+    def close(self) -> str:
+        """Finish the array and return its path."""
+        return self._array.close()
+
+
+# Nodes
+
+
+def write_nodes(
+    writer: FolderWriter, node_type: str, table: NodeTable, memory_bytes: int = DEFAULT_MEMORY_BYTES
+) -> dict[str, Any]:
+    """Write the nodes of one type, changes merged, and return their entry in the manifest.
+
+    The indices of removed nodes stay; nothing of these nodes is written: in the place of the id stands text
+    or a number that is no id (docs/formats/graph.md).
+
+    Args:
+        writer: where to.
+        node_type: their type.
+        table: the nodes.
+        memory_bytes: about the most memory to take for a block of features.
+    """
+    folder = f"nodes/{check_type_name(node_type, 'node type')}"
+    entry: dict[str, Any] = {
+        "name": node_type,
+        "num_nodes": table.num_nodes,
+        "ids": write_ids(writer, folder, _written_ids(table)),
+        "discovered": table.discovered,
+        "features": [
+            _write_feature(writer, f"{folder}/feature-{number}", name, table, memory_bytes)
+            for number, name in enumerate(table.features)
+        ],
+    }
+    if len(table.removed):
+        entry["removed"] = writer.add(f"{folder}/removed", table.removed)
+    return entry
+
+
+def _written_ids(table: NodeTable) -> Ids:
+    """Return the ids to write: those of removed nodes replaced by what can be no id."""
+    if not isinstance(table.ids, LiveIds):
+        return table.ids
+    values = table.ids.values.fill_null("" if table.ids.kind == "string" else 0)
+    if not len(table.removed):
+        return StringIds(values) if table.ids.kind == "string" else IntegerIds(values.to_numpy())
+    replaced = np.zeros(len(values), bool)
+    replaced[table.removed] = True
+    if table.ids.kind == "string":
+        # An id has no line breaks, so that no id is ever equal to one of these.
+        no_ids = pa.array([f"\n{index}" for index in table.removed.tolist()], pa.large_string())
+        return StringIds(pc.replace_with_mask(values, pa.array(replaced), no_ids))
+    numbers = values.to_numpy().copy()
+    numbers[table.removed] = _unused(numbers[~replaced], len(table.removed))
+    return IntegerIds(numbers)
+
+
+def _unused(numbers: Int64Array, count: int) -> Int64Array:
+    """Return the ``count`` smallest 64-bit integers that are none of ``numbers``."""
+    smallest = np.iinfo(np.int64).min
+    near = np.unique(numbers[numbers < smallest + count + len(numbers)])
+    candidates = smallest + np.arange(count + len(near))
+    return candidates[~np.isin(candidates, near)][:count]
+
+
+def _write_feature(
+    writer: FolderWriter, array: str, name: str, table: NodeTable, memory_bytes: int
+) -> dict[str, Any]:
+    template = table.template(name)
+    column = (
+        table.live_features[name] if isinstance(table, LiveNodeTable) else LiveColumn.of(table.features[name])
+    )
+    width = template.values.dtype.itemsize * int(np.prod(template.values.shape[1:]))
+    block_rows = max(memory_bytes // (4 * width + 32), _SMALLEST_BLOCK)
+    values = writer.open_array(array, template.values.dtype, template.values.shape[1:])
+    offsets = _IndptrWriter(writer, f"{array}-offsets") if template.offsets is not None else None
+    used: npt.NDArray[np.bool_] | None = None
+    for start in range(0, len(column), block_rows):
+        rows = column.read(start, min(start + block_rows, len(column)))
+        values.append(rows.values)
+        if offsets is not None and rows.offsets is not None:
+            offsets.append(np.diff(rows.offsets))
+        if template.categories is not None:
+            used = _with_codes(used, rows.values)
+        column.release()
+    entry: dict[str, Any] = {"name": name, "kind": template.kind, "values": values.close()}
+    if offsets is not None:
+        entry["offsets"] = offsets.close()
+    if template.categories is not None:
+        kept = _kept_categories(template.categories, used, erase=len(table.removed) > 0)
+        entry["categories"] = add_strings(writer, f"{array}-categories", kept)
+    return entry
+
+
+# Categories
+
+
+def _with_codes(used: npt.NDArray[np.bool_] | None, codes: Array) -> npt.NDArray[np.bool_]:
+    """Return which codes have occurred, with those of one more block."""
+    counts = np.bincount(codes[codes >= 0]) > 0
+    if used is None or len(used) < len(counts):
+        counts[: 0 if used is None else len(used)] |= False if used is None else used
+        return counts
+    used[: len(counts)] |= counts
+    return used
+
+
+def _kept_categories(categories: pa.Array, used: npt.NDArray[np.bool_] | None, *, erase: bool) -> pa.Array:
+    """Return the categories, those that only removed rows had as "": codes stay, their text goes."""
+    if not erase:
+        return categories
+    is_used = np.zeros(len(categories), bool)
+    if used is not None:
+        is_used[: len(used)] = used
+    return pc.if_else(pa.array(is_used), categories, pa.scalar("", categories.type))
