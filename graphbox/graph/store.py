@@ -471,25 +471,6 @@ class Graph:
         """Return the features of a node type with their arrays, by name."""
         return dict(self._node_table(node_type).features)
 
-    def node_table(self, node_type: str) -> NodeTable:
-        """Return the ids and features of a node type as they are held."""
-        return self._node_table(node_type)
-
-    def own_edges(self, edge_type: EdgeType | str) -> OwnEdges:
-        """Return the edges of a type as they are held.
-
-        Raises:
-            UsageError: it is a reverse one, which is derived from another.
-        """
-        table = self._edge_table(edge_type)
-        if isinstance(table, OwnEdges):
-            return table
-        raise UsageError(
-            "expected an edge type with edges of its own, received a reverse one",
-            where=edge_type_text(self.edge_type(edge_type)),
-            hint=f"its edges are those of {edge_type_text(table.reverse or ('', '', ''))}",
-        )
-
     def edge_columns(self, edge_type: EdgeType | str) -> dict[str, Column]:
         """Return the features of an edge type with their arrays, by name."""
         return dict(self._edge_table(edge_type).features)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from graphbox.errors import FormatError
 from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
-from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable, column_slice, extended_categories
+from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable, extended_categories
 from graphbox.graph.schema import EdgeType, FeatureKind, IndexArray, Int64Array, edge_type_text
 from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
@@ -256,7 +256,7 @@ class _Whole:
 
     def read(self, start: int, stop: int) -> Column:
         release_pages(self.column.values)
-        return column_slice(self.column, start, stop)
+        return self.column.slice(start, stop)
 
 
 def node_features(nodes: NodeTable) -> dict[str, Rows]:
