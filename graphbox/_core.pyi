@@ -100,10 +100,17 @@ def philox_key(stream: int, seed: int, epoch: int, batch: int) -> int:
 def permutation(size: int, seed: int, epoch: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """A random order of 0 ... size - 1 as int64[size]."""
 
+class Overlay:
+    """
+    New lists of some rows of an adjacency: rows[i] has indices[indptr[i]:indptr[i + 1]].
+    """
+
+    def __init__(self, rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], edge_ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int) -> None: ...
+
 class Relation:
     """An edge type to sample: arrays, node type numbers, neighbours per hop."""
 
-    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str) -> None: ...
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str, overlay: Overlay | None = None) -> None: ...
 
 def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
     """
@@ -113,9 +120,9 @@ def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], se
     relation. -1 in num_nodes means unknown, for types that are only sources.
     """
 
-def random_walks(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+def random_walks(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
     """
-    Walk along (indptr, indices, name) of each step, cycled: int64[n, length + 1], -1 after a dead end.
+    Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 after a dead end.
     """
 
 def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:

@@ -15,20 +15,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from graphbox import _core
 from graphbox.graph.adjacency import csr_of, index_dtype, ragged, search_between, search_rows
 from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import extended_categories, stacked
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
-from graphbox.graph.tables import EdgeTable, LazyMapping, OwnEdges
+from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges
 
-__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "Overlay", "as_live"]
+__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "Overlay", "as_live"]
 
 _NO_IDS = np.zeros(0, np.int64)
 _BLOCK_EDGES = 1 << 22
-
-Direction = Literal["in", "out"]
-"""``in``: rows are targets and hold sources; ``out``: rows are sources and hold targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +70,34 @@ class Overlay:
         indptr: int64 [m + 1]: the list of ``rows[i]`` is ``indices[indptr[i]:indptr[i + 1]]``, ascending.
         indices: integers, the neighbours.
         edge_ids: int64, the id of each edge.
+        positions: int64, the position of each edge in the base's lists of this direction; the id of an edge
+            that a change added. This is the edge's id in the reverse edge type, if the direction is ``out``.
     """
 
     rows: Int64Array
     indptr: Int64Array
     indices: IndexArray
     edge_ids: Int64Array
+    positions: Int64Array
+
+
+@dataclass(frozen=True, eq=False)
+class LiveLists:
+    """The neighbours of every row as samplers read them: the base's lists, but for the touched rows.
+
+    Attributes:
+        indptr: int64 [base's rows + 1] and ...
+        indices: ... int32 or int64: the lists of the base; the id of an edge is its position.
+        num_rows: number of rows, those that changes added among them.
+        num_sources: number of nodes that the entries of ``indices`` are from.
+        overlay: the new lists, as the native core looks them up.
+    """
+
+    indptr: Int64Array
+    indices: IndexArray
+    num_rows: int
+    num_sources: int
+    overlay: _core.Overlay
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +139,7 @@ class LiveEdgeTable(OwnEdges):
             for kind, count in change.imported.items():
                 counts[kind] = counts.get(kind, 0) + count
         self.imported = counts
+        self._lists: dict[tuple[Direction, bool], LiveLists] = {}
 
     # Counts and ids
 
@@ -270,6 +291,7 @@ class LiveEdgeTable(OwnEdges):
         kept = ~_is_in(base_ids, self.removed)
         rows = np.concatenate([np.repeat(known, lengths)[kept], rows])
         columns = np.concatenate([indices[position[kept]].astype(np.int64), columns])
+        positions = np.concatenate([position[kept], ids])
         ids = np.concatenate([base_ids[kept], ids])
         # Of repeated edges the base's come first: their ids are lower.
         order = np.lexsort((ids, columns, rows))
@@ -279,7 +301,26 @@ class LiveEdgeTable(OwnEdges):
             indptr=np.append(bounds, len(order)).astype(np.int64),
             indices=columns[order].astype(index_dtype(num_columns)),
             edge_ids=ids[order],
+            positions=positions[order],
         )
+
+    def lists(self, direction: Direction, *, reverse_ids: bool = False) -> CSC | CSR | LiveLists:
+        """Return the neighbours of every row of one direction, without merging base and changes."""
+        if self.base is not None and not self.is_changed:
+            return self.csc if direction == "in" else self.csr
+        key = (direction, reverse_ids)
+        if key not in self._lists:
+            indptr, indices, _ = self.base_adjacency(direction)
+            overlay = self.overlay(direction)
+            if self.base is None:
+                indices = indices.astype(overlay.indices.dtype)
+            num_rows, num_columns = self.num_targets, self.num_sources
+            if direction == "out":
+                num_rows, num_columns = num_columns, num_rows
+            named = overlay.positions if reverse_ids else overlay.edge_ids
+            native = _core.Overlay(overlay.rows, overlay.indptr, overlay.indices, named, num_rows)
+            self._lists[key] = LiveLists(indptr, indices, num_rows, num_columns, native)
+        return self._lists[key]
 
     @cached_property
     def csc(self) -> CSC:

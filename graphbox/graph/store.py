@@ -20,6 +20,7 @@ from graphbox.graph.layout import array_names, read_tables
 from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
+    Direction,
     Edges,
     NodeTable,
     OwnEdges,
@@ -32,6 +33,7 @@ from graphbox.graph.tables import (
 
 if TYPE_CHECKING:
     from graphbox.graph.describe import Description, Progress
+    from graphbox.graph.snapshot import LiveLists
 
 __all__ = ["Graph"]
 
@@ -370,6 +372,19 @@ class Graph:
     def csr(self, edge_type: EdgeType | str | None = None) -> CSR:
         """Return the out-neighbours of the source nodes; derived from the CSC and kept."""
         return self._edge_table(edge_type).csr
+
+    def lists(self, edge_type: EdgeType | str | None, direction: Direction) -> CSC | CSR | LiveLists:
+        """Return the neighbours of all nodes as samplers read them.
+
+        Of a graph with changes these are the base's arrays with new lists of the touched nodes, in memory in
+        proportion to the changes, where :meth:`csc` and :meth:`csr` merge all edges.
+
+        Args:
+            edge_type: None: the only one.
+            direction: ``in`` for the in-neighbours of the targets, ``out`` for the out-neighbours of the
+                sources.
+        """
+        return self._edge_table(edge_type).lists(direction)
 
     def edge_features(self, edge_type: EdgeType | str | None = None) -> dict[str, FeatureSpec]:
         """Return the features of an edge type by name."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,11 @@ from graphbox.graph.columns import Column
 from graphbox.graph.ids import Ids, IntegerIds
 from graphbox.graph.schema import CSC, CSR, EdgeType, Int64Array
 
+if TYPE_CHECKING:
+    from graphbox.graph.snapshot import LiveLists
+
 __all__ = [
+    "Direction",
     "EdgeTable",
     "Edges",
     "LazyMapping",
@@ -60,6 +64,10 @@ class LazyMapping(Mapping[str, Value]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+Direction: TypeAlias = Literal["in", "out"]
+"""``in``: rows are targets and hold sources; ``out``: rows are sources and hold targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +129,10 @@ class Edges(ABC):
     def csr(self) -> CSR:
         """The out-neighbours of the sources."""
 
+    @abstractmethod
+    def lists(self, direction: Direction) -> CSC | CSR | LiveLists:
+        """Return the neighbours of every row of one direction, as samplers read them."""
+
     @property
     @abstractmethod
     def features(self) -> Mapping[str, Column]:
@@ -148,6 +160,15 @@ class OwnEdges(Edges):
     @abstractmethod
     def base_order(self) -> Int64Array:
         """The ids of the base's edges in the order of their sources, then targets: int64 [base's edges]."""
+
+    @abstractmethod
+    def lists(self, direction: Direction, *, reverse_ids: bool = False) -> CSC | CSR | LiveLists:
+        """Return the neighbours of every row of one direction, as samplers read them.
+
+        Args:
+            direction: of the edges.
+            reverse_ids: give edges their ids in the reverse edge type; only of lists with changes.
+        """
 
     @abstractmethod
     def reversed_as(self, reverse: EdgeType) -> OwnEdges:
@@ -225,6 +246,11 @@ class EdgeTable(OwnEdges):
             weight=None if weight is None else weight[ids],
             timestamp=None if timestamp is None else timestamp[ids],
         )
+
+    def lists(self, direction: Direction, *, reverse_ids: bool = False) -> CSC | CSR | LiveLists:
+        """Return the neighbours of every row of one direction, as samplers read them."""
+        del reverse_ids
+        return self.csc if direction == "in" else self.csr
 
     @property
     def base_order(self) -> Int64Array:
@@ -321,6 +347,13 @@ class ReverseEdgeTable(Edges):
         csc = self._forward.csc
         ids = self.own_ids if csc.edge_ids is None else self.own_ids[csc.edge_ids]
         return CSR(csc.indptr, csc.indices, ids, csc.num_sources, csc.weight, csc.timestamp)
+
+    def lists(self, direction: Direction) -> CSC | CSR | LiveLists:
+        """Return the neighbours of every row of one direction, as samplers read them."""
+        lists = self._forward.lists("out" if direction == "in" else "in", reverse_ids=True)
+        if isinstance(lists, CSC | CSR):
+            return self.csc if direction == "in" else self.csr
+        return lists
 
     @cached_property
     def features(self) -> Mapping[str, Column]:

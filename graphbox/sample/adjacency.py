@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from graphbox import _core
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 
-__all__ = ["Adjacency", "EdgeType", "GraphLike", "as_arrays", "edge_type_name", "steps_of_metapath"]
+__all__ = [
+    "Adjacency",
+    "Arrays",
+    "EdgeType",
+    "GraphLike",
+    "LiveGraph",
+    "as_arrays",
+    "edge_type_name",
+    "lists_of",
+    "steps_of_metapath",
+]
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """``(source type, relation, target type)``."""
@@ -64,13 +75,43 @@ class GraphLike(Protocol):
         ...
 
 
+@runtime_checkable
+class LiveGraph(Protocol):
+    """A graph that can change: it gives its base's arrays and, beside them, new lists of the touched rows."""
+
+    def lists(self, edge_type: EdgeType, direction: Literal["in", "out"]) -> Adjacency:
+        """Return the in-neighbours of the targets or the out-neighbours of the sources."""
+        ...
+
+
+def lists_of(graph: GraphLike, edge_type: EdgeType, direction: Literal["in", "out"]) -> Adjacency:
+    """Return the neighbours of all nodes of an edge type, unmerged where the graph has changes."""
+    if isinstance(graph, LiveGraph):
+        return graph.lists(edge_type, direction)
+    return graph.csc(edge_type) if direction == "in" else graph.csr(edge_type)
+
+
+class Arrays(NamedTuple):
+    """An adjacency as the native core takes it.
+
+    Attributes:
+        indptr: int64 [rows + 1].
+        indices: int32 or int64 [edges].
+        overlay: new lists of some rows, or None.
+    """
+
+    indptr: Int64Array
+    indices: npt.NDArray[Any]
+    overlay: _core.Overlay | None
+
+
 def edge_type_name(edge_type: EdgeType) -> str:
     """Return an edge type as messages show it: ``package depends package``."""
     return " ".join(edge_type)
 
 
-def as_arrays(adjacency: Adjacency, name: str) -> tuple[Int64Array, npt.NDArray[Any]]:
-    """Return ``indptr`` and ``indices`` as the native core takes them.
+def as_arrays(adjacency: Adjacency, name: str) -> Arrays:
+    """Return an adjacency as the native core takes it.
 
     Raises:
         UsageError: missing, or of another dtype or shape.
@@ -91,7 +132,8 @@ def as_arrays(adjacency: Adjacency, name: str) -> tuple[Int64Array, npt.NDArray[
             f"indices must be int32 or int64 with one dimension, received {indices.dtype} {indices.shape}",
             where=name,
         )
-    return np.ascontiguousarray(indptr), np.ascontiguousarray(indices)
+    overlay = getattr(adjacency, "overlay", None)
+    return Arrays(np.ascontiguousarray(indptr), np.ascontiguousarray(indices), overlay)
 
 
 def steps_of_metapath(
@@ -124,10 +166,10 @@ def _step(graph: GraphLike, step: tuple[str, ...]) -> Adjacency:
     if len(step) == 3:
         source, relation, target = step
         if step in known:
-            return graph.csr((source, relation, target))
+            return lists_of(graph, (source, relation, target), "out")
         against = (target, relation.removeprefix(_REVERSED), source)
         if relation.startswith(_REVERSED) and against in known:
-            return graph.csc(against)
+            return lists_of(graph, against, "in")
     names = [" ".join(edge_type) for edge_type in known]
     raise UsageError(
         f"the graph has no edge type `{' '.join(step)}`, but: {', '.join(names)}",

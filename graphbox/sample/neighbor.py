@@ -19,7 +19,7 @@ from graphbox.native import (
     seed_number,
     thread_count,
 )
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name, lists_of
 
 if TYPE_CHECKING:
     import torch
@@ -137,15 +137,16 @@ def sample_neighbors(
     name = "csc"
     if isinstance(graph, GraphLike):
         edge_type = _only_edge_type(graph)
-        adjacency, name = graph.csc(edge_type), edge_type_name(edge_type)
+        adjacency, name = lists_of(graph, edge_type, "in"), edge_type_name(edge_type)
     else:
         adjacency = graph
-    indptr, indices = as_arrays(adjacency, name)
+    indptr, indices, overlay = as_arrays(adjacency, name)
+    num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else len(indptr) - 1
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    relation = _core.Relation(indptr, indices, 0, 0, hops, name)
+    relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
-        [len(indptr) - 1],
+        [num_nodes],
         [integer_array(seeds, "seeds")],
         len(hops),
         replace,
@@ -226,7 +227,7 @@ def sample_heterogeneous(
     """
     hops_by_type = _hops_by_edge_type(graph, num_neighbors)
     cscs = {
-        edge_type: graph.csc(edge_type) if isinstance(graph, GraphLike) else graph[edge_type]
+        edge_type: lists_of(graph, edge_type, "in") if isinstance(graph, GraphLike) else graph[edge_type]
         for edge_type in hops_by_type
     }
     arrays = {edge_type: as_arrays(csc, edge_type_name(edge_type)) for edge_type, csc in cscs.items()}
@@ -239,11 +240,13 @@ def sample_heterogeneous(
             )
     relations = [
         _core.Relation(
-            *arrays[edge_type],
+            arrays[edge_type].indptr,
+            arrays[edge_type].indices,
             numbers[edge_type[0]],
             numbers[edge_type[2]],
             hops,
             edge_type_name(edge_type),
+            arrays[edge_type].overlay,
         )
         for edge_type, hops in hops_by_type.items()
     ]

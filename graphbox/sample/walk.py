@@ -26,6 +26,7 @@ from graphbox.sample.adjacency import (
     GraphLike,
     as_arrays,
     edge_type_name,
+    lists_of,
     steps_of_metapath,
 )
 
@@ -110,7 +111,8 @@ def random_walk(
     elif metapath is not None:
         steps = steps_of_metapath(graph, metapath, length)
     elif len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
-        steps = [(graph.csr(graph.edge_types[0]), edge_type_name(graph.edge_types[0]))]
+        (edge_type,) = graph.edge_types
+        steps = [(lists_of(graph, edge_type, "out"), edge_type_name(edge_type))]
     else:
         raise UsageError(
             f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
@@ -180,8 +182,9 @@ def _walk(
     whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
     if not whole or not 0 <= length <= _LONGEST_WALK:
         raise UsageError(f"expected a number of steps, 0 or more, received {length!r}", where="length")
+    arrays = [(as_arrays(adjacency, name), name) for adjacency, name in steps]
     walks = _core.random_walks(
-        [(*as_arrays(adjacency, name), name) for adjacency, name in steps],
+        [(a.indptr, a.indices, name, a.overlay) for a, name in arrays],
         integer_array(start, "start"),
         int(length),
         seed_number(seed),

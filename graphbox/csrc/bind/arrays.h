@@ -46,8 +46,18 @@ NumpyArray<T> to_numpy(PooledArray<T>&& array) {
   return to_numpy<T, 1>(std::move(array), shape);
 }
 
+// New lists of some rows, with the arrays that hold them.
+struct OverlayArrays {
+  InputArray<std::int64_t> rows;
+  InputArray<std::int64_t> indptr;
+  AnyInputArray indices;
+  InputArray<std::int64_t> edge_ids;
+  Overlay overlay;
+};
+
 // Checks the dtype of `indices`; the values are checked when they are read.
-inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyInputArray& indices, std::string name) {
+inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyInputArray& indices, std::string name,
+                              const OverlayArrays* live = nullptr) {
   if (indptr.shape(0) == 0) {
     throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", std::move(name));
   }
@@ -62,6 +72,14 @@ inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyI
     adjacency.wide_indices = static_cast<const std::int64_t*>(indices.data());
   } else {
     throw Error(ErrorKind::kUsage, "indices must be int32 or int64", adjacency.name);
+  }
+  if (live != nullptr) {
+    if (live->indices.dtype() != indices.dtype()) {
+      throw Error(ErrorKind::kUsage, "indices of the base and of the changes must have one dtype", adjacency.name,
+                  "compact the graph");
+    }
+    adjacency.overlay = &live->overlay;
+    adjacency.num_base_rows = std::exchange(adjacency.num_rows, live->overlay.num_rows());
   }
   return adjacency;
 }

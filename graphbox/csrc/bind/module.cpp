@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_graph(module);
   graphbox::bind::add_memory(module);
   graphbox::bind::add_random(module);
+  graphbox::bind::add_overlay(module);
   graphbox::bind::add_neighbor(module);
   graphbox::bind::add_walk(module);
   graphbox::bind::add_negative(module);

@@ -86,13 +86,13 @@ void add_neighbor(nb::module_& module) {
       .def(
           "__init__",
           [](RelationArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, int source_type,
-             int target_type, std::vector<std::int64_t> num_neighbors, std::string name) {
-            Relation relation{to_adjacency(indptr, indices, std::move(name)), source_type, target_type,
+             int target_type, std::vector<std::int64_t> num_neighbors, std::string name, const OverlayArrays* overlay) {
+            Relation relation{to_adjacency(indptr, indices, std::move(name), overlay), source_type, target_type,
                               std::move(num_neighbors)};
             new (self) RelationArrays{std::move(indptr), std::move(indices), std::move(relation)};
           },
           nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source_type"), nb::arg("target_type"),
-          nb::arg("num_neighbors"), nb::arg("name"));
+          nb::arg("num_neighbors"), nb::arg("name"), nb::arg("overlay").none() = nb::none(), nb::keep_alive<1, 8>());
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"),

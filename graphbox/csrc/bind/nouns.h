@@ -9,6 +9,7 @@ void add_errors(nanobind::module_& module);
 void add_graph(nanobind::module_& module);
 void add_io(nanobind::module_& module);
 void add_memory(nanobind::module_& module);
+void add_overlay(nanobind::module_& module);
 void add_random(nanobind::module_& module);
 void add_neighbor(nanobind::module_& module);
 void add_walk(nanobind::module_& module);

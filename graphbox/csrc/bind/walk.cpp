@@ -19,7 +19,7 @@
 namespace graphbox::bind {
 namespace {
 
-using Step = std::tuple<InputArray<std::int64_t>, AnyInputArray, std::string>;
+using Step = std::tuple<InputArray<std::int64_t>, AnyInputArray, std::string, std::optional<const OverlayArrays*>>;
 
 NumpyArray<std::int64_t, 2> walk(const std::vector<Step>& steps, InputArray<std::int64_t> start, std::int64_t length,
                                  std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch, int threads) {
@@ -28,8 +28,8 @@ NumpyArray<std::int64_t, 2> walk(const std::vector<Step>& steps, InputArray<std:
                                        std::to_string(steps.size()) + " and " + std::to_string(length));
   }
   WalkRequest request;
-  for (const auto& [indptr, indices, name] : steps) {
-    request.steps.push_back(to_adjacency(indptr, indices, name));
+  for (const auto& [indptr, indices, name, overlay] : steps) {
+    request.steps.push_back(to_adjacency(indptr, indices, name, overlay.value_or(nullptr)));
   }
   request.start = view(start);
   request.length = length;
@@ -109,7 +109,7 @@ std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, std::int64_
 void add_walk(nb::module_& module) {
   module.def("random_walks", &walk, nb::arg("steps").noconvert(), nb::arg("start").noconvert(), nb::arg("length"),
              nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
-             "Walk along (indptr, indices, name) of each step, cycled: int64[n, length + 1], -1 after a dead end.");
+             "Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 after a dead end.");
   module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("window"),
              nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"), nb::arg("seed"), nb::arg("epoch"),
              nb::arg("batch"), nb::arg("threads"), "All (centre, context) pairs within the window, two int64[pairs].");

@@ -92,8 +92,8 @@ void insert_seeds(TypeState& type, std::span<const std::int64_t> seeds) {
   type.out->nodes_per_hop.push_back(count);
 }
 
-// One hop of one relation.
-template <typename Index>
+// One hop of one relation; kLive: it has an overlay.
+template <typename Index, bool kLive>
 class RelationHop {
  public:
   RelationHop(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
@@ -121,7 +121,7 @@ class RelationHop {
 
   void run() {
     const std::int64_t before = out_.rows.size();
-    if (wanted_ != 0 && frontier_size_ > 0 && adjacency_.num_edges > 0) {
+    if (wanted_ != 0 && frontier_size_ > 0 && (kLive || adjacency_.num_edges > 0)) {
       find_spans();
       reserve(before);
       std::visit([&](auto& map) { sample(*map, before); }, source_.map);
@@ -130,6 +130,13 @@ class RelationHop {
   }
 
  private:
+  GRAPHBOX_INLINE const Index* neighbor(std::int64_t position) const {
+    if constexpr (kLive) {
+      return neighbor_at(adjacency_, indices_, position);
+    }
+    return indices_ + position;
+  }
+
   // Reads where the edges of each frontier node are; counts how many each chunk will sample.
   void find_spans() {
     const std::int64_t chunks = (frontier_size_ + kChunkNodes - 1) / kChunkNodes;
@@ -141,7 +148,7 @@ class RelationHop {
       std::int64_t count = 0;
       for (std::int64_t i = begin; i < end; ++i) {
         if (i + kIndptrDistance < frontier_size_) {
-          prefetch(adjacency_.indptr + frontier_[i + kIndptrDistance]);
+          prefetch_row(adjacency_, frontier_[i + kIndptrDistance]);
         }
         const EdgeSpan span = edges_of(adjacency_, frontier_[i]);
         spans_[i] = span;
@@ -214,7 +221,7 @@ class RelationHop {
       const DrawSequence draws(key_, hop_, relation_number_, static_cast<std::uint64_t>(frontier_[i]));
       chooser.choose(draws, span, wanted_, replace_, edge_ids + cursor.drawn);
       for (std::int64_t j = cursor.drawn; j < cursor.drawn + count; ++j) {
-        prefetch(indices_ + edge_ids[j]);
+        prefetch(neighbor(edge_ids[j]));
         cols[j] = first_target_ + i;
       }
       cursor.drawn += count;
@@ -232,7 +239,7 @@ class RelationHop {
     const auto limit =
         source_.num_nodes >= 0 ? static_cast<std::uint64_t>(source_.num_nodes) : static_cast<std::uint64_t>(INT64_MAX);
     for (; cursor.read < end; ++cursor.read) {
-      const std::int64_t node = indices_[edge_ids[cursor.read]];
+      const std::int64_t node = *neighbor(edge_ids[cursor.read]);
       if (static_cast<std::uint64_t>(node) >= limit) [[unlikely]] {
         throw_bad_neighbor(adjacency_, edge_ids[cursor.read], node, static_cast<std::int64_t>(limit));
       }
@@ -282,6 +289,29 @@ class RelationHop {
   std::vector<std::int64_t> chunk_offsets_;
 };
 
+void sample_hop(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
+                SampledEdges& out) {
+  const Adjacency& adjacency = request.relations[static_cast<std::size_t>(relation)].adjacency;
+  const bool live = adjacency.overlay != nullptr;
+  if (adjacency.wide_indices != nullptr) {
+    live ? RelationHop<std::int64_t, true>(request, relation, hop, source, target, out).run()
+         : RelationHop<std::int64_t, false>(request, relation, hop, source, target, out).run();
+  } else {
+    live ? RelationHop<std::int32_t, true>(request, relation, hop, source, target, out).run()
+         : RelationHop<std::int32_t, false>(request, relation, hop, source, target, out).run();
+  }
+}
+
+// Positions become edge ids.
+void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
+  if (adjacency.overlay == nullptr) {
+    return;
+  }
+  for (std::int64_t i = 0; i < edges.edge_ids.size(); ++i) {
+    edges.edge_ids[i] = edge_id_at(adjacency, edges.edge_ids[i]);
+  }
+}
+
 void check(const NeighborRequest& request) {
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
@@ -312,18 +342,16 @@ NeighborSample sample_neighbors(const NeighborRequest& request) {
       const Relation& edges = request.relations[relation];
       TypeState& source = types[static_cast<std::size_t>(edges.source_type)];
       const TypeState& target = types[static_cast<std::size_t>(edges.target_type)];
-      const auto number = static_cast<int>(relation);
-      if (edges.adjacency.wide_indices != nullptr) {
-        RelationHop<std::int64_t>(request, number, hop, source, target, sample.relations[relation]).run();
-      } else {
-        RelationHop<std::int32_t>(request, number, hop, source, target, sample.relations[relation]).run();
-      }
+      sample_hop(request, static_cast<int>(relation), hop, source, target, sample.relations[relation]);
     }
     for (TypeState& type : types) {
       type.frontier_begin = type.frontier_end;
       type.frontier_end = type.out->nodes.size();
       type.out->nodes_per_hop.push_back(type.frontier_end - type.frontier_begin);
     }
+  }
+  for (std::size_t relation = 0; relation < request.relations.size(); ++relation) {
+    name_edges(request.relations[relation].adjacency, sample.relations[relation]);
   }
   return sample;
 }

@@ -51,7 +51,7 @@ class WalkerGroup {
       }
       nodes_[i] = node;
       row(i)[0] = node;
-      prefetch(edges.indptr + node);
+      prefetch_row(edges, node);
     }
   }
 
@@ -80,9 +80,9 @@ class WalkerGroup {
                     static_cast<std::int64_t>(draws(i).bounded_wide(draw, static_cast<std::uint64_t>(span.degree)));
       }
       if (edges.wide_indices != nullptr) {
-        prefetch(edges.wide_indices + edges_[i]);
+        prefetch(neighbor_at(edges, edges.wide_indices, edges_[i]));
       } else {
-        prefetch(edges.narrow_indices + edges_[i]);
+        prefetch(neighbor_at(edges, edges.narrow_indices, edges_[i]));
       }
     }
   }
@@ -93,12 +93,12 @@ class WalkerGroup {
     for (int i = 0; i < size_; ++i) {
       std::int64_t node = -1;
       if (edges_[i] >= 0) {
-        node = indices[edges_[i]];
+        node = *neighbor_at(edges, indices, edges_[i]);
         if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(limit)) [[unlikely]] {
           throw_bad_neighbor(edges, edges_[i], node, limit);
         }
         if (next != nullptr) {
-          prefetch(next->indptr + node);
+          prefetch_row(*next, node);
         }
       }
       nodes_[i] = node;
