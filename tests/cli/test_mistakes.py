@@ -18,6 +18,7 @@ import pytest
 
 from graphbox.workspace import Workspace
 from tests.cli.conftest import RUN_FILE, Call, Outcome
+from tests.pglbox.presets import pgl, yaml_text
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -317,6 +318,25 @@ def reachable_host_without_a_token(folder: Path) -> Arguments:
 def short_token(folder: Path) -> Arguments:
     imported(folder)
     return ["serve", "--host", "0.0.0.0", "--token", "secret"]  # noqa: S104 (it is refused)
+
+
+@mistake(2)
+def keys_of_a_pglbox_file_that_are_refused(folder: Path) -> Arguments:
+    changes = {
+        "wlak_len": 24,
+        "meta_path": "u2t-t2u;u2x-x2u",
+        "train_mode": "online_train",
+        "emb_size": "big",
+    }
+    (folder / "config.yaml").write_text(yaml_text(pgl(**changes)))
+    return ["convert-pglbox", "config.yaml"]
+
+
+@mistake(1)
+def run_file_that_is_there_already(folder: Path) -> Arguments:
+    (folder / "config.yaml").write_text(yaml_text(pgl()))
+    (folder / "graphbox.yaml").write_text("version: 1\n")
+    return ["convert-pglbox", "config.yaml"]
 
 
 # ------------------------------------------------------------------------- after a finished run
