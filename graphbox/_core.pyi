@@ -145,6 +145,53 @@ class AliasTable:
     def sample(self, out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], seed: int, epoch: int, batch: int, threads: int) -> None:
         """Fill the int64 array `out` with drawn items."""
 
+class Store:
+    """
+    Arrays in files larger than memory: what is wanted often is kept in memory.
+    """
+
+    def __init__(self, files: Sequence[tuple[str, int]], rows: tuple[int, int, int] | None, budget_bytes: int, backend: str, depth: int, direct: bool) -> None:
+        """
+        Files as (path, bytes). rows: (offset, row bytes, rows) of the only file, which is then kept by row.
+        """
+
+    def read_rows(self, array: tuple[int, int, int, int], index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], whole_pass: bool, threads: int) -> None:
+        """
+        Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes].
+        """
+
+    def read_bounds(self, offsets: tuple[int, int, int, int], items: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], whole_pass: bool, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+        """
+        Where lists begin and end, int64[n, 2], and where each begins in what read_items gives, int64[n + 1].
+        """
+
+    def read_items(self, array: tuple[int, int, int, int], index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, bounds: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], starts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], whole_pass: bool, threads: int) -> None:
+        """The items of lists, one list after the other, into uint8[...]."""
+
+    def stats(self) -> dict:
+        """Counts since it was opened, and the bytes it holds now."""
+
+    @property
+    def backend(self) -> str:
+        """How it reads."""
+
+    @property
+    def cache(self) -> str:
+        """What it holds: resident (all), sieve (units used often), none."""
+
+    @property
+    def budget_bytes(self) -> int: ...
+
+def order_pass(index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, part_requests: int) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')], list[int]]:
+    """
+    Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.
+    """
+
+def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
+    """
+    uint8[bytes], not initialised, of memory that is used again when Python drops it.
+    """
+
 class Table:
     """Rows of float32 for any int64 keys, with optimizer state, in memory."""
 

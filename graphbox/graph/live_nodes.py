@@ -187,6 +187,34 @@ class LiveColumn:
         first, column = self._segments[-1]
         return first + len(column)
 
+    def is_changed(self, rows: Int64Array) -> npt.NDArray[np.bool_]:
+        """Return whether rows have another value than in the first segment, or are none of its: bool [n]."""
+        first, column = self._segments[0]
+        changed = (rows < first) | (rows >= first + len(column))
+        for each in (*(updated for updated, _ in self._updates), self._removed):
+            changed |= np.isin(rows, each)
+        return changed
+
+    def take(self, rows: Int64Array) -> Column:
+        """Return any rows, repeated ones too, in their order."""
+        parts = [self._segments[0][1].take(_NO_ROWS)]
+        place = np.zeros(len(rows), np.int64)
+        count = 0
+        for first, column in self._segments:
+            at = np.flatnonzero((rows >= first) & (rows < first + len(column)))
+            parts.append(column.take(rows[at] - first))
+            place[at] = np.arange(count, count + len(at))
+            count += len(at)
+        for updated, values in self._updates:
+            at = np.flatnonzero(np.isin(rows, updated))
+            parts.append(values.take(np.searchsorted(updated, rows[at])))
+            place[at] = np.arange(count, count + len(at))
+            count += len(at)
+        parts.append(missing_row(self.kind, parts[0].values.shape[1:] if self.kind == "vector" else ()))
+        place[np.isin(rows, self._removed)] = count
+        taken = stacked(parts).take(place)
+        return Column(taken.kind, taken.values, self.categories, taken.offsets)
+
     def read_all(self) -> Column:
         """Return all rows."""
         return self.read(0, len(self))
@@ -250,6 +278,7 @@ class LiveNodeTable(NodeTable):
                 extended_categories(known, new),
             )
 
+        self.base = base
         self.live_features = LazyMapping(first_table.features, live)
         super().__init__(
             LiveIds(ids[0][1].kind, ids, all_removed),

@@ -34,6 +34,8 @@ from graphbox.graph.tables import (
 if TYPE_CHECKING:
     from graphbox.graph.describe import Description, Progress
     from graphbox.graph.snapshot import LiveLists
+    from graphbox.graph.tier import TierOptions
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["Graph"]
 
@@ -632,6 +634,23 @@ class Graph:
                 "expected a graph opened from a folder, received one built in memory", where=self.name
             )
         verify(self.path)
+
+    def tiered(
+        self, *, topology_bytes: int = 0, feature_bytes: int = 0, options: TierOptions | None = None
+    ) -> TieredGraph:
+        """Return the graph for reading from disk in batches under budgets, see :class:`TieredGraph`.
+
+        Args:
+            topology_bytes: the most memory for edges; 0: every read is one of the disk.
+            feature_bytes: the most memory for features of nodes.
+            options: how files are read.
+
+        Raises:
+            UsageError: the graph was built in memory.
+        """
+        from graphbox.graph.tiered_graph import TieredGraph
+
+        return TieredGraph(self, topology_bytes=topology_bytes, feature_bytes=feature_bytes, options=options)
 
     def __repr__(self) -> str:
         lines = [f"Graph({self.name!r}"]

@@ -16,6 +16,7 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_neighbor(module);
   graphbox::bind::add_walk(module);
   graphbox::bind::add_negative(module);
+  graphbox::bind::add_store(module);
   graphbox::bind::add_table(module);
   graphbox::bind::add_text(module);
   graphbox::bind::add_text_lines(module);

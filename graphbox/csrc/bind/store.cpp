@@ -1,0 +1,167 @@
+// Tiered reading for Python.
+#include "store/store.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <tuple>
+
+#include "bind/arrays.h"
+#include "bind/nouns.h"
+#include "store/arrays.h"
+#include "store/order.h"
+
+namespace graphbox::bind {
+namespace {
+
+ReadBackend backend_of(const std::string& name) {
+  if (name == "auto") {
+    return ReadBackend::kAuto;
+  }
+  if (name == "io_uring") {
+    return ReadBackend::kUring;
+  }
+  if (name == "threads") {
+    return ReadBackend::kThreads;
+  }
+  throw Error(ErrorKind::kUsage, "backend must be auto, io_uring or threads, received `" + name + "`", "backend");
+}
+
+using Files = std::vector<std::pair<std::string, std::uint64_t>>;
+using Rows = std::optional<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>;
+using Array = std::tuple<std::size_t, std::uint64_t, std::uint64_t, std::int64_t>;
+
+void construct(Store* self, const Files& files, const Rows& rows, std::uint64_t budget_bytes,
+               const std::string& backend, unsigned depth, bool direct) {
+  std::vector<FileSize> sizes;
+  for (const auto& [path, bytes] : files) {
+    sizes.push_back({path, bytes});
+  }
+  const StoreOptions options{budget_bytes, backend_of(backend), depth, direct};
+  if (!rows) {
+    new (self) Store(sizes, nullptr, options);
+    return;
+  }
+  const auto [offset, row_bytes, count] = *rows;
+  const RowUnits units{offset, row_bytes, count};
+  new (self) Store(sizes, &units, options);
+}
+
+StoredArray stored(const Array& array) {
+  const auto [file, offset, entry_bytes, count] = array;
+  return {file, offset, entry_bytes, count};
+}
+
+Requests requests_of(const InputArray<std::int64_t>& index, std::int64_t limit, bool whole_pass, int threads) {
+  return {view(index), limit, whole_pass ? Access::kPass : Access::kBatch, threads};
+}
+
+void check_size(std::size_t received, std::uint64_t expected) {
+  if (received != expected) {
+    throw Error(ErrorKind::kUsage,
+                "expected " + std::to_string(expected) + " bytes, received " + std::to_string(received), "out");
+  }
+}
+
+void read_rows_into(Store& self, const Array& array, InputArray<std::int64_t> index, OutputArray<std::uint8_t> out,
+                    bool whole_pass, int threads) {
+  const StoredArray rows = stored(array);
+  check_size(out.shape(0), index.shape(0) * rows.entry_bytes);
+  const nb::gil_scoped_release release;
+  check_index(view(index), rows.count, "index");
+  read_rows(self, rows, requests_of(index, rows.count, whole_pass, threads),
+            reinterpret_cast<std::byte*>(out.data()));
+}
+
+std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t>> read_list_bounds(
+    Store& self, const Array& array, std::int64_t items, InputArray<std::int64_t> index, bool whole_pass,
+    int threads) {
+  const StoredArray offsets = stored(array);
+  const auto count = static_cast<std::int64_t>(index.shape(0));
+  PooledArray<std::int64_t> bounds(2 * count);
+  PooledArray<std::int64_t> starts(count + 1);
+  {
+    const nb::gil_scoped_release release;
+    check_index(view(index), offsets.count - 1, "index");
+    read_bounds(self, offsets, items, requests_of(index, offsets.count - 1, whole_pass, threads), bounds.data());
+    starts[0] = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      starts[i + 1] = starts[i] + bounds[2 * i + 1] - bounds[2 * i];
+    }
+  }
+  const std::size_t shape[2] = {index.shape(0), 2};
+  return {to_numpy<std::int64_t, 2>(std::move(bounds), shape), to_numpy(std::move(starts))};
+}
+
+void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> index, std::int64_t limit,
+                     InputArray<std::int64_t, 2> bounds, InputArray<std::int64_t> starts,
+                     OutputArray<std::uint8_t> out, bool whole_pass, int threads) {
+  const StoredArray items = stored(array);
+  const std::size_t count = index.shape(0);
+  if (bounds.shape(0) != count || bounds.shape(1) != 2 || starts.shape(0) != count + 1) {
+    throw Error(ErrorKind::kUsage, "expected bounds and starts as read_bounds gave them for this index", "bounds");
+  }
+  check_size(out.shape(0), static_cast<std::uint64_t>(starts.data()[count]) * items.entry_bytes);
+  const nb::gil_scoped_release release;
+  read_items(self, items, requests_of(index, limit, whole_pass, threads), bounds.data(), starts.data(),
+             reinterpret_cast<std::byte*>(out.data()));
+}
+
+nb::dict stats(const Store& self) {
+  const StoreStats stats = self.stats();
+  nb::dict result;
+  result["requests"] = stats.requests;
+  result["hits"] = stats.hits;
+  result["misses"] = stats.misses;
+  result["read_bytes"] = stats.read_bytes;
+  result["read_requests"] = stats.read_requests;
+  result["resident_bytes"] = stats.resident_bytes;
+  return result;
+}
+
+std::pair<NumpyArray<std::uint32_t>, std::vector<std::int64_t>> pass_order(InputArray<std::int64_t> index,
+                                                                           std::int64_t limit,
+                                                                           std::int64_t part_requests) {
+  PassOrder order;
+  {
+    const nb::gil_scoped_release release;
+    check_index(view(index), limit, "index");
+    order = order_pass(view(index), limit, part_requests);
+  }
+  return {to_numpy(std::move(order.positions)), std::move(order.bounds)};
+}
+
+}  // namespace
+
+void add_store(nb::module_& module) {
+  nb::class_<Store>(module, "Store", "Arrays in files larger than memory: what is wanted often is kept in memory.")
+      .def("__init__", &construct, nb::arg("files"), nb::arg("rows").none(), nb::arg("budget_bytes"),
+           nb::arg("backend"), nb::arg("depth"), nb::arg("direct"),
+           "Files as (path, bytes). rows: (offset, row bytes, rows) of the only file, which is then kept by row.")
+      .def("read_rows", &read_rows_into, nb::arg("array"), nb::arg("index").noconvert(), nb::arg("out").noconvert(),
+           nb::arg("whole_pass"), nb::arg("threads"),
+           "Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes].")
+      .def("read_bounds", &read_list_bounds, nb::arg("offsets"), nb::arg("items"), nb::arg("index").noconvert(),
+           nb::arg("whole_pass"), nb::arg("threads"),
+           "Where lists begin and end, int64[n, 2], and where each begins in what read_items gives, int64[n + 1].")
+      .def("read_items", &read_list_items, nb::arg("array"), nb::arg("index").noconvert(), nb::arg("limit"),
+           nb::arg("bounds").noconvert(), nb::arg("starts").noconvert(), nb::arg("out").noconvert(),
+           nb::arg("whole_pass"), nb::arg("threads"), "The items of lists, one list after the other, into uint8[...].")
+      .def("stats", &stats, "Counts since it was opened, and the bytes it holds now.")
+      .def_prop_ro("backend", &Store::backend, "How it reads.")
+      .def_prop_ro("cache", &Store::cache_kind, "What it holds: resident (all), sieve (units used often), none.")
+      .def_prop_ro("budget_bytes", &Store::budget_bytes);
+  module.def("order_pass", &pass_order, nb::arg("index").noconvert(), nb::arg("limit"), nb::arg("part_requests"),
+             "Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.");
+  module.def(
+      "pooled_bytes", [](std::size_t bytes) { return to_numpy(PooledArray<std::uint8_t>(static_cast<std::int64_t>(bytes))); },
+      nb::arg("bytes"), "uint8[bytes], not initialised, of memory that is used again when Python drops it.");
+}
+
+}  // namespace graphbox::bind

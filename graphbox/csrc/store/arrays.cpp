@@ -1,0 +1,116 @@
+#include "store/arrays.h"
+
+#include <algorithm>
+
+#include "errors/error.h"
+#include "parallel/parallel_for.h"
+#include "store/gather.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::int64_t kGroupRequests = 16384;  // that one thread copies at a time
+
+std::uint64_t address_of(const Store& store, const StoredArray& array) {
+  return store.space().base(array.file) + array.offset;
+}
+
+// What entry i of the requests wants, and where to.
+struct WantedBytes {
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::byte* target;
+};
+
+// Reads wanted(i) for each request: straight from memory where all is there.
+template <typename Wanted>
+void read_each(Store& store, const Requests& requests, std::uint64_t total_bytes, const Wanted& wanted) {
+  const auto count = static_cast<std::int64_t>(requests.index.size());
+  const std::byte* const image = store.image();
+  const bool streamed = total_bytes >= kStreamedBytes;
+  if (image == nullptr) {
+    Requests sized = requests;
+    sized.streamed = streamed;
+    store.read(sized, [&](const std::uint32_t* positions, std::int64_t first, std::int64_t last,
+                             std::vector<Fragment>& fragments) {
+      for (std::int64_t entry = first; entry < last; ++entry) {
+        const WantedBytes each = wanted(positions != nullptr ? positions[entry] : static_cast<std::size_t>(entry));
+        store.append(each.address, each.bytes, each.target, fragments);
+      }
+    });
+    return;
+  }
+  // Captured by value, so that the compiler knows that the copies do not change it.
+  const auto range_of = [wanted, image](std::int64_t i) {
+    const WantedBytes each = wanted(static_cast<std::size_t>(i));
+    return CopiedRange{image + each.address, each.target, each.bytes};
+  };
+  const std::uint64_t mean_bytes = total_bytes / static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1));
+  parallel_for(requests.threads, (count + kGroupRequests - 1) / kGroupRequests, [&](std::int64_t group) {
+    const std::int64_t first = group * kGroupRequests;
+    const std::int64_t last = std::min(first + kGroupRequests, count);
+    if (streamed) {
+      gather<true>(first, last, mean_bytes, range_of);
+    } else {
+      gather<false>(first, last, mean_bytes, range_of);
+    }
+  });
+  store.count_hits(requests.index.size());
+}
+
+}  // namespace
+
+void check_index(std::span<const std::int64_t> index, std::int64_t limit, const std::string& what) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    if (static_cast<std::uint64_t>(index[i]) >= static_cast<std::uint64_t>(limit)) {
+      throw Error(ErrorKind::kUsage,
+                  "expected " + what + " from 0 to " + std::to_string(limit - 1) + ", received " +
+                      std::to_string(index[i]) + " at position " + std::to_string(i),
+                  what);
+    }
+  }
+}
+
+void read_rows(Store& store, const StoredArray& array, const Requests& requests, std::byte* out) {
+  const std::uint64_t base = address_of(store, array);
+  const std::uint64_t bytes = array.entry_bytes;
+  read_each(store, requests, requests.index.size() * bytes, [base, bytes, out, index = requests.index](std::size_t i) {
+    return WantedBytes{base + static_cast<std::uint64_t>(index[i]) * bytes, bytes, out + i * bytes};
+  });
+}
+
+void read_bounds(Store& store, const StoredArray& offsets, std::int64_t items, const Requests& requests,
+                 std::int64_t* bounds) {
+  const std::uint64_t base = address_of(store, offsets);
+  constexpr std::uint64_t kBytes = 2 * sizeof(std::int64_t);
+  read_each(store, requests, requests.index.size() * kBytes, [base, bounds, index = requests.index](std::size_t i) {
+    return WantedBytes{base + static_cast<std::uint64_t>(index[i]) * sizeof(std::int64_t), kBytes,
+                       reinterpret_cast<std::byte*>(bounds + 2 * i)};
+  });
+  for (std::size_t i = 0; i < requests.index.size(); ++i) {
+    const std::int64_t begin = bounds[2 * i];
+    const std::int64_t end = bounds[2 * i + 1];
+    if (begin < 0 || begin > end || end > items) {
+      throw Error(ErrorKind::kFormat,
+                  "expected offsets that ascend from 0 to " + std::to_string(items) + ", received " +
+                      std::to_string(begin) + " and " + std::to_string(end) + " for list " +
+                      std::to_string(requests.index[i]),
+                  store.space().file(offsets.file).path(), "import the graph again");
+    }
+  }
+}
+
+void read_items(Store& store, const StoredArray& array, const Requests& requests, const std::int64_t* bounds,
+                const std::int64_t* starts, std::byte* out) {
+  const std::uint64_t base = address_of(store, array);
+  const std::uint64_t bytes = array.entry_bytes;
+  const std::uint64_t total = static_cast<std::uint64_t>(starts[requests.index.size()]) * bytes;
+  read_each(store, requests, total, [base, bytes, bounds, starts, out](std::size_t i) {
+    const auto begin = static_cast<std::uint64_t>(bounds[2 * i]);
+    const auto end = static_cast<std::uint64_t>(bounds[2 * i + 1]);
+    return WantedBytes{base + begin * bytes, (end - begin) * bytes,
+                       out + static_cast<std::uint64_t>(starts[i]) * bytes};
+  });
+}
+
+}  // namespace graphbox

@@ -1,0 +1,489 @@
+"""Arrays larger than memory: rows and lists read from disk in batches and passes, the often used kept.
+
+Three tiers are foreseen, each around the next: HBM, MEM, SSD. This module has the lower two, which the native
+core joins in one store (``csrc/store``): files are read past the page cache with many requests in flight, and
+what is wanted often stays in memory under a budget in bytes. A tier above offers what :class:`RowTier` and
+:class:`ListTier` ask for and takes one of them as the next.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox import _core
+from graphbox.errors import NotFoundError, UsageError, did_you_mean
+from graphbox.graph.array_file import ArrayFile
+from graphbox.native import Int64Array, integer_array, thread_count
+
+__all__ = [
+    "Backend",
+    "ListFiles",
+    "ListTier",
+    "Lists",
+    "RowTier",
+    "Rows",
+    "TierOptions",
+    "TierStats",
+    "open_lists",
+]
+
+Array: TypeAlias = npt.NDArray[Any]
+Backend = Literal["auto", "io_uring", "threads"]
+Part = TypeVar("Part")
+
+PART_BYTES = 32 << 20
+_MOST_PART_REQUESTS = 1 << 17
+_PARTS_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class TierOptions:
+    """How files are read.
+
+    Attributes:
+        backend: ``io_uring``, ``threads`` (each waits for one read), or ``auto``: io_uring where the build
+            has it and the kernel allows it.
+        depth: reads in flight for each thread that reads.
+        direct: past the page cache (O_DIRECT) where the file system can; False: through it.
+        threads: processor threads of one call; by default the cores we may use. Results never depend on it.
+    """
+
+    backend: Backend = "auto"
+    depth: int = 64
+    direct: bool = True
+    threads: int | None = None
+
+
+@dataclass(frozen=True)
+class TierStats:
+    """What a tier did since it was opened, and what it holds.
+
+    Attributes:
+        requests: rows and lists asked for.
+        hits: parts of them found in memory; a part is a row, or what of a list lies in one block of the
+            cache; of an array that is wholly in memory each request is one.
+        misses: parts read from disk.
+        read_bytes: bytes read from disk.
+        read_requests: reads made for them.
+        resident_bytes: bytes held in memory now, index included.
+        budget_bytes: the most it may hold.
+    """
+
+    requests: int
+    hits: int
+    misses: int
+    read_bytes: int
+    read_requests: int
+    resident_bytes: int
+    budget_bytes: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the parts that memory had; 0 before the first request."""
+        return self.hits / max(self.hits + self.misses, 1)
+
+
+class RowTier(Protocol):
+    """Rows of one shape, whatever tier they come from."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers."""
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+
+    @property
+    def stats(self) -> TierStats:
+        """What it did and holds."""
+
+    def rows(self, index: npt.ArrayLike, out: Array | None = None) -> Array:
+        """Return the rows [len(index), *row_shape]."""
+
+    def pass_reads(self, index: npt.ArrayLike) -> Iterator[tuple[Int64Array, Array]]:
+        """Give (positions in the index, their rows), in the order that reads fastest."""
+
+
+class ListTier(Protocol):
+    """Lists of different lengths, whatever tier they come from."""
+
+    @property
+    def num_lists(self) -> int:
+        """Number of lists."""
+
+    @property
+    def stats(self) -> TierStats:
+        """What it did and holds."""
+
+    def lists(self, index: npt.ArrayLike) -> tuple[Int64Array, Array]:
+        """Return (offsets [len(index) + 1], items): list i is items[offsets[i]:offsets[i + 1]]."""
+
+    def pass_reads(self, index: npt.ArrayLike) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
+        """Give (positions in the index, offsets, items), in the order that reads fastest."""
+
+
+class Rows:
+    """Rows of one array file, from disk and from memory within a budget.
+
+    Opening reads nothing. Rows of 128 bytes to 64 KiB are kept one by one, others by blocks of 512 bytes; an
+    array that fits the budget is kept whole once it was read. What stays is decided by use (SIEVE).
+
+    Beside the budget, a call holds 8 MiB of staging memory for each thread that reads, and about 6 MiB of
+    bookkeeping. Safe for several Python threads at once; the GIL is released.
+
+    Args:
+        file: the array; its first dimension counts rows.
+        budget_bytes: the most memory to hold, index included; 0: only disk.
+        options: how to read.
+
+    Raises:
+        NotFoundError: there is no such file.
+        FormatError: the file has another size than the array.
+    """
+
+    def __init__(self, file: ArrayFile, *, budget_bytes: int = 0, options: TierOptions | None = None) -> None:
+        options = options or TierOptions()
+        self._file = file
+        self._threads = thread_count(options.threads)
+        self._row_bytes = file.dtype.itemsize * math.prod(file.shape[1:])
+        units = (file.offset, self._row_bytes, self.num_rows) if self._row_bytes else None
+        self._store = _store([file], units, budget_bytes, options)
+        self._array = (0, file.offset, self._row_bytes, self.num_rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self._file.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the numbers."""
+        return self._file.dtype
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self._file.shape[1:]
+
+    @property
+    def stats(self) -> TierStats:
+        """What it did and holds."""
+        return _stats(self._store)
+
+    @property
+    def backend(self) -> str:
+        """How it reads, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        return self._store.backend
+
+    def rows(self, index: npt.ArrayLike, out: Array | None = None) -> Array:
+        """Return rows in the order of the index.
+
+        More than 131,072 of them are read in parts in the order of the disk, so that memory stays bounded.
+
+        Args:
+            index: row numbers [n], repeated ones too.
+            out: where to put them: a C-contiguous array [n, *row_shape] of the dtype.
+
+        Raises:
+            UsageError: a row number is out of range (the first is named), or ``out`` does not match.
+            FormatError: the file was truncated meanwhile.
+            DataError: the disk does not give the bytes.
+        """
+        return self._read(integer_array(index, "index"), out, whole_pass=False)
+
+    def pass_reads(
+        self, index: npt.ArrayLike, *, part_bytes: int = PART_BYTES
+    ) -> Iterator[tuple[Int64Array, Array]]:
+        """Give all rows of a pass in parts, in the order of the disk.
+
+        Each row is read once, neighbours together in large reads; the next parts are read while the caller
+        works on one. Rows wanted once do not drive out of memory what is used often.
+
+        Args:
+            index: row numbers [n], repeated ones too.
+            part_bytes: about how many bytes of rows to give at a time; up to three such parts are held.
+
+        Yields:
+            (positions int64 [k] in the index, rows [k, *row_shape]).
+
+        Raises:
+            UsageError: a row number is out of range; the first is named.
+        """
+        chosen = integer_array(index, "index")
+        part_requests = _part_requests(part_bytes, self._row_bytes)
+
+        def read(positions: Int64Array) -> tuple[Int64Array, Array]:
+            return positions, self._read(chosen[positions], None, whole_pass=True)
+
+        return _parts_ahead(_pass_parts(chosen, self.num_rows, part_requests), read)
+
+    def _read(self, index: Int64Array, out: Array | None, *, whole_pass: bool) -> Array:
+        shape = (len(index), *self.row_shape)
+        if out is None:
+            out = _empty(shape, self.dtype)
+        elif out.dtype != self.dtype or out.shape != shape or not out.flags.c_contiguous:
+            layout = "" if out.flags.c_contiguous else ", not C-contiguous"
+            raise UsageError(
+                f"expected a C-contiguous array {self.dtype} {list(shape)}, received {out.dtype} "
+                f"{list(out.shape)}{layout}",
+                where="out",
+            )
+        flat = out.reshape(-1).view(np.uint8)
+        self._store.read_rows(self._array, index, flat, whole_pass, self._threads)
+        return out
+
+
+@dataclass(frozen=True)
+class ListFiles:
+    """Array files that hold lists.
+
+    Attributes:
+        offsets: int64 [num_lists + 1]; list i is items ``offsets[i]`` to ``offsets[i + 1]``.
+        items: arrays of as many items by name, read with the same offsets; the first is what lists hold.
+    """
+
+    offsets: ArrayFile
+    items: Mapping[str, ArrayFile]
+
+
+class Lists:
+    """Lists of different lengths in array files: neighbours of nodes, features with several values.
+
+    Made by :func:`open_lists`, which lets several share one budget; offsets, too, are read when they are
+    needed. Kept in memory are blocks of 512 bytes, or all that fits. Safe for several Python threads at once.
+    """
+
+    def __init__(self, store: _core.Store, first_file: int, files: ListFiles, threads: int) -> None:
+        self._store = store
+        self._threads = threads
+        self._offsets = (first_file, files.offsets.offset, 8, files.offsets.shape[0])
+        self._items = {
+            name: (first_file + 1 + number, file.offset, file.dtype.itemsize, file.shape[0])
+            for number, (name, file) in enumerate(files.items.items())
+        }
+        self._dtypes = {name: file.dtype for name, file in files.items.items()}
+        self._num_items = next(iter(files.items.values())).shape[0]
+
+    @property
+    def num_lists(self) -> int:
+        """Number of lists."""
+        return self._offsets[3] - 1
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the arrays of items."""
+        return tuple(self._items)
+
+    @property
+    def stats(self) -> TierStats:
+        """What the store did and holds, for all that share it."""
+        return _stats(self._store)
+
+    @property
+    def backend(self) -> str:
+        """How it reads, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        return self._store.backend
+
+    def lists(self, index: npt.ArrayLike) -> tuple[Int64Array, Array]:
+        """Return lists in the order of the index.
+
+        Args:
+            index: list numbers [n], repeated ones too.
+
+        Returns:
+            (offsets int64 [n + 1], items): list i is ``items[offsets[i]:offsets[i + 1]]``.
+
+        Raises:
+            UsageError: a list number is out of range; the first is named.
+            FormatError: the file was truncated meanwhile, or its offsets do not ascend.
+            DataError: the disk does not give the bytes.
+        """
+        first = next(iter(self._items))
+        read = self.read(index, (first,))
+        return read.offsets, read.items[first]
+
+    def read(self, index: npt.ArrayLike, names: Sequence[str]) -> ReadLists:
+        """Return several arrays of the same lists; see :meth:`lists`.
+
+        Args:
+            index: list numbers [n].
+            names: which arrays of items.
+
+        Raises:
+            NotFoundError: there is no array of that name.
+        """
+        return self._read(integer_array(index, "index"), names, whole_pass=False)
+
+    def pass_reads(
+        self, index: npt.ArrayLike, *, part_requests: int = _MOST_PART_REQUESTS
+    ) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
+        """Give all lists of a pass in parts, in the order of the disk.
+
+        Args:
+            index: list numbers [n], repeated ones too.
+            part_requests: about how many lists to give at a time.
+
+        Yields:
+            (positions int64 [k] in the index, offsets int64 [k + 1], items).
+
+        Raises:
+            UsageError: a list number is out of range; the first is named.
+        """
+        chosen = integer_array(index, "index")
+        first = next(iter(self._items))
+
+        def read(positions: Int64Array) -> tuple[Int64Array, Int64Array, Array]:
+            part = self._read(chosen[positions], (first,), whole_pass=True)
+            return positions, part.offsets, part.items[first]
+
+        parts = _pass_parts(chosen, self.num_lists, min(part_requests, _MOST_PART_REQUESTS))
+        return _parts_ahead(parts, read)
+
+    def _read(self, index: Int64Array, names: Sequence[str], *, whole_pass: bool) -> ReadLists:
+        for name in names:
+            if name not in self._items:
+                raise NotFoundError(
+                    f"there is no array `{name}` of these lists",
+                    hint=did_you_mean(name, self._items) or f"there are {', '.join(self._items)}",
+                )
+        bounds, starts = self._store.read_bounds(
+            self._offsets, self._num_items, index, whole_pass, self._threads
+        )
+        items = {}
+        for name in names:
+            items[name] = _empty((int(starts[-1]),), self._dtypes[name])
+            self._store.read_items(
+                self._items[name],
+                index,
+                self.num_lists,
+                bounds,
+                starts,
+                items[name].view(np.uint8),
+                whole_pass,
+                self._threads,
+            )
+        return ReadLists(starts, items, bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadLists:
+    """Lists that were read.
+
+    Attributes:
+        offsets: int64 [n + 1]; list i is ``items[name][offsets[i]:offsets[i + 1]]``.
+        items: what they hold, by name of the array.
+        bounds: int64 [n, 2], where each list begins and ends in the files.
+    """
+
+    offsets: Int64Array
+    items: Mapping[str, Array]
+    bounds: Int64Array
+
+    def positions(self) -> Int64Array:
+        """Return where each item stands in the files, int64 [offsets[-1]]."""
+        lengths = np.diff(self.offsets)
+        moved = np.repeat(self.bounds[:, 0] - self.offsets[:-1], lengths)
+        return moved + np.arange(len(moved), dtype=np.int64)
+
+
+Key = TypeVar("Key")
+
+
+def open_lists(
+    files: Mapping[Key, ListFiles], *, budget_bytes: int = 0, options: TierOptions | None = None
+) -> dict[Key, Lists]:
+    """Open lists that share one budget: what of them all is used most is kept.
+
+    Args:
+        files: the lists by any key.
+        budget_bytes: the most memory to hold, index included; 0: only disk.
+        options: how to read.
+
+    Raises:
+        NotFoundError: there is no such file.
+        FormatError: a file has another size than its array.
+        UsageError: offsets are not int64, or arrays of the same lists differ in length.
+    """
+    options = options or TierOptions()
+    all_files: list[ArrayFile] = []
+    first = {}
+    for key, each in files.items():
+        _check_lists(each)
+        first[key] = len(all_files)
+        all_files += [each.offsets, *each.items.values()]
+    if not all_files:
+        return {}
+    store = _store(all_files, None, budget_bytes, options)
+    threads = thread_count(options.threads)
+    return {key: Lists(store, first[key], each, threads) for key, each in files.items()}
+
+
+def _check_lists(files: ListFiles) -> None:
+    where = str(files.offsets.path)
+    if files.offsets.dtype != np.int64 or len(files.offsets.shape) != 1 or files.offsets.shape[0] < 1:
+        raise UsageError(
+            f"expected offsets int64 [lists + 1], received {files.offsets.dtype} {list(files.offsets.shape)}",
+            where=where,
+        )
+    shapes = {file.shape for file in files.items.values()}
+    if len(shapes) != 1 or len(next(iter(shapes))) != 1:
+        raise UsageError(f"expected arrays [items] of one length, received {sorted(shapes)}", where=where)
+
+
+def _store(
+    files: Sequence[ArrayFile], rows: tuple[int, int, int] | None, budget_bytes: int, options: TierOptions
+) -> _core.Store:
+    if budget_bytes < 0:
+        raise UsageError(f"expected 0 bytes or more, received {budget_bytes}", where="budget_bytes")
+    sizes = [(str(file.path), file.offset + file.data_bytes) for file in files]
+    return _core.Store(sizes, rows, budget_bytes, options.backend, options.depth, options.direct)
+
+
+def _stats(store: _core.Store) -> TierStats:
+    return TierStats(**store.stats(), budget_bytes=store.budget_bytes)
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return memory to read into: huge pages that are used again, which costs far less than fresh memory."""
+    return _core.pooled_bytes(dtype.itemsize * math.prod(shape)).view(dtype).reshape(shape)
+
+
+def _part_requests(part_bytes: int, row_bytes: int) -> int:
+    if part_bytes < 1:
+        raise UsageError(f"expected 1 byte or more, received {part_bytes}", where="part_bytes")
+    return max(1, min(part_bytes // max(row_bytes, 1), _MOST_PART_REQUESTS))
+
+
+def _pass_parts(index: Int64Array, limit: int, part_requests: int) -> list[npt.NDArray[np.uint32]]:
+    """Return the positions of each part of a pass: views of one array."""
+    positions, bounds = _core.order_pass(index, limit, part_requests)
+    return [positions[begin:end] for begin, end in itertools.pairwise(bounds)]
+
+
+def _parts_ahead(parts: Sequence[Array], read: Callable[[Int64Array], Part]) -> Iterator[Part]:
+    """Give what ``read`` returns for each part, reading the next ones meanwhile."""
+    reading: collections.deque[Future[Part]] = collections.deque()
+    with contextlib.ExitStack() as held:
+        executor = held.enter_context(ThreadPoolExecutor(_PARTS_AHEAD, thread_name_prefix="graphbox-pass"))
+        held.callback(lambda: [future.cancel() for future in reading])
+        for part in parts:
+            reading.append(executor.submit(lambda each: read(each.astype(np.int64)), part))
+            if len(reading) > _PARTS_AHEAD:
+                yield reading.popleft().result()
+        while reading:
+            yield reading.popleft().result()

@@ -1,0 +1,465 @@
+"""A graph read from disk under budgets in bytes: neighbours, feature rows and slots, changes included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import NotFoundError, UsageError
+from graphbox.graph.adjacency import ragged
+from graphbox.graph.array_file import ArrayFile
+from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable
+from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
+from graphbox.graph.snapshot import Direction, LiveEdgeTable
+from graphbox.graph.tables import OwnEdges
+from graphbox.graph.tier import ListFiles, Lists, Rows, TierOptions, TierStats, open_lists
+from graphbox.native import integer_array
+
+if TYPE_CHECKING:
+    from graphbox.graph.store import Graph
+
+__all__ = ["NeighborLists", "TieredGraph"]
+
+Array = npt.NDArray[Any]
+Payload = Literal["weight", "timestamp"]
+
+_PAGE_BYTES = 4096
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborLists:
+    """Neighbours of some nodes.
+
+    Attributes:
+        offsets: int64 [n + 1]; those of the i-th node are ``nodes[offsets[i]:offsets[i + 1]]``.
+        nodes: integers, node indices of the neighbours.
+        edge_ids: int64, the id of each edge.
+        payload: weights and timestamps that were asked for, by name.
+    """
+
+    offsets: Int64Array
+    nodes: Array
+    edge_ids: Int64Array
+    payload: Mapping[str, Array]
+
+
+class TieredGraph:
+    """A graph on disk that is read in batches, under budgets in bytes; made by :meth:`Graph.tiered`.
+
+    Opening takes no time: tiers fill as they are used. Of a changed graph the rows that changes touched are
+    held in memory in addition to the budgets, in proportion to the changes. Safe for several Python threads.
+
+    Args:
+        graph: a graph opened from a folder.
+        topology_bytes: the most memory for edges of all types together.
+        feature_bytes: the most memory for features of nodes; each gets its share by its size on disk, and
+            none more than all of it.
+        options: how files are read.
+
+    Raises:
+        UsageError: the graph was built in memory.
+        NotFoundError: its files are gone: the folder was written anew after the graph was opened.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        topology_bytes: int = 0,
+        feature_bytes: int = 0,
+        options: TierOptions | None = None,
+    ) -> None:
+        self._graph = graph
+        self._options = options or TierOptions()
+        files: dict[tuple[EdgeType, Direction], ListFiles] = {}
+        for edge_type in graph.edge_types:
+            if not graph.is_reverse(edge_type):
+                files |= _adjacency_files(graph, edge_type)
+        self._lists = open_lists(files, budget_bytes=topology_bytes, options=self._options)
+        self._overlays: dict[tuple[EdgeType, Direction], _EdgeOverlay | None] = {}
+        self._rows: dict[tuple[str, str], Rows] = {}
+        self._slots: dict[tuple[str, str], Lists] = {}
+        self._open_features(feature_bytes)
+
+    def _open_features(self, feature_bytes: int) -> None:
+        files = {
+            (node_type, name): _feature_files(self._graph, node_type, name)
+            for node_type in self._graph.node_types
+            for name in self._graph.node_table(node_type).features
+        }
+        present = {key: each for key, each in files.items() if each is not None}
+        budgets = _shares(feature_bytes, {key: _bytes_of(each) for key, each in present.items()})
+        for key, each in present.items():
+            if isinstance(each, ListFiles):
+                opened = open_lists({key: each}, budget_bytes=budgets[key], options=self._options)
+                self._slots[key] = opened[key]
+            else:
+                self._rows[key] = Rows(each, budget_bytes=budgets[key], options=self._options)
+
+    # Edges
+
+    def in_neighbors(
+        self, edge_type: EdgeType | str, nodes: npt.ArrayLike, *, payload: Sequence[Payload] = ()
+    ) -> NeighborLists:
+        """Return the in-neighbours of nodes, ascending, as :meth:`Graph.csc` has them.
+
+        Args:
+            edge_type: an edge type with edges of its own; for its reverse use :meth:`out_neighbors`.
+            nodes: node indices [n] of the target type, repeated ones too.
+            payload: what else of the edges to read: ``weight``, ``timestamp``.
+
+        Raises:
+            UsageError: a node index is out of range, or the edge type is a reverse one.
+            NotFoundError: no such edge type, or its edges have no such payload.
+            FormatError: a file was truncated meanwhile or is damaged.
+            DataError: the disk does not give the bytes.
+        """
+        return self._neighbors(edge_type, "in", nodes, payload)
+
+    def out_neighbors(self, edge_type: EdgeType | str, nodes: npt.ArrayLike) -> NeighborLists:
+        """Return the out-neighbours of nodes, ascending, as :meth:`Graph.csr` has them.
+
+        Args:
+            edge_type: an edge type whose CSR is kept on disk.
+            nodes: node indices [n] of the source type, repeated ones too.
+
+        Raises:
+            UsageError: a node index is out of range, or the edge type is a reverse one.
+            NotFoundError: no such edge type, or its CSR is not on disk.
+            FormatError: a file was truncated meanwhile or is damaged.
+            DataError: the disk does not give the bytes.
+        """
+        return self._neighbors(edge_type, "out", nodes, ())
+
+    def _neighbors(
+        self,
+        edge_type: EdgeType | str,
+        direction: Direction,
+        nodes: npt.ArrayLike,
+        payload: Sequence[Payload],
+    ) -> NeighborLists:
+        edge_type = self._graph.edge_type(edge_type)
+        table = self._graph.own_edges(edge_type)
+        index = integer_array(nodes, "nodes")
+        node_type = edge_type[2 if direction == "in" else 0]
+        _check_range(index, self._graph.num_nodes(node_type), node_type)
+        lists = self._lists.get((edge_type, direction))
+        if lists is None and direction == "out" and _has_base(table):
+            raise NotFoundError(
+                "there are no out-neighbours on disk",
+                where=edge_type_text(edge_type),
+                hint="import the graph with `csr: true` of this edge type",
+            )
+        overlay = self._overlay(edge_type, direction, table)
+        if lists is None or overlay is None:
+            if lists is None:
+                return _only_overlay(overlay, index, payload)
+            return _from_files(lists, index, direction, payload)
+        return _with_overlay(lists, overlay, index, direction, payload)
+
+    def _overlay(self, edge_type: EdgeType, direction: Direction, table: OwnEdges) -> _EdgeOverlay | None:
+        key = (edge_type, direction)
+        if key not in self._overlays:
+            changed = isinstance(table, LiveEdgeTable)
+            self._overlays[key] = _EdgeOverlay(table, direction) if changed else None
+        return self._overlays[key]
+
+    # Features
+
+    def feature_rows(
+        self, node_type: str, name: str, nodes: npt.ArrayLike, out: Array | None = None
+    ) -> Array:
+        """Return rows of a feature, as :meth:`Graph.feature` has them.
+
+        Args:
+            node_type: the node type.
+            name: a feature of any kind but slots.
+            nodes: node indices [n], repeated ones too.
+            out: where to put them: a C-contiguous array [n, ...] of the feature's dtype.
+
+        Raises:
+            NotFoundError: there is no such feature.
+            UsageError: a node index is out of range, ``out`` does not match, or the feature is slots.
+            FormatError: a file was truncated meanwhile.
+            DataError: the disk does not give the bytes.
+        """
+        changed = self._changed(node_type, name)
+        index = integer_array(nodes, "nodes")
+        if (node_type, name) in self._slots or (changed is not None and changed.kind == "slots"):
+            raise UsageError(
+                "expected a feature with one row for each node, received slots",
+                where=f"{node_type}, feature `{name}`",
+                hint="read it with slot_lists",
+            )
+        rows = self._rows.get((node_type, name))
+        if changed is None and rows is not None:
+            return rows.rows(index, out)
+        _check_range(index, self._graph.num_nodes(node_type), node_type)
+        column = _required(changed, node_type, name)
+        touched = np.ones(len(index), bool) if rows is None else column.is_changed(index)
+        if rows is None:
+            values = column.take(index).values
+        else:
+            values = rows.rows(np.where(touched, 0, index), out)
+            if touched.any():
+                values[touched] = column.take(index[touched]).values
+        if out is None:
+            return values
+        if values is not out:
+            out[...] = values
+        return out
+
+    def slot_lists(self, node_type: str, name: str, nodes: npt.ArrayLike) -> tuple[Int64Array, Int64Array]:
+        """Return the slots of nodes: (offsets int64 [n + 1], values int64).
+
+        Args:
+            node_type: the node type.
+            name: a feature of kind slots.
+            nodes: node indices [n], repeated ones too.
+
+        Raises:
+            NotFoundError: there is no such feature.
+            UsageError: a node index is out of range, or the feature is of another kind.
+            FormatError: a file was truncated meanwhile or is damaged.
+            DataError: the disk does not give the bytes.
+        """
+        changed = self._changed(node_type, name)
+        index = integer_array(nodes, "nodes")
+        if (node_type, name) in self._rows or (changed is not None and changed.kind != "slots"):
+            raise UsageError(
+                "expected slots, received a feature with one row for each node",
+                where=f"{node_type}, feature `{name}`",
+                hint="read it with feature_rows",
+            )
+        lists = self._slots.get((node_type, name))
+        if changed is None and lists is not None:
+            return lists.lists(index)
+        _check_range(index, self._graph.num_nodes(node_type), node_type)
+        column = _required(changed, node_type, name)
+        touched = np.ones(len(index), bool) if lists is None else column.is_changed(index)
+        new = column.take(index[touched])
+        new_offsets = np.zeros(1, np.int64) if new.offsets is None else new.offsets
+        if lists is None:
+            return new_offsets, new.values
+        base_offsets, base_values = lists.lists(index[~touched])
+        return _interleaved(touched, new_offsets, base_offsets, [(new.values, base_values)])
+
+    def _changed(self, node_type: str, name: str) -> LiveColumn | None:
+        table = self._graph.node_table(node_type)
+        if name not in table.features:
+            self._graph.feature(node_type, name)  # says what there is
+        return table.live_features[name] if isinstance(table, LiveNodeTable) else None
+
+    # What it does
+
+    @property
+    def stats(self) -> dict[str, TierStats]:
+        """What each tier did and holds: ``topology``, and features as ``node type/feature``."""
+        stats = {}
+        if self._lists:
+            stats["topology"] = next(iter(self._lists.values())).stats
+        features: Mapping[tuple[str, str], Rows | Lists] = {**self._rows, **self._slots}
+        return stats | {f"{node_type}/{name}": tier.stats for (node_type, name), tier in features.items()}
+
+    @cached_property
+    def backend(self) -> str:
+        """How files are read, as it is: ``io_uring, O_DIRECT``, or another and why not io_uring."""
+        tiers: list[Rows | Lists] = [*self._lists.values(), *self._rows.values(), *self._slots.values()]
+        return tiers[0].backend if tiers else "nothing is on disk"
+
+
+# Files
+
+
+def _adjacency_files(graph: Graph, edge_type: EdgeType) -> dict[tuple[EdgeType, Direction], ListFiles]:
+    table = graph.own_edges(edge_type)
+    if not _has_base(table):
+        return {}
+
+    def files(offsets: str, names: Mapping[str, str]) -> ListFiles | None:
+        found = {}
+        for name, array in names.items():
+            try:
+                found[name] = graph.array_file(edge_type, array)
+            except NotFoundError:
+                if name == "indices":
+                    return None
+        return ListFiles(graph.array_file(edge_type, offsets), found)
+
+    both = {
+        "in": files("indptr", {name: name for name in ("indices", "weight", "timestamp")}),
+        "out": files("csr-indptr", {"indices": "csr-indices", "edge_ids": "csr-edge-ids"}),
+    }
+    directions: tuple[Direction, ...] = ("in", "out")
+    return {(edge_type, each): found for each in directions if (found := both[each]) is not None}
+
+
+def _has_base(table: OwnEdges) -> bool:
+    return not isinstance(table, LiveEdgeTable) or table.base is not None
+
+
+def _feature_files(graph: Graph, node_type: str, name: str) -> ArrayFile | ListFiles | None:
+    """Return where a feature of the base lies; None when a change added the node type."""
+    table = graph.node_table(node_type)
+    if isinstance(table, LiveNodeTable) and table.base is None:
+        return None
+    values = graph.feature_file(node_type, name)
+    try:
+        return ListFiles(graph.feature_file(node_type, name, "offsets"), {"values": values})
+    except NotFoundError:
+        return values
+
+
+def _bytes_of(files: ArrayFile | ListFiles) -> int:
+    if isinstance(files, ListFiles):
+        return files.offsets.data_bytes + sum(each.data_bytes for each in files.items.values())
+    return files.data_bytes
+
+
+def _shares(budget_bytes: int, sizes: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """Split a budget by size, smallest first, so that what needs less leaves it to the others."""
+    shares = {}
+    left, rest = budget_bytes, sum(sizes.values())
+    for key, size in sorted(sizes.items(), key=lambda item: item[1]):
+        # What keeping all of it takes: its blocks, one byte for each, both in whole huge pages.
+        whole = size + size // _PAGE_BYTES + 2 * _HUGE_PAGE_BYTES + 4 * _PAGE_BYTES
+        shares[key] = min(whole, left * size // max(rest, 1))
+        left, rest = left - shares[key], rest - size
+    return shares
+
+
+# Neighbours of changed graphs
+
+
+class _EdgeOverlay:
+    """The lists of the rows that changes touched, with their payload."""
+
+    def __init__(self, table: OwnEdges, direction: Direction) -> None:
+        assert isinstance(table, LiveEdgeTable)  # noqa: S101 - narrows the type; the caller has looked
+        self._table = table
+        self._payloads: dict[Payload, Array] = {}
+        overlay = table.overlay(direction)
+        self.rows, self.offsets = overlay.rows, overlay.indptr
+        self.indices, self.edge_ids = overlay.indices, overlay.edge_ids
+        base = table.base
+        self.base_rows = 0
+        if base is not None:
+            self.base_rows = len(base.csc.indptr) - 1 if direction == "in" else base.csc.num_sources
+
+    def find(self, index: Int64Array) -> tuple[npt.NDArray[np.bool_], Int64Array]:
+        """Return which rows are not the base's, and where the touched ones stand here (-1: without edges)."""
+        place = np.searchsorted(self.rows, index)
+        found = np.zeros(len(index), bool)
+        inside = place < len(self.rows)
+        found[inside] = self.rows[place[inside]] == index[inside]
+        return found | (index >= self.base_rows), np.where(found, place, -1)
+
+    def take(self, places: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the offsets of the lists at ``places``, and the positions of their items here."""
+        known = places >= 0
+        starts = np.where(known, self.offsets[np.where(known, places, 0)], 0)
+        ends = np.where(known, self.offsets[np.where(known, places, -1) + 1], 0)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ends - starts)])
+        return offsets, ragged(starts, ends - starts)
+
+    def payload(self, name: Payload, positions: Int64Array) -> Array:
+        """Return the weights or timestamps of edges at these positions."""
+        if name not in self._payloads:
+            self._payloads[name] = self._payload_of_all(name)
+        return self._payloads[name][positions]
+
+    def _payload_of_all(self, name: Payload) -> Array:
+        table = self._table
+        in_base = self.edge_ids < table.num_base_edges
+        dtype = np.float32 if name == "weight" else np.int64
+        values = np.zeros(len(self.edge_ids), dtype)
+        parts = [getattr(change, name) for change in table.changes if change.num_added]
+        base = None if table.base is None else getattr(table.base.csc, name)
+        if any(part is None for part in parts) or (table.base is not None and base is None):
+            raise NotFoundError(f"the edges have no {name}")
+        if base is not None:
+            values[in_base] = base[self.edge_ids[in_base]]
+        added = np.concatenate([np.zeros(0, dtype), *parts])
+        values[~in_base] = added[self.edge_ids[~in_base] - table.num_base_edges]
+        return values
+
+
+def _from_files(
+    lists: Lists, index: Int64Array, direction: Direction, payload: Sequence[Payload]
+) -> NeighborLists:
+    ids = ("edge_ids",) if direction == "out" else ()
+    read = lists.read(index, ("indices", *ids, *payload))
+    edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
+    return NeighborLists(
+        read.offsets, read.items["indices"], edge_ids, {name: read.items[name] for name in payload}
+    )
+
+
+def _only_overlay(
+    overlay: _EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload]
+) -> NeighborLists:
+    if overlay is None:
+        raise UsageError("expected edges on disk or in changes, received neither")
+    offsets, positions = overlay.take(overlay.find(index)[1])
+    return NeighborLists(
+        offsets,
+        overlay.indices[positions],
+        overlay.edge_ids[positions],
+        {name: overlay.payload(name, positions) for name in payload},
+    )
+
+
+def _with_overlay(
+    lists: Lists, overlay: _EdgeOverlay, index: Int64Array, direction: Direction, payload: Sequence[Payload]
+) -> NeighborLists:
+    changed, places = overlay.find(index)
+    base = _from_files(lists, index[~changed], direction, payload)
+    if not changed.any():
+        return base
+    offsets, positions = overlay.take(places[changed])
+    pairs = [(overlay.indices[positions], base.nodes), (overlay.edge_ids[positions], base.edge_ids)]
+    pairs += [(overlay.payload(name, positions), base.payload[name]) for name in payload]
+    merged, nodes, edge_ids, *rest = _interleaved(changed, offsets, base.offsets, pairs)
+    return NeighborLists(merged, nodes, edge_ids, dict(zip(payload, rest, strict=True)))
+
+
+def _interleaved(
+    first: npt.NDArray[np.bool_],
+    first_offsets: Int64Array,
+    second_offsets: Int64Array,
+    values: Sequence[tuple[Array, Array]],
+) -> tuple[Any, ...]:
+    """Return offsets and values of lists taken from the first where ``first``, else from the second."""
+    lengths = np.empty(len(first), np.int64)
+    lengths[first], lengths[~first] = np.diff(first_offsets), np.diff(second_offsets)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    here = ragged(offsets[:-1][first], lengths[first])
+    there = ragged(offsets[:-1][~first], lengths[~first])
+    merged = []
+    for one, other in values:
+        both = np.empty(offsets[-1], np.result_type(one, other))
+        both[here], both[there] = one, other
+        merged.append(both)
+    return (offsets, *merged)
+
+
+def _required(column: LiveColumn | None, node_type: str, name: str) -> LiveColumn:
+    if column is None:
+        raise NotFoundError(f"there is no feature `{name}` of `{node_type}` on disk")
+    return column
+
+
+def _check_range(index: Int64Array, size: int, node_type: str) -> None:
+    wrong = (index < 0) | (index >= size)
+    if wrong.any():
+        position = int(np.argmax(wrong))
+        raise UsageError(
+            f"expected node indices from 0 to {size - 1}, received {index[position]} at position {position}",
+            where=f"nodes of type `{node_type}`",
+        )
