@@ -83,9 +83,11 @@ def graph_to_networkx(graph: Graph) -> Any:
         ids = graph.ids(node_type).tolist()
         nodes[node_type] = ids if len(graph.node_types) == 1 else [(node_type, each) for each in ids]
         attributes = _rows(graph.node_columns(node_type), len(ids))
+        removed = set(graph.removed_nodes(node_type).tolist())
         converted.add_nodes_from(
             (node, {"node_type": node_type, **each})
-            for node, each in zip(nodes[node_type], attributes, strict=True)
+            for index, (node, each) in enumerate(zip(nodes[node_type], attributes, strict=True))
+            if index not in removed
         )
     for edge_type in graph.edge_types:
         if graph.is_reverse(edge_type):

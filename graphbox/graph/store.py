@@ -228,7 +228,7 @@ class Graph:
         Everything is copied into memory; :meth:`pyg_stores` reads larger graphs piece by piece. Nodes have
         ``ids`` and their features by name, edges ``edge_index`` (in the order of edge ids), ``edge_weight``,
         ``edge_time`` and their features. Categories become their codes (int64), slots a tensor of values and
-        their offsets under ``name_ptr``.
+        their offsets under ``name_ptr``. Removed nodes are left out and those after them move up.
 
         Args:
             heterogeneous: True for ``HeteroData`` in any case, False to refuse a graph of several types.

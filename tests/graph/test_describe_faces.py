@@ -149,3 +149,14 @@ def test_a_graph_without_edges_has_no_pictures() -> None:
     assert "no edge of this type" in str(graph.describe())
     assert "Degrees" not in str(graph.describe())
     _parsed(graph.describe()._repr_html_())
+
+
+def test_what_is_too_much_to_show_is_counted() -> None:
+    features = {f"f{number}": Column("number", np.full(3, np.nan, np.float32)) for number in range(60)}
+    edges = {("a", "to", "a"): edge_table(np.array([0, 1, 2]), np.array([1, 2, 0]), 3, 3)}
+    description = Graph("wide", {"a": numbered_nodes(3, features)}, edges).describe()
+    html = _parsed(description._repr_html_()).text
+    for shown in (str(description), html):
+        assert "and 20 features" in shown
+        assert "To look at (60)" in shown
+        assert "and 30 of these" in shown

@@ -13,6 +13,7 @@ from torch_geometric.data import Data, HeteroData, TensorAttr
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.columns import Column
+from graphbox.graph.live_nodes import LiveNodeTable, NodeChange
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import edge_table, numbered_nodes
 
@@ -213,3 +214,17 @@ def test_a_changed_graph_converts_with_its_changes() -> None:
     features, _ = graph.pyg_stores()
     ids = torch.from_numpy(graph.csc().ids_at(np.arange(2)))
     assert features.get_tensor(("node", "to", "node"), "n", ids).tolist() == [30, 20]
+
+
+def test_removed_nodes_are_left_out() -> None:
+    base = numbered_nodes(4, {"n": Column("number", np.arange(4, dtype=np.float32))})
+    nodes = {"node": LiveNodeTable(base, [NodeChange(first=4, removed=np.array([1]))])}
+    edges = {("node", "to", "node"): edge_table(np.array([0, 3]), np.array([2, 0]), 4, 4)}
+    data = Graph("changed", nodes, edges).to_pyg()
+    assert data.num_nodes == 3
+    assert data.ids.tolist() == [0, 2, 3]
+    assert data.n.tolist() == [0, 2, 3]
+    assert _edges(data) == [(0, 1), (2, 0)]
+    converted = Graph("changed", nodes, edges).to_networkx()
+    assert list(converted.nodes) == [0, 2, 3]
+    assert sorted(converted.edges()) == [(0, 2), (3, 0)]

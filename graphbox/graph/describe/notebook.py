@@ -50,6 +50,8 @@ _STYLE = """
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 400, 112, 40, 18, 6
 _PICTURES = 12
+_FEATURES = 40
+_PROBLEMS = 30
 _WIDEST_BAR = 40
 _QUOTED = re.compile("`([^`]*)`")
 _BAR = "#2f9e7a"
@@ -130,9 +132,14 @@ def _features(description: Description) -> str:
         return ""
     rows = (
         (escape(feature.name), owner, feature.kind, _quiet(feature_facts(feature)))
-        for owner, feature in owned
+        for owner, feature in owned[:_FEATURES]
     )
-    return "<h4>Features</h4>" + _table(("feature", "of", "kind", "values"), rows)
+    table = _table(("feature", "of", "kind", "values"), rows)
+    return "<h4>Features</h4>" + table + _rest(len(owned) - _FEATURES, "features")
+
+
+def _rest(count: int, what: str) -> str:
+    return f'<p class="quiet">and {count:,} {what}, see <code>as_dict()</code></p>' if count > 0 else ""
 
 
 def _quiet(parts: Sequence[str]) -> str:
@@ -167,8 +174,7 @@ def _pictures(description: Description) -> str:
         parts.append(f'<h4>{_edge_type(entry)}</h4><div class="degrees">{pictures}</div>')
     if not parts:
         return ""
-    rest = len(drawn) - len(largest)
-    more = f'<p class="quiet">and {rest} smaller edge types, see as_dict()</p>' if rest else ""
+    more = _rest(len(drawn) - len(largest), "smaller edge types")
     note = '<span class="quiet"> nodes by number of edges, both axes logarithmic</span>'
     return f"<h4>Degrees{note}</h4>" + "".join(parts) + more
 
@@ -217,9 +223,10 @@ def _problems(problems: Sequence[Problem]) -> str:
     following = [problem.hint for problem in problems[1:]]
     items = (
         _problem(problem, with_hint=problem.hint != next_hint)
-        for problem, next_hint in zip(problems, [*following, None], strict=True)
+        for problem, next_hint in list(zip(problems, [*following, None], strict=True))[:_PROBLEMS]
     )
-    return f"<h4>To look at ({len(problems)})</h4><ul>{''.join(items)}</ul>"
+    rest = _rest(len(problems) - _PROBLEMS, "of these")
+    return f"<h4>To look at ({len(problems)})</h4><ul>{''.join(items)}</ul>{rest}"
 
 
 def _problem(problem: Problem, *, with_hint: bool) -> str:

@@ -28,6 +28,8 @@ __all__ = ["as_text", "render"]
 
 _PICTURE_ROWS = 5
 _PICTURES = 12
+_FEATURES = 40
+_PROBLEMS = 30
 _AXIS_WIDTH = 6
 _BAR_WIDTH = 3
 _GAP = 4
@@ -82,7 +84,8 @@ def render(description: Description, console: Console) -> None:
     ]
     if features:
         console.print()
-        console.print(_features(features, glyphs))
+        console.print(_features(features[:_FEATURES], glyphs))
+        _print_rest(console, len(features) - _FEATURES, "features")
     _print_pictures(description, console, glyphs)
     _print_problems(description.problems, console, glyphs)
 
@@ -172,9 +175,7 @@ def _print_pictures(description: Description, console: Console, glyphs: _Glyphs)
             _picture(f"into each {target}", entry.in_degree, half, glyphs),
         )
         console.print(grid)
-    if len(drawn) > len(largest):
-        rest = len(drawn) - len(largest)
-        console.print(_text(f"and {rest} smaller edge types (--json has all of them)", "dim"))
+    _print_rest(console, len(drawn) - len(largest), "smaller edge types")
 
 
 def _picture(title: str, degrees: Degrees, width: int, glyphs: _Glyphs) -> Text:
@@ -236,7 +237,7 @@ def _print_problems(problems: Sequence[Problem], console: Console, glyphs: _Glyp
     grid = Table.grid()
     grid.add_column(no_wrap=True)
     grid.add_column()
-    for number, problem in enumerate(problems):
+    for number, problem in enumerate(problems[:_PROBLEMS]):
         line = _text(problem.where, "cyan").append(f": {problem.message}", "default")
         if problem.examples:
             line.append("\nsuch as " + "; ".join(problem.examples), style="dim")
@@ -244,9 +245,15 @@ def _print_problems(problems: Sequence[Problem], console: Console, glyphs: _Glyp
             line.append(f"\n{glyphs.arrow.strip()} {problem.hint}", style="dim")
         grid.add_row(_text(glyphs.bullet, "yellow"), line)
     console.print(grid)
+    _print_rest(console, len(problems) - _PROBLEMS, "of these")
 
 
 # Pieces
+
+
+def _print_rest(console: Console, count: int, what: str) -> None:
+    if count > 0:
+        console.print(_text(f"and {count:,} {what} (as JSON: all of them)", "dim"))
 
 
 def _text(text: str, style: str = "") -> Text:

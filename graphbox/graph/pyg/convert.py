@@ -10,7 +10,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, missing_extra
 from graphbox.graph.arrays import feature_columns, ids_of
 from graphbox.graph.columns import Column
-from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
 from graphbox.graph.store import DEFAULT_EDGE_TYPE, DEFAULT_NODE_TYPE, Graph
 from graphbox.graph.tables import EdgeTable, NodeTable, edge_table, numbered_nodes
 
@@ -151,11 +151,12 @@ def graph_to_pyg(graph: Graph, *, heterogeneous: bool | None = None) -> Data | H
 def _fill_nodes(store: Any, graph: Graph, node_type: str) -> None:
     import torch
 
-    store.num_nodes = graph.num_nodes(node_type)
-    ids = graph.ids(node_type)
+    nodes = _kept_nodes(graph, node_type)
+    store.num_nodes = len(nodes)
+    ids = graph.ids(node_type, nodes)
     _put(store, _IDS, ids.tolist() if graph.id_type(node_type) == "string" else torch.from_numpy(ids.copy()))
     for name, column in graph.node_columns(node_type).items():
-        _put_feature(store, name, column)
+        _put_feature(store, name, column if len(nodes) == len(column) else column.take(nodes))
 
 
 def _fill_edges(store: Any, graph: Graph, edge_type: EdgeType) -> None:
@@ -163,13 +164,26 @@ def _fill_edges(store: Any, graph: Graph, edge_type: EdgeType) -> None:
 
     csc = graph.csc(edge_type)
     source, target = csc.coo()
-    _put(store, "edge_index", torch.from_numpy(np.stack([source, target])))
+    ends = [_renumbered(graph, edge_type[0], source), _renumbered(graph, edge_type[2], target)]
+    _put(store, "edge_index", torch.from_numpy(np.stack(ends)))
     if csc.weight is not None:
         _put(store, _WEIGHT, torch.from_numpy(np.array(csc.weight)))
     if csc.timestamp is not None:
         _put(store, _TIMES[0], torch.from_numpy(np.array(csc.timestamp)))
     for name, column in graph.edge_columns(edge_type).items():
         _put_feature(store, name, column if csc.edge_ids is None else column.take(csc.edge_ids))
+
+
+def _kept_nodes(graph: Graph, node_type: str) -> Int64Array:
+    kept = np.ones(graph.num_nodes(node_type), np.bool_)
+    kept[graph.removed_nodes(node_type)] = False
+    return np.flatnonzero(kept)
+
+
+def _renumbered(graph: Graph, node_type: str, index: Int64Array) -> Int64Array:
+    """Return node indices as they are without the removed nodes."""
+    removed = graph.removed_nodes(node_type)
+    return index - np.searchsorted(removed, index) if len(removed) else index
 
 
 def _put_feature(store: Any, name: str, column: Column) -> None:
