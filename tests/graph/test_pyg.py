@@ -169,6 +169,12 @@ def test_the_feature_store_gathers_rows(hetero: HeteroData, tmp_path: Path) -> N
     assert listed == {("user", "x"), ("user", "train_mask"), ("item", "y"), ("item", "price")}
     for missing in (("user", "z"), ("nobody", "x"), ("item", "words")):
         assert features.get_tensor(TensorAttr(*missing, index=None)) is None
+    bare, _ = Graph.from_coo([0, 1], [1, 2]).pyg_stores()
+    assert [(attr.group_name, attr.attr_name) for attr in bare.get_all_tensor_attrs()] == [("node", "n_id")]
+    assert bare["node", "n_id", None].tolist() == [0, 1, 2]
+    assert bare["node", "n_id"][1:].tolist() == [1, 2]
+    assert bare["node", "n_id", torch.tensor([2, 0])].tolist() == [2, 0]
+    assert bare.get_tensor_size("node", "n_id") == (3,)
     with pytest.raises(UnsupportedError, match="import --append"):
         features["user", "x", None] = torch.ones(5, 3)
     with pytest.raises(UnsupportedError, match="remove `x`"):

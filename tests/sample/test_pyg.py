@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,7 +198,8 @@ def test_wrong_questions_are_refused(several: Graph, single: Graph) -> None:
     not (WITH_PYG_LIB or WITH_TORCH_SPARSE),
     reason="PyTorch Geometric's own sampler needs pyg-lib or torch-sparse",
 )
-def test_its_own_neighbor_loader_reads_our_stores(several: Graph, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without:UserWarning")
+def test_its_own_neighbor_loader_reads_our_stores(several: Graph) -> None:
     loader = NeighborLoader(
         several.pyg_stores(), num_neighbors=[3, 2], input_nodes=("paper", torch.arange(50)), batch_size=20
     )
@@ -207,3 +207,8 @@ def test_its_own_neighbor_loader_reads_our_stores(several: Graph, tmp_path: Path
     assert [batch["paper"].batch_size for batch in batches] == [20, 20, 10]
     for batch in batches:
         _check_several(several, batch)
+    everything = {"input_nodes": ("paper", torch.arange(9)), "batch_size": 9}
+    theirs = next(iter(NeighborLoader(several.pyg_stores(), num_neighbors=[-1, -1], **everything)))
+    ours = next(iter(NodeLoader(several.pyg_stores(), PygNeighborSampler(several, [-1, -1]), **everything)))
+    for edge_type in several.edge_types:
+        assert sorted(ours[edge_type].e_id.tolist()) == sorted(theirs[edge_type].e_id.tolist())

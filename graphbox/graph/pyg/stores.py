@@ -16,6 +16,8 @@ from graphbox.graph.store import Graph
 
 __all__ = ["PygFeatureStore", "PygGraphStore"]
 
+_NODE_INDEX = "n_id"
+
 
 def _does_not_change(what: str) -> NoReturn:
     raise UnsupportedError(
@@ -30,6 +32,9 @@ class PygFeatureStore(FeatureStore):  # type: ignore[misc]  # the package has no
     Groups are node types, and edge types for the features of edges; attributes are the features' names. What
     comes back: ``number`` float32 [n], ``integer`` and ``categorical`` (codes) int64 [n], ``boolean`` bool
     [n], ``vector`` float32 [n, dim]. Slots have no rectangular form and are left out.
+
+    A node type without any of these has ``n_id``, the node indices int64 [n]: PyTorch Geometric does not know
+    node types that the store has nothing of.
 
     Args:
         graph: the graph.
@@ -54,28 +59,38 @@ class PygFeatureStore(FeatureStore):  # type: ignore[misc]  # the package has no
     def _get_tensor(self, attr: TensorAttr) -> torch.Tensor | None:
         column = self._column(attr)
         if column is None:
-            return None
+            return self._node_indices(attr)
         index = attr.index.cpu().numpy() if isinstance(attr.index, torch.Tensor) else attr.index
         # A copy in any case: the arrays are mapped read-only, and tensors want memory they may write to.
         rows = np.array(column.values if index is None else column.values[index])
         return torch.from_numpy(rows.astype(np.int64) if column.kind == "categorical" else rows)
 
+    def _node_indices(self, attr: TensorAttr) -> torch.Tensor | None:
+        graph: Graph = self.__dict__["graph"]
+        if attr.attr_name != _NODE_INDEX or attr.group_name not in graph.node_types:
+            return None
+        num_nodes = graph.num_nodes(attr.group_name)
+        if attr.index is None or isinstance(attr.index, slice):
+            chosen = slice(None) if attr.index is None else attr.index
+            return torch.arange(*chosen.indices(num_nodes))
+        return torch.as_tensor(attr.index, dtype=torch.int64).clone()
+
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         column = self._column(attr)
-        if column is None or attr.index is None:
-            return None if column is None else tuple(column.values.shape)
+        if column is not None and attr.index is None:
+            return tuple(column.values.shape)
         tensor = self._get_tensor(attr)
         return None if tensor is None else tuple(tensor.shape)
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """Return the features of nodes, which loaders put into every batch."""
         graph: Graph = self.__dict__["graph"]
-        return [
-            TensorAttr(node_type, name)
-            for node_type in graph.node_types
-            for name, column in graph.node_columns(node_type).items()
-            if column.kind != "slots"
-        ]
+        attrs = []
+        for node_type in graph.node_types:
+            columns = graph.node_columns(node_type)
+            names = [name for name, column in columns.items() if column.kind != "slots"]
+            attrs += [TensorAttr(node_type, name) for name in names or [_NODE_INDEX]]
+        return attrs
 
     def _put_tensor(self, _: Any, attr: TensorAttr) -> bool:
         _does_not_change(f"put `{attr.attr_name}`")
