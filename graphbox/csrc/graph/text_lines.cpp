@@ -50,6 +50,12 @@ inline const char* find(const char* at, const char* end, char wanted) {
   return found == nullptr ? nullptr : static_cast<const char*>(found);
 }
 
+// The same for one byte and short distances, where calling memchr costs more than searching; null where there is none.
+inline const char* find_near(const char* at, const char* end, char wanted) {
+  const char* found = find_either(at, end, wanted, wanted);
+  return found == end ? nullptr : found;
+}
+
 // Reads records one after another. `last`: the text ends with the last record, otherwise with what may be half of one.
 class RecordReader {
  public:
@@ -123,10 +129,10 @@ class RecordReader {
     const bool far = end_ - start > kLongestQuotedBytes;
     const char* const limit = far ? start + kLongestQuotedBytes : end_;
     bool escaped = false;
-    const char* close = find(start, limit, format_.quote);
+    const char* close = find_near(start, limit, format_.quote);
     while (close != nullptr && close + 1 < end_ && close[1] == format_.quote) {
       escaped = true;
-      close = close + 2 < limit ? find(close + 2, limit, format_.quote) : nullptr;
+      close = close + 2 < limit ? find_near(close + 2, limit, format_.quote) : nullptr;
     }
     if (close == nullptr) {
       return far || last_ ? Ending::kUnbalanced : Ending::kIncomplete;
@@ -169,17 +175,11 @@ class RecordReader {
   std::int64_t cells_ = 0;
 };
 
-bool is_ascii(const char* at, const char* end) {
-  std::uint64_t high = 0;
-  for (; end - at >= 8; at += 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, sizeof(word));
-    high |= word;
-  }
-  for (; at < end; ++at) {
-    high |= static_cast<std::uint8_t>(*at);
-  }
-  return (high & 0x8080808080808080U) == 0;
+// Whether the eight bytes from `at` on are ASCII.
+inline bool is_ascii_word(const std::uint8_t* at) {
+  std::uint64_t word;
+  std::memcpy(&word, at, sizeof(word));
+  return (word & 0x8080808080808080U) == 0;
 }
 
 // Whether the bytes are UTF-8 (RFC 3629: shortest forms, no surrogates, up to U+10FFFF).
@@ -187,6 +187,12 @@ bool is_utf8(const char* text, const char* text_end) {
   const auto* at = reinterpret_cast<const std::uint8_t*>(text);
   const auto* const end = reinterpret_cast<const std::uint8_t*>(text_end);
   while (at < end) {
+    while (end - at >= 8 && is_ascii_word(at)) {
+      at += 8;
+    }
+    if (at == end) {
+      break;
+    }
     const std::uint8_t lead = *at++;
     if (lead < 0x80) {
       continue;
@@ -290,7 +296,7 @@ class Splitter {
   TextRows split() {
     const char* at = text_.data();
     const char* const end = at + text_.size();
-    const bool ascii = is_ascii(at, end);
+    const bool valid = is_utf8(at, end);
     RecordReader reader(text_, format_, /*last=*/true);
     found_.reserve(columns_ * (text_.size() / 16 + 1));
     while (at < end) {
@@ -311,7 +317,7 @@ class Splitter {
       }
       if (outcome == Outcome::kUnbalanced) {
         reject(Malformed::kQuote, record, at, line, 0);
-      } else if (!ascii && !is_utf8(record, at)) {
+      } else if (!valid && !is_utf8(record, at)) {
         reject(Malformed::kEncoding, record, at, line, 0);
       } else if (reader.cells() != expected_) {
         reject(Malformed::kCells, record, at, line, reader.cells());
@@ -328,8 +334,8 @@ class Splitter {
 
  private:
   static std::int64_t lines_of(const char* record, const char* next) {
-    const std::int64_t breaks = std::count(record, next, '\n');
-    return next[-1] == '\n' ? breaks : breaks + 1;
+    const char* const last = next - 1;
+    return find_near(record, last, '\n') == nullptr ? 1 : std::count(record, last, '\n') + 1;
   }
 
   void accept(std::int64_t line) {
