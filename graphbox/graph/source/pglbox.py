@@ -36,7 +36,7 @@ _ID = "id"
 _SLOT = re.compile(r"slot_[0-9]+|float_slot_[0-9]+_[1-9][0-9]{0,4}")
 _LARGEST_BLOCK_BYTES = 4 << 20
 _MOST_THREADS = 8
-_BLOCKS_PER_BATCH = 6  # separators, offsets and the cells themselves
+_BLOCKS_PER_BATCH = 20  # what parsing holds for each value takes many times the bytes of its text
 _SAMPLED_PARTS = 16
 _SAMPLE_BYTES = 1 << 16
 
