@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from graphbox.graph import CSC, Graph
+from graphbox.graph import CSC, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.columns import Column
+from graphbox.graph.compact import compact
+from graphbox.graph.delta import append, remove
 from graphbox.graph.describe import describe, outline
 from graphbox.graph.ids import IntegerIds
+from graphbox.graph.ingest import import_graph
 from graphbox.graph.live_nodes import LiveNodeTable, NodeChange
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, edge_table, numbered_nodes
@@ -112,3 +117,47 @@ def test_kept_out_neighbors_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert described.as_dict() == describe(Graph("g", nodes, {TYPE: derived})).as_dict()
     assert calls == [300], "one pass, whatever the memory"
+
+
+def test_a_graph_changed_on_disk(tmp_path: Path) -> None:
+    """Append, remove and compaction, as describe and PyTorch Geometric's face see them."""
+    (tmp_path / "people.csv").write_text("id,age\nann,30\nbob,\ncid,50\n")
+    (tmp_path / "knows.csv").write_text("source,target,since\nann,bob,1\nbob,cid,2\ncid,ann,3\n")
+    source = _people(tmp_path, "people.csv", "knows.csv")
+    import_graph(source, tmp_path / "graph")
+    (tmp_path / "more.csv").write_text("id,age\ndan,70\nbob,40\n")
+    (tmp_path / "more_knows.csv").write_text("source,target,since\ndan,bob,4\nann,bob,9\ndan,nobody,5\n")
+    append(tmp_path / "graph", _people(tmp_path, "more.csv", "more_knows.csv"), compact="never")
+    remove(tmp_path / "graph", nodes={"person": ["ann"]})
+
+    def shown() -> tuple[Any, ...]:
+        graph = Graph.open(tmp_path / "graph")
+        description = graph.describe()
+        (people,), (knows,) = description.node_types, description.edge_types
+        age, since = people.features[0], knows.features[0]
+        data = graph.to_pyg()
+        ends = [[data.ids[index] for index in row] for row in data.edge_index.tolist()]
+        assert knows.in_degree is not None
+        return (
+            (people.nodes, people.removed, people.isolated, age.rows, age.missing, age.min, age.max),
+            (knows.edges, since.rows, since.min, since.max, knows.in_degree.bins, knows.in_degree.hubs),
+            sorted(zip(*ends, data.since.tolist(), strict=True)),
+            data.age.tolist(),
+            [problem.kind for problem in description.problems],
+        )
+
+    changed = shown()
+    assert changed[0] == (3, 1, 0, 3, 0, 40, 70)
+    assert changed[1][:4] == (2, 2, 2, 4)
+    assert changed[2:4] == ([("bob", "cid", 2), ("dan", "bob", 4)], [40, 50, 70])
+    assert "dangling_edges" in changed[4]
+    compact(tmp_path / "graph")
+    assert shown()[:4] == changed[:4]
+
+
+def _people(folder: Path, people: str, knows: str) -> GraphSource:
+    return GraphSource(
+        "people",
+        {"person": NodeSource(folder / people, features={"age": "number"})},
+        (EdgeSource(("person", "knows", "person"), folder / knows, features={"since": "integer"}),),
+    )

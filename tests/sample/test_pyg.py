@@ -15,7 +15,8 @@ from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.columns import Column
-from graphbox.graph.tables import edge_table, numbered_nodes
+from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
+from graphbox.graph.tables import EdgeTable, edge_table, numbered_nodes
 from graphbox.sample.pyg import PygNeighborSampler
 
 WRITES = ("author", "writes", "paper")
@@ -212,3 +213,31 @@ def test_its_own_neighbor_loader_reads_our_stores(several: Graph) -> None:
     ours = next(iter(NodeLoader(several.pyg_stores(), PygNeighborSampler(several, [-1, -1]), **everything)))
     for edge_type in several.edge_types:
         assert sorted(ours[edge_type].e_id.tolist()) == sorted(theirs[edge_type].e_id.tolist())
+
+
+def test_a_changed_graph_is_sampled_with_its_changes() -> None:
+    generator = np.random.default_rng(2)
+    source, target = generator.integers(0, 50, (2, 200))
+    base = edge_table(source, target, 50, 50)
+    since = Column("integer", np.arange(200, 230))
+    ends = np.sort(generator.integers(0, 50, 30))
+    change = EdgeChange(
+        200, np.zeros(30, np.int64), ends, features={"n": since}, removed=np.arange(0, 200, 3)
+    )
+    base = EdgeTable(base.csc, {"n": Column("integer", np.arange(200))})
+    edge_type = ("node", "to", "node")
+    graph = Graph("changed", {"node": numbered_nodes(50)}, {edge_type: LiveEdgeTable(base, [change], 50, 50)})
+    csc = graph.csc()
+    source, target = csc.coo()
+    expected = sorted(
+        zip(source.tolist(), target.tolist(), csc.ids_at(np.arange(len(source))).tolist(), strict=True)
+    )
+    features, edges = graph.pyg_stores()
+    loader = NodeLoader(
+        (features, edges), PygNeighborSampler(graph, [-1]), input_nodes=torch.arange(50), batch_size=50
+    )
+    batch = next(iter(loader))
+    found = batch.n_id[batch.edge_index].tolist()
+    assert sorted(zip(*found, batch.e_id.tolist(), strict=True)) == expected
+    # Edge ids are what edge features are kept by.
+    assert torch.equal(features.get_tensor(edge_type, "n", batch.e_id), batch.e_id)
