@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from graphbox.errors import ConfigError, UsageError, did_you_mean
+from graphbox.pglbox.grammar import parse_pairs
 from graphbox.pglbox.graph_section import graph_section, metapaths
 from graphbox.pglbox.keys import KEYS, Fate, Key
 from graphbox.pglbox.run_file import KeyPath, render
@@ -233,8 +235,6 @@ class _Converter:
             self._settings.wrong(name, f"expected one of {', '.join(choices)}, received `{value}`", hint)
 
     def _check_pairs(self, name: str) -> None:
-        from graphbox.pglbox.grammar import parse_pairs
-
         try:
             parse_pairs(self._settings.text(name))
         except UsageError as error:
@@ -306,8 +306,6 @@ def _walks_for(pairs: int, length: int, window: int, metapaths: int) -> int:
 
 def _relative(path: Path, base: Path) -> str:
     """Return ``path`` as it is written in a file in the folder ``base``."""
-    import os
-
     return Path(os.path.relpath(path, base)).as_posix()
 
 
