@@ -192,15 +192,18 @@ def find_files(data: str | Path, suffixes: Sequence[str]) -> tuple[InputFile, ..
 
     Raises:
         NotFoundError: there is none.
-        DataError: a server does not answer, or refuses.
+        DataError: a folder has folders in it, or a server does not answer, or refuses.
         BackendMissingError: fsspec, or the package it needs for this kind of URL, is not installed.
     """
     if isinstance(data, str) and is_url(data):
         return _find_remote(data, suffixes)
     path = Path(data)
+    if data == "":
+        raise NotFoundError("expected a path, received an empty text")
     if path.is_dir():
-        paths = [entry for entry in path.iterdir() if entry.is_file()]
-        chosen = _parts({entry.name: entry for entry in paths}, suffixes)
+        entries = list(path.iterdir())
+        _check_no_folders(str(data), [entry.name for entry in entries if entry.is_dir()])
+        chosen = _parts({entry.name: entry for entry in entries if entry.is_file()}, suffixes)
     elif _GLOB.search(path.name) or (_GLOB.search(str(path)) and not path.exists()):
         chosen = _glob(path)
     elif path.is_file():
@@ -217,6 +220,18 @@ def _parts(entries: dict[str, Any], suffixes: Sequence[str]) -> list[Any]:
     visible = {name: entry for name, entry in sorted(entries.items()) if not name.startswith((".", "_"))}
     named = [entry for name, entry in visible.items() if name.lower().endswith(tuple(suffixes))]
     return named or list(visible.values())
+
+
+def _check_no_folders(folder: str, names: Sequence[str]) -> None:
+    """Raise when a folder has folders in it, whose files would be left out without a word."""
+    visible = sorted(name for name in names if not name.startswith((".", "_")))
+    if visible:
+        raise DataError(
+            f"expected a folder of part files, received one with the folder `{visible[0]}` in it"
+            + (f" and {len(visible) - 1:,} more" if len(visible) > 1 else ""),
+            where=folder,
+            hint=f"name the files by a pattern, e.g. {folder.rstrip('/')}/*/*.parquet",
+        )
 
 
 def _glob(pattern: Path) -> list[Path]:
@@ -256,11 +271,15 @@ def _find_remote(url: str, suffixes: Sequence[str]) -> tuple[InputFile, ...]:
             paths = [entry for entry in found if _is_visible(entry.rpartition("/")[2], pattern)]
         elif file_system.isdir(path) and not file_system.isfile(path):
             entries = {entry["name"].rpartition("/")[2]: entry for entry in file_system.ls(path, detail=True)}
+            folders = [name for name, entry in entries.items() if entry["type"] == "directory"]
+            _check_no_folders(shown, folders)
             files = {name: entry["name"] for name, entry in entries.items() if entry["type"] == "file"}
             paths = _parts(files, suffixes)
         else:
             paths = [path] if file_system.exists(path) else []
         sizes = [file_system.size(entry) for entry in paths]
+    except GraphboxError:
+        raise
     except ImportError as error:
         raise _missing_backend(shown, error) from None
     except Exception as error:  # noqa: BLE001 - every file system of fsspec has errors of its own

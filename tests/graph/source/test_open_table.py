@@ -72,6 +72,20 @@ def test_parts_of_different_kinds(tmp_path: Path) -> None:
         open_table(tmp_path)
 
 
+def test_folders_in_a_folder_are_named_by_a_pattern(tmp_path: Path, memory: Any) -> None:
+    for day in ("day=1", "day=2"):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "part.csv").write_text(f"id\n{day}\n")
+        memory.pipe(f"/edges/{day}/part.csv", f"id\n{day}\n".encode())
+    (tmp_path / "_temporary").mkdir()
+    for folder in (str(tmp_path), "memory://edges"):
+        with pytest.raises(DataError, match="the folder `day=1` in it and 1 more") as caught:
+            open_table(folder)
+        assert caught.value.where == folder
+        for pattern in ("*/*.csv", "**/*.csv"):
+            assert read(open_table(f"{folder}/{pattern}"), ["id"]).columns == {"id": ["day=1", "day=2"]}
+
+
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
     (tmp_path / "a[1].csv").write_text("id\n7\n")
     assert read(open_table(tmp_path / "a[1].csv"), ["id"]).columns == {"id": ["7"]}
@@ -85,6 +99,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
         open_table(tmp_path / "no" / "edge.csv")
     assert caught.value.hint == f"there is no folder {tmp_path / 'no'} either"
+    with pytest.raises(NotFoundError, match="received an empty text"):
+        open_table("")
     (tmp_path / "empty").mkdir()
     for nothing in (tmp_path / "empty", tmp_path / "*.parquet"):
         with pytest.raises(NotFoundError, match="at least one file"):
@@ -204,6 +220,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_guide_names_every_format_and_suffix() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1:3] for line in guide.splitlines() if line.startswith("| `")]
+    table = guide.partition("| format | suffixes")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     described = {name.strip(" `"): tuple(suffixes.replace("`", "").split()) for name, suffixes in rows}
     assert described == {name: table_format.suffixes for name, table_format in FORMATS.items()}
