@@ -105,6 +105,9 @@ def compact(
             if progress is not None:
                 progress(f"edges {edge_type_text(edge_type)}", number, total)
             edges.append(write_edges(writer, edge_type, graph.own_edges(edge_type), memory_bytes))
+        for entry in (*nodes, *edges):
+            # They quote rows that were skipped, and what was removed may stand in them.
+            entry.get("imported", {}).pop("examples", None)
         writer.commit({"name": graph.name, "node_types": nodes, "edge_types": edges})
         after_bytes = writer.size_bytes
     return CompactReport(path, changes, before_bytes, after_bytes, time.monotonic() - started)

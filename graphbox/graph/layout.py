@@ -198,6 +198,7 @@ def _base_nodes(entry: Mapping[str, Any], arrays: Arrays) -> NodeTable:
         _features_of(entry["features"], arrays),
         removed,
         entry.get("discovered", False),
+        entry.get("imported", {}),
     )
 
 

@@ -285,6 +285,7 @@ class LiveNodeTable(NodeTable):
             LazyMapping(first_table.features, lambda name: self.live_features[name].read_all()),
             all_removed,
             first_table.discovered,
+            {} if base is None else base.imported,
         )
 
     def template(self, name: str) -> Column:

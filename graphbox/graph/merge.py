@@ -330,6 +330,8 @@ def write_nodes(
     }
     if len(table.removed):
         entry["removed"] = writer.add(f"{folder}/removed", table.removed)
+    if table.imported:
+        entry["imported"] = dict(table.imported)
     return entry
 
 

@@ -21,7 +21,7 @@ from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import extended_categories, stacked
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
-from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges
+from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up
 
 __all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "Overlay", "as_live"]
 
@@ -53,7 +53,7 @@ class EdgeChange:
     features: Mapping[str, Column] = field(default_factory=dict)
     categories: Mapping[str, pa.Array] = field(default_factory=dict)
     removed: Int64Array = field(default_factory=lambda: _NO_IDS)
-    imported: Mapping[str, int] = field(default_factory=dict)
+    imported: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_added(self) -> int:
@@ -134,11 +134,8 @@ class LiveEdgeTable(OwnEdges):
         self.num_sources = num_sources
         self.num_targets = num_targets
         self.reverse = reverse
-        counts: dict[str, int] = dict(base.imported) if base is not None else {}
-        for change in changes:
-            for kind, count in change.imported.items():
-                counts[kind] = counts.get(kind, 0) + count
-        self.imported = counts
+        before = [] if base is None else [base.imported]
+        self.imported = added_up([*before, *(change.imported for change in changes)])
         self._lists: dict[tuple[Direction, bool], LiveLists] = {}
 
     # Counts and ids

@@ -357,8 +357,8 @@ class Graph:
         """Return whether the edge type is derived from another one by turning its edges around."""
         return isinstance(self._edge_table(edge_type), ReverseEdgeTable)
 
-    def imported(self, edge_type: EdgeType | str) -> dict[str, int]:
-        """Return what the import read, kept and skipped, by kind.
+    def imported(self, edge_type: EdgeType | str) -> dict[str, Any]:
+        """Return what the import and later changes read, kept and skipped, by kind.
 
         Empty for a reverse edge type and for a graph built in memory.
         """

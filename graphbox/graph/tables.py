@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ __all__ = [
     "NodeTable",
     "OwnEdges",
     "ReverseEdgeTable",
+    "added_up",
     "check_range",
     "edge_table",
     "index_array",
@@ -80,12 +81,14 @@ class NodeTable:
         removed: int64 [num_removed], ascending: the nodes that were removed. Their indices stay unused: they
             have no id, no edges, and features that are missing or zero.
         discovered: whether the nodes are those met at the ends of edges, and not the rows of a table.
+        imported: what the import read, kept and skipped, by kind.
     """
 
     ids: Ids
     features: Mapping[str, Column]
     removed: Int64Array = field(default_factory=lambda: np.zeros(0, np.int64))
     discovered: bool = False
+    imported: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_nodes(self) -> int:
@@ -154,7 +157,7 @@ class OwnEdges(Edges):
         imported: what the import and later changes read, kept and skipped, by kind.
     """
 
-    imported: Mapping[str, int]
+    imported: Mapping[str, Any]
 
     @property
     @abstractmethod
@@ -205,7 +208,7 @@ class EdgeTable(OwnEdges):
         csc: CSC,
         features: Mapping[str, Column] | None = None,
         *,
-        imported: Mapping[str, int] | None = None,
+        imported: Mapping[str, Any] | None = None,
         reverse: EdgeType | None = None,
         csr: CSR | None = None,
         stable: Int64Array | None = None,
@@ -420,6 +423,20 @@ def _checked_weights(weight: npt.ArrayLike, num_edges: int) -> npt.NDArray[np.fl
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise UsageError("expected finite positive weights, received others")
     return weights
+
+
+def added_up(reports: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what several imports read, kept and skipped together: numbers are added, examples joined."""
+    total: dict[str, Any] = {}
+    for report in reports:
+        for key, value in report.items():
+            if isinstance(value, Mapping):
+                total[key] = added_up([total.get(key, {}), value])
+            elif isinstance(value, int):
+                total[key] = total.get(key, 0) + value
+            else:
+                total[key] = [*total.get(key, []), *value]
+    return total
 
 
 def index_array(values: npt.ArrayLike, what: str) -> Int64Array:

@@ -119,6 +119,33 @@ def test_kept_out_neighbors_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [300], "one pass, whatever the memory"
 
 
+def test_reports_of_imports_add_up_and_come_back(tmp_path: Path) -> None:
+    first = {
+        "rows": 4,
+        "edges": 2,
+        "skipped": {"not a number": 2},
+        "examples": {"not a number": ["a:1", "a:2"]},
+    }
+    second = {"rows": 3, "edges": 1, "skipped": {"not a number": 1, "bad encoding": 1}, "examples": {}}
+    base = edge_table(np.array([0, 1]), np.array([1, 2]), 3, 3)
+    base = EdgeTable(base.csc, imported=first)
+    change = EdgeChange(2, np.array([2]), np.array([0]), imported=second)
+    nodes = replace(numbered_nodes(3), imported={"rows": 5, "nodes": 3, "skipped": {"repeated id": 2}})
+    live = LiveEdgeTable(base, [change], 3, 3)
+    assert live.imported == {
+        "rows": 7,
+        "edges": 3,
+        "skipped": {"not a number": 3, "bad encoding": 1},
+        "examples": {"not a number": ["a:1", "a:2"]},
+    }
+    Graph("g", {"node": nodes}, {TYPE: live}).save(tmp_path / "g")
+    opened = Graph.open(tmp_path / "g")
+    assert opened.imported(TYPE) == live.imported
+    kinds = [(problem.where, problem.count, problem.examples) for problem in opened.describe().problems]
+    assert ("node", 2, ()) in kinds
+    assert ("node to node", 3, ("a:1", "a:2")) in kinds
+
+
 def test_a_graph_changed_on_disk(tmp_path: Path) -> None:
     """Append, remove and compaction, as describe and PyTorch Geometric's face see them."""
     (tmp_path / "people.csv").write_text("id,age\nann,30\nbob,\ncid,50\n")
@@ -152,6 +179,7 @@ def test_a_graph_changed_on_disk(tmp_path: Path) -> None:
     assert changed[2:4] == ([("bob", "cid", 2), ("dan", "bob", 4)], [40, 50, 70])
     assert "dangling_edges" in changed[4]
     compact(tmp_path / "graph")
+    assert "ann" not in (tmp_path / "graph" / "manifest.json").read_text()
     assert shown()[:4] == changed[:4]
 
 

@@ -114,6 +114,7 @@ def _node_type(graph: Graph, node_type: str, counts: NodeCounts | None) -> NodeT
             else describe_feature(name, rows, graph.removed_nodes(node_type))
             for name, rows in features.items()
         ),
+        imported=graph.node_table(node_type).imported,
     )
 
 
