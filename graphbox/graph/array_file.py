@@ -244,16 +244,15 @@ def _check_open(
     return size
 
 
-def digest_of(path: Path) -> int:
-    """Return the CRC-32C of the data of an array file."""
+def digest_of(array: Array) -> int:
+    """Return the CRC-32C of the data of a mapped array, whose pages are given back behind it."""
     from graphbox._core import crc32c
 
+    content = array.reshape(-1).view(np.uint8)
     digest = 0
-    with path.open("rb", buffering=0) as file:
-        file.seek(HEADER_BYTES)
-        block = np.empty(_BLOCK_BYTES, np.uint8)
-        while count := file.readinto(block.data):
-            digest = crc32c(block[:count], digest)
+    for start in range(0, len(content), _BLOCK_BYTES):
+        digest = crc32c(content[start : start + _BLOCK_BYTES], digest)
+        release_pages(array)
     return digest
 
 

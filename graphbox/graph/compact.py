@@ -18,6 +18,8 @@ __all__ = ["CompactReport", "compact", "compact_in_background", "needs_compactio
 
 MAX_CHANGES = 32
 """A graph with more changes than this should be compacted ..."""
+MAX_FILES = 2000
+"""... or with more files, all of which are opened when the graph is; ..."""
 MAX_CHANGED_SHARE = 0.25
 """... and so should one whose changes added or removed more than this share of the base's edges."""
 
@@ -51,7 +53,9 @@ class CompactReport:
 def needs_compaction(path: Path) -> bool:
     """Return whether a graph has more changes than it should be read with."""
     manifest = read_manifest(path)
-    if len(manifest["deltas"]) > MAX_CHANGES:
+    if not manifest["deltas"]:
+        return False
+    if len(manifest["deltas"]) > MAX_CHANGES or len(manifest["files"]) > MAX_FILES:
         return True
     base = sum(entry["num_edges"] for entry in manifest["edge_types"])
     changed = 0

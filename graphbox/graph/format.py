@@ -36,6 +36,7 @@ __all__ = [
     "MANIFEST",
     "FolderWriter",
     "Snapshot",
+    "check_digests",
     "graph_lock",
     "open_snapshot",
     "read_manifest",
@@ -48,6 +49,7 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
 _CHECKSUM = "checksum"
+_NO_CHECKSUM = f"sha256:{'0' * 64}"
 _FOLDER = re.compile(r"(base|delta)-(\d{6})")
 _SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
@@ -60,12 +62,14 @@ Array = npt.NDArray[Any]
 
 
 def _encode_manifest(body: Mapping[str, Any]) -> bytes:
-    """Return the one text a manifest may have: a damaged byte anywhere in it shows."""
+    """Return the text of a manifest: its checksum is that of the text with zeros in the checksum's place."""
+    text = json.dumps({**body, _CHECKSUM: _NO_CHECKSUM}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    content = text.encode()
+    return content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode())
 
-    def text(value: Mapping[str, Any]) -> bytes:
-        return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False).encode() + b"\n"
 
-    return text({**body, _CHECKSUM: f"sha256:{hashlib.sha256(text(body)).hexdigest()}"})
+def _checksum(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def _decode_manifest(content: bytes, path: Path) -> dict[str, Any]:
@@ -84,8 +88,8 @@ def _decode_manifest(content: bytes, path: Path) -> dict[str, Any]:
             where=str(path),
             hint="open it with the version of graphbox that wrote it, or import the graph again",
         )
-    checksum = body.pop(_CHECKSUM, None)
-    if _encode_manifest(body) != content:
+    checksum = str(body.pop(_CHECKSUM, None))
+    if _checksum(content.replace(checksum.encode(), _NO_CHECKSUM.encode())) != checksum:
         raise FormatError(
             f"expected the content that was written, received other bytes (checksum {checksum})",
             where=str(path),
@@ -154,14 +158,15 @@ def open_snapshot(path: Path) -> Snapshot:
             manifest itself is damaged.
     """
     for _ in range(_OPEN_ATTEMPTS):
-        manifest = read_manifest(path)
+        content = _read_content(path)
+        manifest = _checked_manifest(content, path / MANIFEST)
         failure: FormatError | None = None
         try:
             arrays = {name: map_array(path / name, manifest["files"][name]) for name in manifest["files"]}
         except FormatError as error:
             failure = error
         # A writer may have put the next graph in place in the meantime; then this one is looked at again.
-        if read_manifest(path) == manifest:
+        if _read_content(path) == content:
             if failure is not None:
                 raise failure
             return Snapshot(path, manifest, arrays)
@@ -179,9 +184,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         NotFoundError: there is no graph.
         FormatError: the manifest is damaged, of another format or of another version.
     """
-    file = path / MANIFEST
+    return _checked_manifest(_read_content(path), path / MANIFEST)
+
+
+def _read_content(path: Path) -> bytes:
     try:
-        content = file.read_bytes()
+        return (path / MANIFEST).read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(
             f"there is no graph (no {MANIFEST})"
@@ -192,6 +200,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         ) from error
     except NotADirectoryError as error:
         raise NotFoundError("expected a graph's folder, received a file", where=str(path)) from error
+
+
+def _checked_manifest(content: bytes, file: Path) -> dict[str, Any]:
     manifest = _decode_manifest(content, file)
     for name in manifest["files"]:
         if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
@@ -206,16 +217,24 @@ def verify(path: Path) -> None:
         NotFoundError: there is no graph.
         FormatError: naming the files that are damaged or missing.
     """
-    snapshot = open_snapshot(path)
+    check_digests(open_snapshot(path))
+
+
+def check_digests(snapshot: Snapshot) -> None:
+    """Read every array of an opened graph folder and compare it with its digest.
+
+    Raises:
+        FormatError: naming the files that are damaged.
+    """
     damaged = [
         name
         for name, entry in snapshot.manifest["files"].items()
-        if _digest_text(digest_of(path / name)) != entry["crc32c"]
+        if _digest_text(digest_of(snapshot.arrays[name])) != entry["crc32c"]
     ]
     if damaged:
         raise FormatError(
             f"expected the content that was written, received other bytes in {', '.join(damaged)}",
-            where=str(path),
+            where=str(snapshot.path),
             hint="import the graph again",
         )
 

@@ -264,7 +264,7 @@ class LiveNodeTable(NodeTable):
         if base is not None:
             segments.insert(0, (0, base))
         removed = [*([] if base is None else [base.removed]), *(change.removed for change in changes)]
-        all_removed = np.unique(np.concatenate(removed)) if any(map(len, removed)) else _NO_ROWS
+        all_removed = np.sort(np.concatenate(removed)) if any(map(len, removed)) else _NO_ROWS
         ids = [(first, each.ids) for first, each in segments if each.ids is not None]
         first_table = segments[0][1]
 

@@ -14,7 +14,7 @@ from graphbox.errors import FormatError, NotFoundError, UsageError, did_you_mean
 from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.arrays import feature_columns
 from graphbox.graph.columns import Column
-from graphbox.graph.format import FolderWriter, Snapshot, open_snapshot, verify
+from graphbox.graph.format import FolderWriter, Snapshot, check_digests, open_snapshot, verify
 from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import array_names, read_tables
 from graphbox.graph.merge import write_edges, write_nodes
@@ -106,9 +106,9 @@ class Graph:
             FormatError: a file is damaged, missing, or of another version.
         """
         folder = Path(path)
-        if verify_digests:
-            verify(folder)
         snapshot = open_snapshot(folder)
+        if verify_digests:
+            check_digests(snapshot)
         try:
             nodes, edges = read_tables(snapshot)
             name = str(snapshot.manifest["name"])
