@@ -296,7 +296,7 @@ class _Append:
                     where=where,
                     hint=did_you_mean(end, known_types),
                 )
-        if edges.type in self._edges:
+        if edges.type in (report.type for report in self.reports):
             raise UsageError("expected each edge type once, received it twice", where=where)
         is_new = edges.type not in self.graph.edge_types
         if not is_new and self.graph.is_reverse(edges.type):
