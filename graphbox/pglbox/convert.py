@@ -18,6 +18,7 @@ from graphbox.pglbox.settings import Settings, read_settings
 __all__ = ["Conversion", "Outcome", "convert"]
 
 _MODEL = "walk"
+_SHOWN_CHARACTERS = 60
 _NOTHING, _SAME = "asks for nothing", "the same here"
 _CHOICES = {
     "loss_type": (
@@ -316,7 +317,7 @@ def _comments(outcomes: list[Outcome]) -> dict[KeyPath, list[str]]:
     comments: dict[KeyPath, list[str]] = {}
     for outcome in outcomes:
         if outcome.target and outcome.note:
-            shown = "" if outcome.fate is Fate.MAPPED else f" {outcome.value}, not supported"
+            shown = "" if outcome.fate is Fate.MAPPED else f" {_shortened(outcome.value)}, not supported"
             place = tuple(outcome.target.partition(".*")[0].split("."))
             comments.setdefault(place, []).append(f"{outcome.key}{shown}: {outcome.note}")
     comments["tasks",] = [
@@ -333,6 +334,11 @@ def _comments(outcomes: list[Outcome]) -> dict[KeyPath, list[str]]:
         "Centres and contexts have a table each; PGLBox has one for both."
     )
     return comments
+
+
+def _shortened(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"
 
 
 def _foot(outcomes: list[Outcome]) -> list[str]:

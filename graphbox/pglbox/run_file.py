@@ -72,7 +72,9 @@ def _value(value: Any, path: KeyPath, comments: Mapping[KeyPath, Sequence[str]])
 
 def _wrapped(lines: Sequence[str], indent: int) -> str:
     wrapped = []
-    for line in lines:
+    for given in lines:
+        # Names and values of the other file stand here too: nothing in them may end the comment.
+        line = given if given.isprintable() else ascii(given)[1:-1]
         further = "  " + " " * (len(line) - len(line.lstrip()))
         wrapped += textwrap.wrap(
             line,

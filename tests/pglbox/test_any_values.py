@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from graphbox.config import load_config
@@ -29,7 +29,8 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(base=pgl(), changes={"token_slot": "\x1b\n}: [", "mine\u2028": 1})
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     base=st.sampled_from([pgl(), paddlerec()]),
     changes=st.dictionaries(st.sampled_from([*KEYS, "wlak_len", "mine"]), VALUES, max_size=5),
