@@ -25,6 +25,17 @@ class ArrayFileWriter:
         Write the header, have the file on disk, and return its shape and the CRC-32C of its data.
         """
 
+def build_ids_index(values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int) -> tuple:
+    """
+    The hash index of ids; how many of them occur again; and the first such, with the row it repeats.
+    """
+
+def find_ids(index: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, asked_values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], asked_text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, valid: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int, name: str) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """The number of each asked id by the index of ids, -1 where it is none."""
+
+def hash_strings(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """XXH64 of the UTF-8 bytes of each string, as int64[n]."""
+
 class NodeIds:
     """The ids of one node type while a graph is built."""
 

@@ -7,6 +7,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,6 +18,7 @@
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "graph/edge_builder.h"
+#include "graph/id_index_build.h"
 #include "graph/node_ids.h"
 
 namespace graphbox::bind {
@@ -184,6 +187,73 @@ nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string&
   return result;
 }
 
+// The index of ids as NumPy holds them. Ids that occur twice are told by looking all of them up.
+nb::tuple build_ids_index(const Integers& values, const Text& text, int threads) {
+  const IdBatch ids = to_ids(values, text);
+  PooledArray<std::byte> entries;
+  IdIndex index;
+  std::vector<std::int64_t> found(static_cast<std::size_t>(ids.size));
+  {
+    const nb::gil_scoped_release release;
+    HashedBlock block(threads);
+    with_ids(ids, [&](const auto& held) {
+      const bool wide = ids.size > kMostNarrowNodes;
+      index.build(held, ids.size, IndexLayout::of(ids.size), wide, threads, block, [](std::size_t) {});
+      find_in_index(index.data(), index.is_wide(), index.layout(), held, ids.size, held, ids.size, found.data(), threads,
+                    {});
+    });
+  }
+  std::int64_t repeated = 0;
+  std::optional<std::pair<std::int64_t, std::int64_t>> first_repeated;
+  for (std::int64_t i = 0; i < ids.size; ++i) {
+    if (const std::int64_t first = found[static_cast<std::size_t>(i)]; first != i) {
+      first_repeated = first_repeated ? first_repeated : std::pair(first, i);
+      ++repeated;
+    }
+  }
+  const auto to_entries = [&](auto entry) {
+    PooledArray<decltype(entry)> array(index.layout().slots());
+    std::memcpy(array.data(), index.data(), index.size_bytes());
+    return nb::cast(to_numpy(std::move(array)));
+  };
+  return nb::make_tuple(index.is_wide() ? to_entries(std::int64_t{}) : to_entries(std::int32_t{}), repeated,
+                        first_repeated);
+}
+
+NumpyArray<std::int64_t> find_ids(const AnyInputArray& entries, const Integers& values, const Text& text,
+                                  const Integers& asked_values, const Text& asked_text, const Valid& valid, int threads,
+                                  const std::string& name) {
+  // The ids may be a mapped file: what the index says of them is checked when it is read.
+  IdBatch ids;
+  ids.size = static_cast<std::int64_t>(values.shape(0)) - (text ? 1 : 0);
+  ids.integers = {values.data()};
+  if (text) {
+    ids.strings = {values.data(), reinterpret_cast<const char*>(text->data()), static_cast<std::int64_t>(text->shape(0))};
+  }
+  const IdBatch asked = to_ids(asked_values, asked_text, text ? IdKind::kString : IdKind::kInteger);
+  const bool wide = entries.dtype() == nb::dtype<std::int64_t>();
+  if (!wide && entries.dtype() != nb::dtype<std::int32_t>()) {
+    throw Error(ErrorKind::kFormat, "expected an index of int32 or int64", name);
+  }
+  PooledArray<std::int64_t> found(asked.size);
+  {
+    const nb::gil_scoped_release release;
+    const auto layout = IndexLayout::of_file(ids.size, static_cast<std::int64_t>(entries.shape(0)), name);
+    const auto* const slots = static_cast<const std::byte*>(entries.data());
+    if (text) {
+      find_in_index(slots, wide, layout, ids.strings, ids.size, asked.strings, asked.size, found.data(), threads, name);
+    } else {
+      find_in_index(slots, wide, layout, ids.integers, ids.size, asked.integers, asked.size, found.data(), threads,
+                    name);
+    }
+    const std::uint8_t* const is_valid = to_valid(valid, asked.size);
+    for (std::int64_t i = 0; is_valid != nullptr && i < asked.size; ++i) {
+      found[i] = is_valid[i] != 0 ? found[i] : -1;
+    }
+  }
+  return to_numpy(std::move(found));
+}
+
 void add_node_ids(nb::module_& module) {
   nb::class_<NodeIds>(module, "NodeIds", "The ids of one node type while a graph is built.")
       .def(
@@ -265,6 +335,25 @@ void add_edge_builder(nb::module_& module) {
 }  // namespace
 
 void add_graph(nb::module_& module) {
+  module.def("build_ids_index", &build_ids_index, nb::arg("values"), nb::arg("text").none(), nb::arg("threads"),
+             "The hash index of ids; how many of them occur again; and the first such, with the row it repeats.");
+  module.def("find_ids", &find_ids, nb::arg("index"), nb::arg("values"), nb::arg("text").none(),
+             nb::arg("asked_values"), nb::arg("asked_text").none(), nb::arg("valid").none(), nb::arg("threads"),
+             nb::arg("name"), "The number of each asked id by the index of ids, -1 where it is none.");
+  module.def(
+      "hash_strings",
+      [](const Integers& offsets, const InputArray<std::uint8_t>& text) {
+        const IdBatch strings = to_ids(offsets, text, IdKind::kString);
+        PooledArray<std::int64_t> hashes(strings.size);
+        {
+          const nb::gil_scoped_release release;
+          for (std::int64_t i = 0; i < strings.size; ++i) {
+            hashes[i] = static_cast<std::int64_t>(strings.strings.hash(i));
+          }
+        }
+        return to_numpy(std::move(hashes));
+      },
+      nb::arg("offsets"), nb::arg("text"), "XXH64 of the UTF-8 bytes of each string, as int64[n].");
   add_node_ids(module);
   add_edge_builder(module);
 }

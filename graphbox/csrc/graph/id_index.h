@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "errors/error.h"
 #include "graph/ids_view.h"
+#include "parallel/parallel_for.h"
 #include "portability/cpu.h"
 
 namespace graphbox {
@@ -58,6 +60,10 @@ struct IndexLayout {
   std::int64_t start_slot_of(std::uint64_t hash) const {
     return static_cast<std::int64_t>((hash & 0xFFFFFFFFU) * static_cast<std::uint64_t>(slots_per_partition) >> 32);
   }
+  // Of the whole index.
+  std::int64_t first_slot_of(std::uint64_t hash) const {
+    return partition_of(hash) * slots_per_partition + start_slot_of(hash);
+  }
   bool operator==(const IndexLayout&) const = default;
 };
 
@@ -80,10 +86,10 @@ class IndexView {
       if (step < count) {
         const std::uint64_t hash = asked.hash(first + step);
         hashes[step % kRing] = hash;
-        prefetch(entries_ + first_slot(hash));
+        prefetch(entries_ + layout_.first_slot_of(hash));
       }
       if (const std::int64_t i = step - kAhead; i >= 0 && i < count) {
-        const std::int64_t entry = entries_[first_slot(hashes[i % kRing])];
+        const std::int64_t entry = entries_[layout_.first_slot_of(hashes[i % kRing])];
         entries[i % kRing] = entry;
         if (entry >= 0) {
           ids_.prefetch_place(entry);
@@ -102,10 +108,6 @@ class IndexView {
   }
 
  private:
-  std::int64_t first_slot(std::uint64_t hash) const {
-    return layout_.partition_of(hash) * layout_.slots_per_partition + layout_.start_slot_of(hash);
-  }
-
   std::int64_t search(const typename Ids::Value& id, std::uint64_t hash) const {
     const Entry* const partition = entries_ + layout_.partition_of(hash) * layout_.slots_per_partition;
     std::int64_t slot = layout_.start_slot_of(hash);
@@ -138,5 +140,25 @@ class IndexView {
   std::int64_t num_nodes_;
   std::string name_;
 };
+
+// The same by several threads, over entries of either width.
+template <typename Ids, typename Asked>
+void find_in_index(const std::byte* entries, bool wide, const IndexLayout& layout, const Ids& ids,
+                   std::int64_t num_nodes, const Asked& asked, std::int64_t count, std::int64_t* found, int threads,
+                   const std::string& name) {
+  constexpr std::int64_t kChunk = std::int64_t{1} << 13;
+  const auto find = [&](const auto* of_type) {
+    const IndexView view(of_type, layout, ids, num_nodes, name);
+    parallel_for(threads, (count + kChunk - 1) / kChunk, [&](std::int64_t chunk) {
+      const std::int64_t first = chunk * kChunk;
+      view.find(asked, first, std::min(kChunk, count - first), found + first);
+    });
+  };
+  if (wide) {
+    find(reinterpret_cast<const std::int64_t*>(entries));
+  } else {
+    find(reinterpret_cast<const std::int32_t*>(entries));
+  }
+}
 
 }  // namespace graphbox

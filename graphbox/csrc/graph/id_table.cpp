@@ -2,28 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
 
 namespace graphbox {
-namespace {
-
-constexpr std::int64_t kHashChunk = std::int64_t{1} << 13;
-constexpr std::int64_t kFindChunk = std::int64_t{1} << 13;
-
-std::int64_t chunks_of(std::int64_t count, std::int64_t chunk) { return (count + chunk - 1) / chunk; }
-
-std::size_t index_bytes(const IndexLayout& layout, bool wide) {
-  const std::size_t bytes = static_cast<std::size_t>(layout.slots()) * (wide ? 8 : 4);
-  return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-}
-
-}  // namespace
 
 IdTable::IdTable(IdKind kind, std::size_t memory_bytes, int threads)
-    : kind_(kind), memory_bytes_(memory_bytes), threads_(std::max(threads, 1)) {
+    : kind_(kind), memory_bytes_(memory_bytes), threads_(std::max(threads, 1)), block_(threads_) {
   if (kind == IdKind::kInteger) {
     integers_ = GrowingArray<std::int64_t>(memory_bytes / 8 + 1);
   } else {
@@ -31,17 +17,15 @@ IdTable::IdTable(IdKind kind, std::size_t memory_bytes, int threads)
     text_ = GrowingArray<char>(memory_bytes + 1);
     offsets_.append(0);
   }
-  hashes_.resize(kBlock);
-  slots_.resize(kBlock);
-  rows_.resize(static_cast<std::size_t>(threads_));
+  slots_.resize(HashedBlock::kRows);
 }
 
 std::size_t IdTable::held_bytes() const {
-  return kWorkingBytes + index_bytes(layout_, wide_) + static_cast<std::size_t>(size_ + 1) * 8 + text_.size();
+  return bytes_with(0, size_, text_.size()) + IdIndex::bytes_of(index_.layout(), index_.is_wide());
 }
 
 std::size_t IdTable::bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes) const {
-  return kWorkingBytes + index_bytes(IndexLayout::of(capacity), capacity > kMostNarrowNodes) +
+  return kWorkingBytes + IdIndex::bytes_of(IndexLayout::of(capacity), capacity > kMostNarrowNodes) +
          static_cast<std::size_t>(ids + 1) * 8 + text_bytes;
 }
 
@@ -51,7 +35,9 @@ bool IdTable::reserve(std::int64_t count, std::size_t text_bytes) {
   if (wanted <= capacity_) {
     return bytes_with(capacity_, wanted, text) <= memory_bytes_;
   }
-  for (const std::int64_t capacity : {std::max(2 * capacity_, wanted), std::max(wanted, size_ + size_ / 4), wanted}) {
+  // Growing by an eighth at least keeps the work of rebuilding the index in proportion.
+  for (const std::int64_t more : {capacity_, size_ / 4, size_ / 8}) {
+    const std::int64_t capacity = std::max(wanted, size_ + more);
     if (bytes_with(capacity, wanted, text) <= memory_bytes_) {
       capacity_ = capacity;
       rebuild(IndexLayout::of(capacity), capacity > kMostNarrowNodes);
@@ -70,99 +56,20 @@ IdBatch IdTable::ids() const {
   return batch;
 }
 
-// Threads each own a range of partitions, where no other thread writes.
-int IdTable::owners() const { return static_cast<int>(std::min<std::int64_t>(threads_, layout_.partitions())); }
-
-template <typename Ids>
-void IdTable::hash_block(const Ids& ids, std::int64_t first, std::int64_t count) {
-  parallel_for(threads_, chunks_of(count, kHashChunk), [&](std::int64_t chunk) {
-    const std::int64_t end = std::min(count, (chunk + 1) * kHashChunk);
-    for (std::int64_t i = chunk * kHashChunk; i < end; ++i) {
-      hashes_[static_cast<std::size_t>(i)] = ids.hash(first + i);
-    }
-  });
-}
-
-// Deals the rows of a block out to the owners of their partitions, in order.
-template <typename Valid>
-void IdTable::share_rows(std::int64_t count, const Valid& valid) {
-  const int owners = this->owners();
-  parallel_for(threads_, owners, [&](std::int64_t owner) {
-    std::vector<std::uint32_t>& rows = rows_[static_cast<std::size_t>(owner)];
-    rows.resize(static_cast<std::size_t>(count));
-    std::uint32_t* next = rows.data();
-    for (std::int64_t i = 0; i < count; ++i) {
-      *next = static_cast<std::uint32_t>(i);
-      const std::int64_t partition = layout_.partition_of(hashes_[static_cast<std::size_t>(i)]);
-      next += (partition * owners >> layout_.partition_bits) == owner && valid(i) ? 1 : 0;
-    }
-    rows.resize(static_cast<std::size_t>(next - rows.data()));
-  });
-}
-
-// Makes a new index of all ids. Nothing of the old one is needed for it, so it goes first.
 void IdTable::rebuild(const IndexLayout& layout, bool wide) {
-  wide_ = wide;
-  layout_ = layout;
-  for (;; layout_.slots_per_partition *= 2) {
-    entries_ = Buffer();
-    if (layout_.slots_per_partition > layout.slots_per_partition && held_bytes() > memory_bytes_) {
+  const auto may_hold = [&](std::size_t bytes) {
+    const std::size_t needed = bytes_with(0, size_, text_.size()) + bytes;
+    if (needed > memory_bytes_ + kWorkingBytes) {
       throw Error(ErrorKind::kDoesNotFit,
-                  "expected an index of " + std::to_string(size_) + " ids within " + std::to_string(memory_bytes_) +
-                      " bytes, but these ids have too many hash values in common: " + std::to_string(held_bytes()) +
-                      " bytes are needed",
+                  "expected ids and their index within " + std::to_string(memory_bytes_) + " bytes, but so many of " +
+                      "these ids have hash values in common that " + std::to_string(needed) + " bytes are needed",
                   {}, "give more memory");
     }
-    entries_ = Buffer(static_cast<std::size_t>(layout_.slots()) * (wide_ ? 8 : 4));
-    constexpr std::size_t kChunk = std::size_t{4} << 20;
-    parallel_for(threads_, static_cast<std::int64_t>((entries_.bytes() + kChunk - 1) / kChunk), [&](std::int64_t i) {
-      const std::size_t start = static_cast<std::size_t>(i) * kChunk;
-      std::memset(entries_.data() + start, 0xFF, std::min(kChunk, entries_.bytes() - start));
-    });
-    const bool placed = with_ids(ids(), [&](const auto& held) {
-      return wide_ ? place_all<std::int64_t>(held) : place_all<std::int32_t>(held);
-    });
-    if (placed) {
-      return;
-    }
-  }
-}
-
-// False when a partition would have no empty slot left.
-template <typename Entry, typename Ids>
-bool IdTable::place_all(const Ids& ids) {
-  auto* const entries = reinterpret_cast<Entry*>(entries_.data());
-  const std::int64_t slots = layout_.slots_per_partition;
-  std::vector<std::int64_t> used(static_cast<std::size_t>(layout_.partitions()), 0);
-  for (std::int64_t first = 0; first < size_; first += kBlock) {
-    const std::int64_t count = std::min(kBlock, size_ - first);
-    hash_block(ids, first, count);
-    share_rows(count, [](std::int64_t) { return true; });
-    parallel_for(threads_, owners(), [&](std::int64_t owner) {
-      constexpr std::size_t kAhead = 16;
-      const std::vector<std::uint32_t>& rows = rows_[static_cast<std::size_t>(owner)];
-      for (std::size_t k = 0; k < rows.size(); ++k) {
-        if (k + kAhead < rows.size()) {
-          const std::uint64_t ahead = hashes_[rows[k + kAhead]];
-          prefetch_write(entries + layout_.partition_of(ahead) * slots + layout_.start_slot_of(ahead));
-        }
-        const std::uint64_t hash = hashes_[rows[k]];
-        const std::int64_t partition = layout_.partition_of(hash);
-        if (++used[static_cast<std::size_t>(partition)] >= slots) {
-          return;  // seen again below
-        }
-        std::int64_t slot = layout_.start_slot_of(hash);
-        while (entries[partition * slots + slot] != -1) {
-          slot = slot + 1 == slots ? 0 : slot + 1;
-        }
-        entries[partition * slots + slot] = static_cast<Entry>(first + rows[k]);
-      }
-    });
-    if (*std::max_element(used.begin(), used.end()) >= slots) {
-      return false;
-    }
-  }
-  return true;
+  };
+  const auto build = [&](const auto& held) {
+    index_.build(held, size_, layout, wide, threads_, block_, may_hold);
+  };
+  with_ids(ids(), build);
 }
 
 void IdTable::insert(const IdBatch& batch, const std::uint8_t* valid, std::int64_t* found) {
@@ -189,10 +96,10 @@ void IdTable::insert_pairs(const IdBatch& sources, const IdBatch& targets, const
 template <typename Held, typename Asked, typename Valid>
 void IdTable::insert_rows(const Held& held, const Asked& asked, std::int64_t count, const Valid& valid,
                           std::int64_t* found) {
-  for (std::int64_t first = 0; first < count; first += kBlock) {
-    const std::int64_t size = std::min(kBlock, count - first);
+  for (std::int64_t first = 0; first < count; first += HashedBlock::kRows) {
+    const std::int64_t size = std::min(HashedBlock::kRows, count - first);
     const auto block_valid = [&](std::int64_t row) { return valid(first + row); };
-    if (wide_) {
+    if (index_.is_wide()) {
       insert_block<std::int64_t>(held, asked, block_valid, first, size, found + first);
     } else {
       insert_block<std::int32_t>(held, asked, block_valid, first, size, found + first);
@@ -206,12 +113,11 @@ template <typename Entry, typename Held, typename Asked, typename Valid>
 void IdTable::insert_block(const Held& held, const Asked& asked, const Valid& valid, std::int64_t first,
                            std::int64_t count, std::int64_t* found) {
   for (;;) {
-    hash_block(asked, first, count);
-    share_rows(count, valid);
+    block_.take(asked, first, count, index_.layout(), valid);
     std::fill_n(found, count, -1);
     std::atomic<bool> full = false;
-    parallel_for(threads_, owners(), [&](std::int64_t owner) {
-      if (!probe_new<Entry>(held, asked, first, rows_[static_cast<std::size_t>(owner)], found)) {
+    parallel_for(threads_, block_.owners(index_.layout()), [&](std::int64_t owner) {
+      if (!probe_new<Entry>(held, asked, first, block_.rows_of(owner), found)) {
         full = true;
       }
     });
@@ -219,11 +125,11 @@ void IdTable::insert_block(const Held& held, const Asked& asked, const Valid& va
       break;
     }
     // More ids share a partition than it has slots: all are made larger, and the block is begun again.
-    IndexLayout larger = layout_;
+    IndexLayout larger = index_.layout();
     larger.slots_per_partition *= 2;
-    rebuild(larger, wide_);
+    rebuild(larger, index_.is_wide());
   }
-  auto* const entries = reinterpret_cast<Entry*>(entries_.data());
+  Entry* const entries = index_.entries<Entry>();
   for (std::int64_t i = 0; i < count; ++i) {
     if (found[i] < -1) {
       const std::int64_t row = -2 - found[i];
@@ -244,12 +150,10 @@ template <typename Entry, typename Held, typename Asked>
 bool IdTable::probe_new(const Held& held, const Asked& asked, std::int64_t first, const std::vector<std::uint32_t>& rows,
                         std::int64_t* found) {
   constexpr std::size_t kAhead = 12;
-  auto* const entries = reinterpret_cast<Entry*>(entries_.data());
-  const std::int64_t slots = layout_.slots_per_partition;
-  const auto start = [&](std::uint32_t row) {
-    const std::uint64_t hash = hashes_[row];
-    return layout_.partition_of(hash) * slots + layout_.start_slot_of(hash);
-  };
+  Entry* const entries = index_.entries<Entry>();
+  const IndexLayout& layout = index_.layout();
+  const std::int64_t slots = layout.slots_per_partition;
+  const auto start = [&](std::uint32_t row) { return layout.first_slot_of(block_.hash(row)); };
   for (std::size_t k = 0; k < rows.size() + 3 * kAhead; ++k) {
     if (k < rows.size()) {
       prefetch_write(entries + start(rows[k]));
@@ -268,10 +172,10 @@ bool IdTable::probe_new(const Held& held, const Asked& asked, std::int64_t first
       continue;
     }
     const std::uint32_t row = rows[k - 3 * kAhead];
-    const std::uint64_t hash = hashes_[row];
-    const std::int64_t base = layout_.partition_of(hash) * slots;
+    const std::uint64_t hash = block_.hash(row);
+    const std::int64_t base = layout.partition_of(hash) * slots;
     const typename Held::Value id = asked[first + row];
-    for (std::int64_t slot = layout_.start_slot_of(hash), probed = 1;; ++probed) {
+    for (std::int64_t slot = layout.start_slot_of(hash), probed = 1;; ++probed) {
       Entry& entry = entries[base + slot];
       if (entry == -1) {
         entry = static_cast<Entry>(-2 - static_cast<std::int64_t>(row));
@@ -302,24 +206,13 @@ void IdTable::find(const IdBatch& batch, const std::uint8_t* valid, std::int64_t
     std::fill_n(found, batch.size, -1);
     return;
   }
-  const auto search = [&](const auto& held, const auto* entries, const auto& asked) {
-    const IndexView view(entries, layout_, held, size_);
-    parallel_for(threads_, chunks_of(batch.size, kFindChunk), [&](std::int64_t chunk) {
-      const std::int64_t first = chunk * kFindChunk;
-      view.find(asked, first, std::min(kFindChunk, batch.size - first), found + first);
-    });
-  };
-  const auto search_entries = [&](const auto& held, const auto& asked) {
-    if (wide_) {
-      search(held, reinterpret_cast<const std::int64_t*>(entries_.data()), asked);
-    } else {
-      search(held, reinterpret_cast<const std::int32_t*>(entries_.data()), asked);
-    }
+  const auto search = [&](const auto& held, const auto& asked) {
+    find_in_index(index_.data(), index_.is_wide(), index_.layout(), held, size_, asked, batch.size, found, threads_, {});
   };
   if (kind_ == IdKind::kInteger) {
-    search_entries(ids().integers, batch.integers);
+    search(ids().integers, batch.integers);
   } else {
-    search_entries(ids().strings, batch.strings);
+    search(ids().strings, batch.strings);
   }
   for (std::int64_t i = 0; valid != nullptr && i < batch.size; ++i) {
     found[i] = valid[i] != 0 ? found[i] : -1;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "graph/id_index.h"
+#include "graph/id_index_build.h"
 #include "graph/ids_view.h"
-#include "memory/buffer.h"
 #include "memory/growing_array.h"
 
 namespace graphbox {
@@ -19,7 +19,6 @@ class IdTable {
  public:
   // What a table holds beside the ids and their index.
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
-  static constexpr std::int64_t kBlock = std::int64_t{1} << 16;
 
   IdTable(IdKind kind, std::size_t memory_bytes, int threads);
 
@@ -43,17 +42,13 @@ class IdTable {
   // Gives the index the layout that belongs to the number of ids, in which it is written to disk.
   void settle();
 
-  // All ids, and the slots of their index: int32, or int64 where there are more than 2^31 ids.
+  // All ids, and their index, whose entries are int32, or int64 where there are more than 2^31 ids.
   IdBatch ids() const;
-  const void* entries() const { return entries_.data(); }
-  std::int64_t num_slots() const { return layout_.slots(); }
-  bool is_wide() const { return wide_; }
+  const IdIndex& index() const { return index_; }
 
  private:
   std::size_t bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes) const;
   void rebuild(const IndexLayout& layout, bool wide);
-  template <typename Entry, typename Ids>
-  bool place_all(const Ids& ids);
   template <typename Held, typename Asked, typename Valid>
   void insert_rows(const Held& held, const Asked& asked, std::int64_t count, const Valid& valid, std::int64_t* found);
   template <typename Entry, typename Held, typename Asked, typename Valid>
@@ -64,11 +59,6 @@ class IdTable {
                  std::int64_t* found);
   void take(std::int64_t id) { integers_.append(id); }
   void take(std::string_view id);
-  template <typename Ids>
-  void hash_block(const Ids& ids, std::int64_t first, std::int64_t count);
-  template <typename Valid>
-  void share_rows(std::int64_t count, const Valid& valid);
-  int owners() const;
 
   IdKind kind_;
   std::size_t memory_bytes_;
@@ -79,15 +69,10 @@ class IdTable {
   GrowingArray<std::int64_t> offsets_;
   GrowingArray<char> text_;
 
-  IndexLayout layout_;
-  std::int64_t capacity_ = 0;  // ids up to which the layout is meant to go
-  bool wide_ = false;
-  Buffer entries_;
-
-  // For one block of rows: hashes, the slots of new ids, and the rows of each owner of partitions.
-  std::vector<std::uint64_t> hashes_;
-  std::vector<std::int64_t> slots_;
-  std::vector<std::vector<std::uint32_t>> rows_;
+  std::int64_t capacity_ = 0;  // ids up to which the layout of the index is meant to go
+  IdIndex index_;
+  HashedBlock block_;
+  std::vector<std::int64_t> slots_;  // where the new ids of a block have their entries
 };
 
 }  // namespace graphbox

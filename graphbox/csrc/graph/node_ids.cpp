@@ -114,9 +114,10 @@ WrittenIds NodeIds::write(const IdFiles& files) const {
     written.text = write_array(files.text, "|u1", all.strings.text, static_cast<std::size_t>(all.strings.text_bytes),
                                threads_);
   }
-  written.wide_index = table_.is_wide();
-  written.index = write_array(files.index, written.wide_index ? "<i8" : "<i4", table_.entries(),
-                              static_cast<std::size_t>(table_.num_slots()) * (written.wide_index ? 8 : 4), threads_);
+  const IdIndex& index = table_.index();
+  written.wide_index = index.is_wide();
+  written.index =
+      write_array(files.index, index.is_wide() ? "<i8" : "<i4", index.data(), index.size_bytes(), threads_);
   return written;
 }
 
