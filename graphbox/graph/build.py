@@ -6,7 +6,6 @@ same input gives the same bytes on disk, whatever the memory, the number of thre
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,14 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.graph.format import FolderWriter
+from graphbox.graph.ids import id_buffers, valid_rows
 from graphbox.graph.schema import IdType, Int64Array
+from graphbox.native import thread_count
 
-__all__ = ["AddedEdges", "BuiltEdges", "EdgeBuilder", "Histogram", "NodeIds", "PayloadType", "native_ids"]
+__all__ = ["AddedEdges", "BuiltEdges", "EdgeBuilder", "Histogram", "NodeIds", "PayloadType"]
 
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
 """What one row of a column is: a number, or an array of numbers of this shape."""
@@ -30,26 +30,7 @@ PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
 Histogram: TypeAlias = tuple[Int64Array, Int64Array]
 """Distinct degrees, ascending, and how many nodes have each."""
 
-_Buffers: TypeAlias = "tuple[Int64Array, npt.NDArray[np.uint8] | None]"
 _Written: TypeAlias = tuple[str, tuple[int, ...], int]
-
-
-def native_ids(ids: pa.Array) -> _Buffers:
-    """Return ids as the native core takes them, without copying: integers and None, or offsets and text.
-
-    Args:
-        ids: int64 or large_string. What lies under nulls is undefined.
-    """
-    if pa.types.is_int64(ids.type):
-        values = ids.buffers()[1]
-        if values is None or not len(ids):
-            return np.zeros(0, np.int64), None
-        return np.frombuffer(values, np.int64, len(ids), ids.offset * 8), None
-    _, offsets, text = ids.buffers()
-    content = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
-    if offsets is None or not len(ids):
-        return np.zeros(1, np.int64), content
-    return np.frombuffer(offsets, np.int64, len(ids) + 1, ids.offset * 8), content
 
 
 def _ids_of_kind(ids: pa.Array, kind: IdType) -> pa.Array:
@@ -59,10 +40,6 @@ def _ids_of_kind(ids: pa.Array, kind: IdType) -> pa.Array:
     if kind == "string" and pa.types.is_string(ids.type):
         return ids.cast(wanted)
     raise UsageError(f"expected ids of type {wanted}, received {ids.type}")
-
-
-def _threads(threads: int | None) -> int:
-    return threads if threads is not None else len(os.sched_getaffinity(0))
 
 
 class NodeIds:
@@ -84,7 +61,7 @@ class NodeIds:
 
     def __init__(self, kind: IdType, *, scratch: Path, memory_bytes: int, threads: int | None = None) -> None:
         self.kind: IdType = kind
-        self._native = _core.NodeIds(kind, str(scratch), memory_bytes, _threads(threads))
+        self._native = _core.NodeIds(kind, str(scratch), memory_bytes, thread_count(threads))
 
     @property
     def native(self) -> _core.NodeIds:
@@ -128,7 +105,7 @@ class NodeIds:
         """
         if ids.null_count:
             raise UsageError(f"expected an id in every row, received {ids.null_count:,} nulls")
-        self._native.add(*native_ids(_ids_of_kind(ids, self.kind)))
+        self._native.add(*id_buffers(_ids_of_kind(ids, self.kind)))
 
     def close(self) -> None:
         """Say that all ids are there: the node table was read, or all edges were added."""
@@ -136,7 +113,7 @@ class NodeIds:
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the number of each id: int64 [len(ids)], -1 where it is none or null."""
-        return self._native.find(*native_ids(_ids_of_kind(ids, self.kind)), _valid(ids))
+        return self._native.find(*id_buffers(_ids_of_kind(ids, self.kind)), valid_rows(ids))
 
     def take(self, index: Int64Array) -> pa.Array:
         """Return the ids at these numbers: int64 or large_string."""
@@ -169,16 +146,6 @@ class NodeIds:
             "kind": self.kind,
             **{key: _adopt(writer, name, written[key]) for key, name in names.items()},
         }
-
-
-def _valid(*ids: pa.Array) -> npt.NDArray[np.uint8] | None:
-    """Return 0 for each row where one of the arrays is null, 1 for the others; None when there is none."""
-    valid: npt.NDArray[np.uint8] | None = None
-    for array in ids:
-        if array.null_count:
-            rows = pc.is_valid(array).to_numpy(zero_copy_only=False).view(np.uint8)
-            valid = rows if valid is None else valid & rows
-    return valid
 
 
 def _adopt(writer: FolderWriter, name: str, written: _Written) -> str:
@@ -271,7 +238,7 @@ class EdgeBuilder:
             keep_duplicates,
             str(scratch),
             memory_bytes,
-            _threads(threads),
+            thread_count(threads),
         )
 
     def add(
@@ -305,9 +272,9 @@ class EdgeBuilder:
                 )
             arrays.append(np.ascontiguousarray(array))
         dangling = self._native.add(
-            *native_ids(_ids_of_kind(source_ids, self._sources.kind)),
-            *native_ids(_ids_of_kind(target_ids, self._targets.kind)),
-            _valid(source_ids, target_ids),
+            *id_buffers(_ids_of_kind(source_ids, self._sources.kind)),
+            *id_buffers(_ids_of_kind(target_ids, self._targets.kind)),
+            valid_rows(source_ids, target_ids),
             arrays,
         )
         return AddedEdges(dangling)

@@ -209,7 +209,7 @@ class ChangingNodes:
 
 
 def _ids_of(values: pa.Array) -> Ids:
-    return IntegerIds(values.to_numpy()) if pa.types.is_int64(values.type) else StringIds(values)
+    return IntegerIds(values.to_numpy()) if pa.types.is_int64(values.type) else StringIds.of(values)
 
 
 # Features

@@ -6,35 +6,47 @@ import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from graphbox import _core
 from graphbox.errors import DataError, FormatError, NotFoundError, UsageError
 from graphbox.graph.schema import IdType, Int64Array
+from graphbox.native import thread_count
 
 __all__ = [
+    "HashIndex",
+    "IdBuffers",
     "Ids",
     "IdsLike",
     "IntegerIds",
+    "NumberedIds",
     "StringIds",
     "as_arrow",
+    "hash_index_of",
+    "id_buffers",
     "make_ids",
     "string_array",
     "string_buffers",
+    "valid_rows",
 ]
 
 IdsLike: TypeAlias = Sequence[str] | Sequence[int] | npt.NDArray[Any] | pa.Array
 """What a caller may give as original ids."""
 
-_HASH_LOOKUP_SHARE = 8
-"""A hash of all ids is built when at least this share (1/8) of them is asked for."""
-_MAX_ARROW_INDEX = 2**31 - 1
+HashIndex: TypeAlias = "npt.NDArray[np.int32] | npt.NDArray[np.int64]"
+"""Slots of a hash index of ids: node indices, -1 where empty."""
+
+IdBuffers: TypeAlias = "tuple[Int64Array, npt.NDArray[np.uint8] | None]"
+"""Ids as the native core takes them: integers and None, or offsets and text of strings."""
+
 _EXAMPLES = 5
 _MAX_CANDIDATES = 2000
+_MAX_SUGGESTED_FROM = 1 << 20
 
 
 def string_array(offsets: Int64Array, text: npt.NDArray[np.uint8]) -> pa.LargeStringArray:
@@ -67,16 +79,42 @@ def string_buffers(strings: pa.Array) -> tuple[Int64Array, npt.NDArray[np.uint8]
     return bounds, content
 
 
+def id_buffers(ids: pa.Array) -> IdBuffers:
+    """Return ids as the native core takes them, without copying.
+
+    Args:
+        ids: int64 or large_string. What lies under nulls is undefined.
+    """
+    if pa.types.is_int64(ids.type):
+        values = ids.buffers()[1]
+        if values is None or not len(ids):
+            return np.zeros(0, np.int64), None
+        return np.frombuffer(values, np.int64, len(ids), ids.offset * 8), None
+    _, offsets, text = ids.buffers()
+    content = np.zeros(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
+    if offsets is None or not len(ids):
+        return np.zeros(1, np.int64), content
+    return np.frombuffer(offsets, np.int64, len(ids) + 1, ids.offset * 8), content
+
+
+def valid_rows(*arrays: pa.Array) -> npt.NDArray[np.uint8] | None:
+    """Return 0 for each row where one of the arrays is null, 1 for the others; None when there is no null."""
+    valid: npt.NDArray[np.uint8] | None = None
+    for array in arrays:
+        if array.null_count:
+            rows = pc.is_valid(array).to_numpy(zero_copy_only=False).view(np.uint8)
+            valid = rows if valid is None else valid & rows
+    return valid
+
+
 class Ids(ABC):
     """The original ids of one node type, in the order of the node indices.
 
     Attributes:
         kind: ``string`` or ``int64``.
-        order: int64 or int32 [n], the node indices in ascending order of their ids.
     """
 
     kind: IdType
-    order: npt.NDArray[np.integer[Any]]
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -85,6 +123,11 @@ class Ids(ABC):
     @abstractmethod
     def values(self) -> pa.Array:
         """All ids as an Arrow array of type large_string or int64."""
+
+    @property
+    def hash_index(self) -> HashIndex:
+        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
+        return hash_index_of(self.values)
 
     @abstractmethod
     def take(self, index: Int64Array) -> npt.NDArray[Any]:
@@ -130,73 +173,77 @@ class StringIds(Ids):
     """Ids that are strings, compared by their UTF-8 bytes.
 
     Args:
-        values: large_string array, without nulls, unique.
-        order: the node indices in ascending order of the ids; found by sorting when not given.
+        offsets: int64 [n + 1], where each id starts in ``text``, and where the last one ends.
+        text: uint8, all ids one after the other, UTF-8.
+        hash_index: the hash index of the ids; made when it is first used if not given.
+        where: file that messages about damage name.
     """
 
     kind: IdType = "string"
 
-    def __init__(self, values: pa.Array, order: npt.NDArray[np.integer[Any]] | None = None) -> None:
-        self._size = len(values)
-        self._load: Callable[[], pa.Array] = lambda: values
-        self.order = pc.sort_indices(values).to_numpy().astype(np.int64) if order is None else order
+    def __init__(
+        self,
+        offsets: Int64Array,
+        text: npt.NDArray[np.uint8],
+        hash_index: HashIndex | None = None,
+        *,
+        where: str = "",
+    ) -> None:
+        self._offsets, self._text = offsets, text
+        self._given_index = hash_index
+        self._where = where
 
     @classmethod
-    def mapped(
-        cls, offsets: Int64Array, text: npt.NDArray[np.uint8], order: npt.NDArray[np.integer[Any]]
-    ) -> StringIds:
-        """Return ids over memory-mapped arrays (see :func:`string_array`), which are read on first use."""
-        ids = cls(pa.array([], pa.large_string()), order)
-        ids._size = len(offsets) - 1
-        ids._load = lambda: string_array(offsets, text)
-        return ids
+    def of(cls, values: pa.Array) -> StringIds:
+        """Return ids of a large_string array without nulls, unique."""
+        return cls(*string_buffers(values))
 
     def __len__(self) -> int:
-        return self._size
+        return len(self._offsets) - 1
 
     @cached_property
-    def _values(self) -> pa.Array:
-        return self._load()
-
-    @property
     def values(self) -> pa.Array:
         """All ids as an Arrow array of type large_string."""
-        return self._values
+        return string_array(self._offsets, self._text)
+
+    @cached_property
+    def hash_index(self) -> HashIndex:
+        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
+        return hash_index_of(self.values) if self._given_index is None else self._given_index
 
     def take(self, index: Int64Array) -> npt.NDArray[Any]:
         """Return the ids at ``index`` as an object array of str."""
-        taken: npt.NDArray[Any] = self._values.take(pa.array(index)).to_numpy(zero_copy_only=False)
+        asked = np.ascontiguousarray(index, np.int64)
+        offsets, text = _core.take_strings(self._offsets, self._text, asked, self._where)
+        taken: npt.NDArray[Any] = string_array(offsets, text).to_numpy(zero_copy_only=False)
         return taken
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 where it is none or null."""
-        return _find_by_hash(ids, self._values) if _is_bulk(ids, self) else self._search(ids)
-
-    def _search(self, ids: pa.Array) -> Int64Array:
-        """Binary search of all ids at once: one step of all of them for each halving."""
-        low = np.zeros(len(ids), np.int64)
-        high = np.full(len(ids), len(self), np.int64)
-        ids = ids.fill_null("")  # the empty string is no id
-        for _ in range(len(self).bit_length()):
-            middle = np.minimum((low + high) // 2, len(self) - 1)
-            before = pc.less(self._values.take(pa.array(self.order[middle])), ids)
-            open_ = low < high
-            less = before.to_numpy(zero_copy_only=False) & open_
-            low = np.where(less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
-        index = self.order[np.minimum(low, len(self) - 1)].astype(np.int64)
-        equal = pc.equal(self._values.take(pa.array(index)), ids).to_numpy(zero_copy_only=False)
-        return np.where(equal, index, -1)
+        asked, asked_text = id_buffers(ids)
+        return _core.find_ids(
+            self.hash_index,
+            self._offsets,
+            self._text,
+            asked,
+            asked_text,
+            valid_rows(ids),
+            thread_count(None),
+            self._where,
+        )
 
     def suggest(self, value: Any) -> str | None:
-        """Return ``did you mean `x`?`` for the closest id that starts or ends like ``value``."""
+        """Return ``did you mean `x`?`` for the closest id that starts or ends like ``value``.
+
+        Of many ids only the first are looked at.
+        """
         text = str(value)
         if not text:
             return None
-        length = pc.utf8_length(self._values)
-        near = pc.less_equal(pc.abs(pc.subtract(length, len(text))), 2)
-        alike = pc.or_(pc.starts_with(self._values, text[:2]), pc.ends_with(self._values, text[-3:]))
-        candidates = self._values.filter(pc.and_(near, alike)).slice(0, _MAX_CANDIDATES).to_pylist()
+        values = pa.array(self.take(np.arange(min(len(self), _MAX_SUGGESTED_FROM))), pa.large_string())
+        near = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(values), len(text))), 2)
+        alike = pc.or_(pc.starts_with(values, text[:2]), pc.ends_with(values, text[-3:]))
+        candidates = values.filter(pc.and_(near, alike)).slice(0, _MAX_CANDIDATES).to_pylist()
         matches = difflib.get_close_matches(text, candidates, n=1, cutoff=0.6)
         return f"did you mean `{matches[0]}`?" if matches else None
 
@@ -206,14 +253,16 @@ class IntegerIds(Ids):
 
     Args:
         values: int64 [n], unique.
-        order: the node indices in ascending order of the ids; found by sorting when not given.
+        hash_index: the hash index of the ids; made when it is first used if not given.
+        where: file that messages about damage name.
     """
 
     kind: IdType = "int64"
 
-    def __init__(self, values: Int64Array, order: npt.NDArray[np.integer[Any]] | None = None) -> None:
+    def __init__(self, values: Int64Array, hash_index: HashIndex | None = None, *, where: str = "") -> None:
         self._numbers = values
-        self.order = np.argsort(values, kind="stable") if order is None else order
+        self._given_index = hash_index
+        self._where = where
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -224,8 +273,9 @@ class IntegerIds(Ids):
         return pa.array(self._numbers)
 
     @cached_property
-    def _sorted(self) -> Int64Array:
-        return np.asarray(self._numbers[self.order])
+    def hash_index(self) -> HashIndex:
+        """The hash index of the ids: int32 or int64 slots (docs/formats/graph.md)."""
+        return hash_index_of(self.values) if self._given_index is None else self._given_index
 
     def take(self, index: Int64Array) -> Int64Array:
         """Return the ids at ``index`` as int64."""
@@ -233,18 +283,75 @@ class IntegerIds(Ids):
 
     def find(self, ids: pa.Array) -> Int64Array:
         """Return the index of each id, -1 where it is none or null."""
-        return _find_by_hash(ids, self.values) if _is_bulk(ids, self) else self._search(ids)
-
-    def _search(self, ids: pa.Array) -> Int64Array:
-        asked = ids.fill_null(0).to_numpy(zero_copy_only=False)
-        position = np.minimum(np.searchsorted(self._sorted, asked), len(self) - 1)
-        found = (self._sorted[position] == asked) & ids.is_valid().to_numpy(zero_copy_only=False)
-        return np.where(found, self.order[position], -1).astype(np.int64, copy=False)
+        asked, _ = id_buffers(ids)
+        return _core.find_ids(
+            self.hash_index,
+            self._numbers,
+            None,
+            asked,
+            None,
+            valid_rows(ids),
+            thread_count(None),
+            self._where,
+        )
 
     def suggest(self, value: Any) -> str | None:
         """Return None: a number has no close spelling, only neighbours that mean something else."""
         del value
         return None
+
+
+class NumberedIds(Ids):
+    """The ids 0 to ``num_nodes - 1``, each the index of its node. They take no memory.
+
+    Args:
+        num_nodes: number of nodes.
+    """
+
+    kind: IdType = "int64"
+
+    def __init__(self, num_nodes: int) -> None:
+        self._size = num_nodes
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def values(self) -> pa.Array:
+        """All ids as an Arrow array of type int64."""
+        return pa.array(np.arange(self._size, dtype=np.int64))
+
+    def take(self, index: Int64Array) -> Int64Array:
+        """Return the ids at ``index`` as int64."""
+        asked = np.asarray(index, np.int64)
+        if len(asked) and (asked.min() < 0 or asked.max() >= self._size):
+            wrong = asked[(asked < 0) | (asked >= self._size)][0]
+            raise UsageError(f"expected indices from 0 to {self._size - 1}, received {wrong}")
+        return asked.copy()
+
+    def find(self, ids: pa.Array) -> Int64Array:
+        """Return the index of each id, -1 where it is none or null."""
+        asked, _ = id_buffers(ids)
+        found = np.where((asked >= 0) & (asked < self._size), asked, -1)
+        valid = valid_rows(ids)
+        return found if valid is None else np.where(valid, found, -1)
+
+    def suggest(self, value: Any) -> str | None:
+        """Return None: a number has no close spelling."""
+        del value
+        return None
+
+
+def hash_index_of(values: pa.Array, valid: npt.NDArray[np.bool_] | None = None) -> HashIndex:
+    """Return the hash index of ids (docs/formats/graph.md, Ids).
+
+    Args:
+        values: int64 or large_string [n].
+        valid: bool [n], the ids that can be found; by default all.
+    """
+    rows = None if valid is None else np.ascontiguousarray(valid, np.bool_).view(np.uint8)
+    index, _, _ = _core.build_ids_index(*id_buffers(values), rows, thread_count(None))
+    return cast("HashIndex", index)
 
 
 def make_ids(values: pa.Array, where: str, row_place: Callable[[int], str] | None = None) -> Ids:
@@ -260,42 +367,25 @@ def make_ids(values: pa.Array, where: str, row_place: Callable[[int], str] | Non
     """
     if not len(values):
         raise DataError("expected at least one node, received none", where=where)
-    order = pc.sort_indices(values)
-    ascending = values.take(order)
-    repeated = pc.equal(ascending.slice(1), ascending.slice(0, len(values) - 1))
-    count = pc.sum(repeated).as_py()
+    index, count, repeated = _core.build_ids_index(*id_buffers(values), None, thread_count(None))
     if count:
-        first = ascending.slice(1).filter(repeated).unique().slice(0, _EXAMPLES).to_pylist()
-        if row_place is not None:
-            where = row_place(_second_row(values, first[0]))
+        _, again = repeated
         raise DataError(
-            f"expected each node id once, received {count:,} again: "
-            + ", ".join(f"`{value}`" for value in first)
-            + (", ..." if count > _EXAMPLES else ""),
-            where=where,
+            f"expected each node id once, received {count:,} again: {_repeated_ids(values)}",
+            where=where if row_place is None else row_place(again),
             hint="one row per node; edges belong into a table of their own",
         )
-    positions = order.to_numpy().astype(np.int64)
     if pa.types.is_int64(values.type):
-        return IntegerIds(values.to_numpy(), positions)
-    return StringIds(values, positions)
+        return IntegerIds(values.to_numpy(), index)
+    return StringIds(*string_buffers(values), index)
 
 
-def _second_row(values: pa.Array, value: str | int) -> int:
-    """Return the row of the second occurrence of a value that occurs more than once."""
-    first: int = pc.index(values, value).as_py()
-    after: int = pc.index(values.slice(first + 1), value).as_py()
-    return first + 1 + after
-
-
-def _is_bulk(asked: pa.Array, ids: Ids) -> bool:
-    """Return whether so many ids are asked for that hashing all of them first is faster than searching."""
-    return len(asked) * _HASH_LOOKUP_SHARE >= len(ids) and len(ids) <= _MAX_ARROW_INDEX
-
-
-def _find_by_hash(asked: pa.Array, values: pa.Array) -> Int64Array:
-    found: Int64Array = pc.fill_null(pc.index_in(asked, value_set=values), -1).to_numpy().astype(np.int64)
-    return found
+def _repeated_ids(values: pa.Array) -> str:
+    """Return the first ids that occur more than once."""
+    counted = values.value_counts()
+    repeated = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+    named = ", ".join(f"`{value}`" for value in repeated.slice(0, _EXAMPLES).to_pylist())
+    return named + (", ..." if len(repeated) > _EXAMPLES else "")
 
 
 def as_arrow(ids: IdsLike, kind: IdType, node_type: str) -> pa.Array:

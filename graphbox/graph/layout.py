@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from graphbox.graph.adjacency import index_dtype
 from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot
 from graphbox.graph.ids import Ids, IntegerIds, StringIds, string_array, string_buffers
@@ -37,8 +36,7 @@ _OPTIONAL_EDGE_ARRAYS = ("edge-ids", "csr-indptr", "csr-indices", "csr-edge-ids"
 
 def write_ids(writer: FolderWriter, folder: str, ids: Ids) -> dict[str, str]:
     """Write the ids of the nodes of one type and return their entry in the manifest."""
-    order = ids.order.astype(index_dtype(len(ids)))
-    entry: dict[str, str] = {"kind": ids.kind, "order": writer.add(f"{folder}/ids-order", order)}
+    entry: dict[str, str] = {"kind": ids.kind, "index": writer.add(f"{folder}/ids-index", ids.hash_index)}
     if ids.kind == "int64":
         return {**entry, "values": writer.add(f"{folder}/ids", ids.values.to_numpy())}
     return entry | add_strings(writer, f"{folder}/ids", ids.values)
@@ -283,10 +281,10 @@ def _live_edges(
 
 
 def _opened_ids(entry: Mapping[str, str], arrays: Arrays) -> Ids:
-    order = arrays[entry["order"]]
+    index, where = arrays[entry["index"]], entry["index"]
     if entry["kind"] == "int64":
-        return IntegerIds(arrays[entry["values"]], order)
-    return StringIds.mapped(arrays[entry["offsets"]], arrays[entry["text"]], order)
+        return IntegerIds(arrays[entry["values"]], index, where=where)
+    return StringIds(arrays[entry["offsets"]], arrays[entry["text"]], index, where=where)
 
 
 def _optional(entry: Mapping[str, Any], name: str, arrays: Arrays) -> npt.NDArray[np.int64]:

@@ -341,13 +341,13 @@ def _written_ids(table: NodeTable) -> Ids:
         return table.ids
     values = table.ids.values.fill_null("" if table.ids.kind == "string" else 0)
     if not len(table.removed):
-        return StringIds(values) if table.ids.kind == "string" else IntegerIds(values.to_numpy())
+        return StringIds.of(values) if table.ids.kind == "string" else IntegerIds(values.to_numpy())
     replaced = np.zeros(len(values), bool)
     replaced[table.removed] = True
     if table.ids.kind == "string":
         # An id has no line breaks, so that no id is ever equal to one of these.
         no_ids = pa.array([f"\n{index}" for index in table.removed.tolist()], pa.large_string())
-        return StringIds(pc.replace_with_mask(values, pa.array(replaced), no_ids))
+        return StringIds.of(pc.replace_with_mask(values, pa.array(replaced), no_ids))
     numbers = values.to_numpy().copy()
     numbers[table.removed] = _unused(numbers[~replaced], len(table.removed))
     return IntegerIds(numbers)

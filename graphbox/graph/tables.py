@@ -15,7 +15,7 @@ from graphbox.errors import UsageError
 from graphbox.graph import adjacency
 from graphbox.graph.adjacency import build_csc, csr_of
 from graphbox.graph.columns import Column
-from graphbox.graph.ids import Ids, IntegerIds
+from graphbox.graph.ids import Ids, NumberedIds
 from graphbox.graph.schema import CSC, CSR, EdgeType, Int64Array
 
 if TYPE_CHECKING:
@@ -381,8 +381,7 @@ def numbered_nodes(num_nodes: int, features: Mapping[str, Column] | None = None)
     """
     if num_nodes < 1:
         raise UsageError(f"expected at least one node, received {num_nodes}")
-    numbers = np.arange(num_nodes, dtype=np.int64)
-    return NodeTable(IntegerIds(numbers, numbers), features or {})
+    return NodeTable(NumberedIds(num_nodes), features or {})
 
 
 def edge_table(

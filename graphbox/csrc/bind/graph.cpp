@@ -188,27 +188,28 @@ nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string&
 }
 
 // The index of ids as NumPy holds them. Ids that occur twice are told by looking all of them up.
-nb::tuple build_ids_index(const Integers& values, const Text& text, int threads) {
+nb::tuple build_ids_index(const Integers& values, const Text& text, const Valid& valid, int threads) {
   const IdBatch ids = to_ids(values, text);
-  PooledArray<std::byte> entries;
+  const std::uint8_t* const is_valid = to_valid(valid, ids.size);
   IdIndex index;
-  std::vector<std::int64_t> found(static_cast<std::size_t>(ids.size));
+  std::int64_t repeated = 0;
+  std::optional<std::pair<std::int64_t, std::int64_t>> first_repeated;
   {
     const nb::gil_scoped_release release;
+    std::vector<std::int64_t> found(static_cast<std::size_t>(ids.size));
     HashedBlock block(threads);
     with_ids(ids, [&](const auto& held) {
       const bool wide = ids.size > kMostNarrowNodes;
-      index.build(held, ids.size, IndexLayout::of(ids.size), wide, threads, block, [](std::size_t) {});
+      index.build(held, ids.size, is_valid, IndexLayout::of(ids.size), wide, threads, block, [](std::size_t) {});
       find_in_index(index.data(), index.is_wide(), index.layout(), held, ids.size, held, ids.size, found.data(), threads,
                     {});
     });
-  }
-  std::int64_t repeated = 0;
-  std::optional<std::pair<std::int64_t, std::int64_t>> first_repeated;
-  for (std::int64_t i = 0; i < ids.size; ++i) {
-    if (const std::int64_t first = found[static_cast<std::size_t>(i)]; first != i) {
-      first_repeated = first_repeated ? first_repeated : std::pair(first, i);
-      ++repeated;
+    for (std::int64_t i = 0; i < ids.size; ++i) {
+      const std::int64_t first = found[static_cast<std::size_t>(i)];
+      if (first != i && (is_valid == nullptr || is_valid[i] != 0)) {
+        first_repeated = first_repeated ? first_repeated : std::pair(first, i);
+        ++repeated;
+      }
     }
   }
   const auto to_entries = [&](auto entry) {
@@ -252,6 +253,40 @@ NumpyArray<std::int64_t> find_ids(const AnyInputArray& entries, const Integers& 
     }
   }
   return to_numpy(std::move(found));
+}
+
+// Strings at places of a file that may be damaged.
+nb::tuple take_strings(const Integers& offsets, const InputArray<std::uint8_t>& text, const Integers& index,
+                       const std::string& name) {
+  const StringIds strings{offsets.data(), reinterpret_cast<const char*>(text.data()),
+                          static_cast<std::int64_t>(text.shape(0))};
+  const auto size = static_cast<std::int64_t>(offsets.shape(0)) - 1;
+  const auto count = static_cast<std::int64_t>(index.shape(0));
+  PooledArray<std::int64_t> taken_offsets(count + 1);
+  PooledArray<std::uint8_t> taken;
+  {
+    const nb::gil_scoped_release release;
+    taken_offsets[0] = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t place = index.data()[i];
+      if (place < 0 || place >= size) {
+        throw Error(ErrorKind::kUsage, "expected indices from 0 to " + std::to_string(size - 1) + ", received " +
+                                           std::to_string(place));
+      }
+      if (!strings.holds(place)) {
+        throw Error(ErrorKind::kFormat,
+                    "expected offsets ascending from 0 to " + std::to_string(text.shape(0)) + ", received other ones",
+                    name, "import the graph again");
+      }
+      taken_offsets[i + 1] = taken_offsets[i] + static_cast<std::int64_t>(strings[place].size());
+    }
+    taken.resize(taken_offsets[count]);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::string_view string = strings[index.data()[i]];
+      std::copy(string.begin(), string.end(), taken.data() + taken_offsets[i]);
+    }
+  }
+  return nb::make_tuple(to_numpy(std::move(taken_offsets)), to_numpy(std::move(taken)));
 }
 
 void add_node_ids(nb::module_& module) {
@@ -335,7 +370,10 @@ void add_edge_builder(nb::module_& module) {
 }  // namespace
 
 void add_graph(nb::module_& module) {
-  module.def("build_ids_index", &build_ids_index, nb::arg("values"), nb::arg("text").none(), nb::arg("threads"),
+  module.def("take_strings", &take_strings, nb::arg("offsets"), nb::arg("text"), nb::arg("index"), nb::arg("name"),
+             "The strings at these indices: their offsets and text.");
+  module.def("build_ids_index", &build_ids_index, nb::arg("values"), nb::arg("text").none(),
+             nb::arg("valid").none(), nb::arg("threads"),
              "The hash index of ids; how many of them occur again; and the first such, with the row it repeats.");
   module.def("find_ids", &find_ids, nb::arg("index"), nb::arg("values"), nb::arg("text").none(),
              nb::arg("asked_values"), nb::arg("asked_text").none(), nb::arg("valid").none(), nb::arg("threads"),

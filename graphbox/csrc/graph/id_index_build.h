@@ -77,11 +77,11 @@ class IdIndex {
     return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
   }
 
-  // Enters ids 0 to count - 1, in place of all that was there. The layout is made larger where ids are hashed so
+  // Enters ids 0 to count - 1, but for those whose `valid` (when given) is 0, in place of all that was there. The layout is made larger where ids are hashed so
   // unevenly that a partition would have no empty slot; `may_hold(bytes)` is asked before, and may throw.
   template <typename Ids, typename MayHold>
-  void build(const Ids& ids, std::int64_t count, const IndexLayout& layout, bool wide, int threads, HashedBlock& block,
-             const MayHold& may_hold) {
+  void build(const Ids& ids, std::int64_t count, const std::uint8_t* valid, const IndexLayout& layout, bool wide,
+             int threads, HashedBlock& block, const MayHold& may_hold) {
     layout_ = layout;
     wide_ = wide;
     for (;; layout_.slots_per_partition *= 2) {
@@ -89,7 +89,8 @@ class IdIndex {
       may_hold(bytes_of(layout_, wide_));
       entries_ = Buffer(size_bytes());
       clear(threads);
-      if (wide_ ? enter<std::int64_t>(ids, count, threads, block) : enter<std::int32_t>(ids, count, threads, block)) {
+      if (wide_ ? enter<std::int64_t>(ids, count, valid, threads, block)
+                : enter<std::int32_t>(ids, count, valid, threads, block)) {
         return;
       }
     }
@@ -105,7 +106,7 @@ class IdIndex {
   }
 
   template <typename Entry, typename Ids>
-  bool enter(const Ids& ids, std::int64_t count, int threads, HashedBlock& block);
+  bool enter(const Ids& ids, std::int64_t count, const std::uint8_t* valid, int threads, HashedBlock& block);
 
   IndexLayout layout_;
   bool wide_ = false;
@@ -114,12 +115,13 @@ class IdIndex {
 
 // False when a partition would have no empty slot left.
 template <typename Entry, typename Ids>
-bool IdIndex::enter(const Ids& ids, std::int64_t count, int threads, HashedBlock& block) {
+bool IdIndex::enter(const Ids& ids, std::int64_t count, const std::uint8_t* valid, int threads, HashedBlock& block) {
   Entry* const slots = entries<Entry>();
   const std::int64_t slots_per_partition = layout_.slots_per_partition;
   std::vector<std::int64_t> used(static_cast<std::size_t>(layout_.partitions()), 0);
   for (std::int64_t first = 0; first < count; first += HashedBlock::kRows) {
-    block.take(ids, first, std::min(HashedBlock::kRows, count - first), layout_, [](std::int64_t) { return true; });
+    block.take(ids, first, std::min(HashedBlock::kRows, count - first), layout_,
+               [&](std::int64_t row) { return valid == nullptr || valid[first + row] != 0; });
     parallel_for(threads, block.owners(layout_), [&](std::int64_t owner) {
       constexpr std::size_t kAhead = 16;
       const std::vector<std::uint32_t>& rows = block.rows_of(owner);

@@ -67,7 +67,7 @@ void IdTable::rebuild(const IndexLayout& layout, bool wide) {
     }
   };
   const auto build = [&](const auto& held) {
-    index_.build(held, size_, layout, wide, threads_, block_, may_hold);
+    index_.build(held, size_, nullptr, layout, wide, threads_, block_, may_hold);
   };
   with_ids(ids(), build);
 }
