@@ -7,6 +7,7 @@ the difference before committing it.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from graphbox.config import load_config
 from graphbox.config.schema import Metapath2VecConfig
 from graphbox.errors import ConfigError, NotFoundError
+from graphbox.graph.source import pglbox_nodes
 from graphbox.pglbox import KEYS, Conversion, Fate, convert, key_table
 from tests.pglbox.presets import PRESETS, paddlerec, pgl, yaml_text
 
@@ -325,3 +327,35 @@ def test_the_guide_has_the_table_of_keys() -> None:
     if UPDATE:
         GUIDE.write_text(expected)
     assert GUIDE.read_text() == expected
+
+
+def test_the_run_file_of_the_guide(tmp_path: Path) -> None:
+    _, _, rest = GUIDE.read_text().partition("    graph:\n")
+    block, _, _ = rest.partition("\n\n")
+    text = "graph:\n" + "\n".join(line.removeprefix("    ") for line in block.splitlines())
+    (tmp_path / "run.yaml").write_text(f"version: 1\nname: papers\n{text}\n")
+    config = load_config(tmp_path / "run.yaml", check_files=False)
+    assert config.graph.nodes["author"].format == "pglbox"
+
+
+def test_the_commands_of_the_guide(tmp_path: Path) -> None:
+    import typer
+
+    from graphbox.cli.app import app
+
+    known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    lines = [line.split() for line in GUIDE.read_text().splitlines() if line.startswith("    graphbox ")]
+    assert len(lines) == 4
+    assert {words[1] for words in lines} <= known
+
+
+def test_the_malformed_kinds_of_the_guide() -> None:
+    # The whole table, not some of its lines: the kinds are the module's texts with a space in them.
+    kinds = {
+        value
+        for name, value in vars(pglbox_nodes).items()
+        if name.startswith("_") and isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9: -]+", value)
+    }
+    assert len(kinds) == 6
+    told = GUIDE.read_text()
+    assert [kind for kind in sorted(kinds) if kind not in told] == []
