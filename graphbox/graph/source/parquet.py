@@ -18,6 +18,7 @@ __all__ = ["ParquetTable"]
 
 _MOST_ROWS = 1 << 17
 _STREAM_BUFFER_BYTES = 1 << 20
+_PIECES = 4  # of a batch, decoded one after another
 
 
 class ParquetTable(Table):
@@ -81,13 +82,17 @@ class ParquetTable(Table):
 
 
 def _rows_at_once(metadata: pq.FileMetaData, wanted: Sequence[str], batch_bytes: int) -> int:
-    """Return how many rows to decode at once so that they take less than a batch."""
+    """Return how many rows to decode at once so that they take a part of a batch."""
     row_bytes = 1
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
         chunks = (row_group.column(column) for column in range(row_group.num_columns))
-        size = sum(
-            chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
-        )
+        size = sum(chunk.total_uncompressed_size for chunk in chunks if _is_wanted(chunk, wanted))
         row_bytes = max(row_bytes, size // max(row_group.num_rows, 1))
-    return max(1, min(_MOST_ROWS, batch_bytes // row_bytes))
+    return max(1, min(_MOST_ROWS, batch_bytes // (_PIECES * row_bytes)))
+
+
+def _is_wanted(chunk: pq.ColumnChunkMetaData, wanted: Sequence[str]) -> bool:
+    """Return whether a column chunk belongs to a wanted column: it is that, or inside it."""
+    path = chunk.path_in_schema
+    return any(path == name or path.startswith(name + ".") for name in wanted)

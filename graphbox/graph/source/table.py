@@ -94,9 +94,9 @@ class Table(ABC):
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order.
 
-        Reading runs ahead in other threads. Besides the batch that was yielded it holds at most about
-        three times ``batch_bytes``. The last batch, which may have no rows, says the malformed lines at the
-        end of the input.
+        Reading runs ahead in other threads: with the batch that was yielded it holds up to about five times
+        ``batch_bytes`` and some tens of MiB, whatever the size of the input. The last batch, which may have
+        no rows, says the malformed lines at the end of the input.
 
         Args:
             columns: names of the wanted columns; repeated ones are read once.
