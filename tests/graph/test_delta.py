@@ -38,7 +38,7 @@ def column(kind: Any, values: Any, dtype: Any, categories: list[str] | None = No
 def path(tmp_path: Path) -> Path:
     """Four users with every kind of feature, five items, six weighted edges."""
     users = NodeTable(
-        StringIds(pa.array(NAMES, pa.large_string())),
+        StringIds.of(pa.array(NAMES, pa.large_string())),
         {
             "age": column("number", [1, 2, 3, 4], np.float32),
             "city": column("categorical", [0, 1, -1, 0], np.int32, ["Köln", "Ulm"]),
