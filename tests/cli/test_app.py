@@ -135,6 +135,22 @@ def test_describe_and_remove(graphbox: Call) -> None:
     assert "no graphs yet" in graphbox("graphs").out
 
 
+def test_describe_compares_files_with_their_digests(graphbox: Call, folder: Path) -> None:
+    graphbox("import", "run.yaml")
+    assert graphbox("describe", "papers", "--verify").code == 0
+    (array,) = (folder / "workspace").rglob("paper__cites__paper/indices.npy")
+    content = bytearray(array.read_bytes())
+    content[-1] ^= 1
+    array.write_bytes(content)
+    outcome = graphbox("describe", "papers", "--verify")
+    assert outcome.code == 4
+    assert "paper__cites__paper/indices.npy" in outcome.err
+    # Without digests what is read still has to make sense.
+    outcome = graphbox("describe", "papers")
+    assert outcome.code == 4
+    assert "expected nodes from 0 to 59" in outcome.err
+
+
 def test_doctor(graphbox: Call) -> None:
     document = graphbox("doctor", "--json").json
     assert document["graphbox"] == package.__version__

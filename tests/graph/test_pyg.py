@@ -97,6 +97,14 @@ def test_what_has_no_form_is_refused(hetero: HeteroData) -> None:
         graph.to_pyg(heterogeneous=False)
     with pytest.raises(UsageError, match="`edge_index`, received Data"):
         Graph.from_pyg(Data(x=torch.ones(2, 2)))
+    with pytest.raises(UsageError, match=r"`edge_index`.*expected integers \[2, num_edges\]"):
+        Graph.from_pyg(Data(edge_index=torch.zeros(2, 3), num_nodes=2))
+    with pytest.raises(UsageError, match="expected indices from 0 to 1"):
+        Graph.from_pyg(Data(edge_index=torch.tensor([[0, 7], [1, 1]]), num_nodes=2))
+    hetero["user", "likes", "item"].edge_weight = torch.ones(2)
+    with pytest.raises(UsageError, match="user__likes__item: expected `edge_index`, received none"):
+        Graph.from_pyg(hetero)
+    del hetero["user", "likes", "item"]
     hetero["item"].cube = torch.zeros(4, 2, 2)
     with pytest.raises(UsageError, match=r"feature `cube` of nodes of type `item`"):
         Graph.from_pyg(hetero)

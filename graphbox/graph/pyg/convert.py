@@ -80,7 +80,17 @@ def _nodes(node_type: str, store: Any) -> NodeTable:
 
 
 def _edges(edge_type: EdgeType, store: Any, num_sources: int, num_targets: int) -> EdgeTable:
-    edge_index = _array(store.edge_index).astype(np.int64)
+    where = f"edges of type {edge_type_text(edge_type)}"
+    if store.get("edge_index") is None:
+        raise UsageError(
+            "expected `edge_index`, received none", where=where, hint="adj_t: use `.coo()` of it"
+        )
+    edge_index = _array(store["edge_index"])
+    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
+        raise UsageError(
+            f"expected integers [2, num_edges], received {edge_index.dtype} {list(edge_index.shape)}",
+            where=f"`edge_index`, {where}",
+        )
     time = next((store[key] for key in _TIMES if key in store and _is_of_edges(store, key)), None)
     features = {
         key: _array(store[key])
@@ -89,13 +99,13 @@ def _edges(edge_type: EdgeType, store: Any, num_sources: int, num_targets: int) 
     }
     weight = store.get(_WEIGHT)
     return edge_table(
-        edge_index[0],
-        edge_index[1],
+        edge_index[0].astype(np.int64),
+        edge_index[1].astype(np.int64),
         num_sources,
         num_targets,
         weight=None if weight is None else _array(weight),
         timestamp=None if time is None else _array(time),
-        features=feature_columns(features, edge_index.shape[1], f"edges of type {edge_type_text(edge_type)}"),
+        features=feature_columns(features, edge_index.shape[1], where),
     )
 
 
