@@ -86,6 +86,7 @@ class PglboxNodes(Table):
         self._texts = [TextFile(file, _DELIMITER, "") for file in files]
         self._node_type = node_type
         self._threads = min(threads, _MOST_THREADS)
+        self._wanted: tuple[str, ...] = (_ID,)
         self._places: list[_BlockPlace] = []
         self._latest: tuple[_BlockPlace, ParsedNodes] | None = None
 
@@ -127,9 +128,8 @@ class PglboxNodes(Table):
         place = self._places[known]
         first_row, first_line = place.first_row, place.first_line
         # The same lines are malformed only if the same slots are read.
-        columns = self._wanted
-        for block in self._texts[place.file].blocks(_LARGEST_BLOCK_BYTES, place.offset):
-            parsed = parse_nodes(block.text, self._node_type, columns)
+        for block in self._texts[place.file].blocks(_SAMPLE_BYTES, place.offset):
+            parsed = parse_nodes(block.text, self._node_type, self._wanted)
             if row - first_row < parsed.num_rows:
                 return self._place_of(place.file, first_line, parsed, row - first_row, column)
             first_row += parsed.num_rows
@@ -157,8 +157,9 @@ class PglboxNodes(Table):
                 line, current = 1, file
             place = _BlockPlace(row, line, file, offset)
             self._latest = (place, parsed)
-            if not self._places or row > self._places[-1].first_row:
-                self._places.append(place)
+            if self._places and row == self._places[-1].first_row:
+                self._places.pop()  # the block before had no row of this type
+            self._places.append(place)
             name = self._texts[file].file.name
             yield Batch(
                 parsed.columns,

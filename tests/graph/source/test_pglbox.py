@@ -163,6 +163,14 @@ def test_random_nodes_like_one_line_after_another(tmp_path: Path, batch_bytes: i
         assert Path(file).read_text().splitlines()[int(line) - 1].split("\t")[1] == values["id"][row]
 
 
+def test_places_where_parts_lack_the_type(tmp_path: Path) -> None:
+    write_parts(tmp_path, [["v\t1"], [], ["v\t2", "u\t3"], ["v\t4"], ["u\t5"], ["v\t6"]])
+    table = nodes(tmp_path)
+    assert read(table, "id")[0]["id"] == ["3", "5"]
+    assert table.where(0, "id") == f"{tmp_path / 'part-00002'}:2, column `id`"
+    assert table.where(1, "id") == f"{tmp_path / 'part-00004'}:1, column `id`"
+
+
 # Edges
 
 
