@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,15 +109,13 @@ def check_neighbors(found: NeighborLists, expected: CSC | CSR, index: np.ndarray
     ids = getattr(expected, "edge_ids", None)
     ids = np.arange(len(expected.indices)) if ids is None else ids
     assert (np.diff(found.offsets) == [row.stop - row.start for row in rows]).all()
-    for name, values, all_values in (
+    pairs: list[tuple[str, Any, Any]] = [
         ("nodes", found.nodes, expected.indices),
         ("edge_ids", found.edge_ids, ids),
-        *(
-            (each, found.payload.get(each), getattr(expected, each))
-            for each in ("weight", "timestamp")
-            if payload
-        ),
-    ):
+    ]
+    if payload:
+        pairs += [(name, found.payload[name], getattr(expected, name)) for name in ("weight", "timestamp")]
+    for name, values, all_values in pairs:
         wanted = np.concatenate([all_values[:0], *(all_values[row] for row in rows)])
         assert np.array_equal(values, wanted), name
 
