@@ -17,6 +17,8 @@ _MOST_RELATIONS = 5
 _BOX_HEIGHT = 40
 _CHARACTER_WIDTH = 6.9
 _LINE_HEIGHT = 14
+_BEND = 36.0
+_WIDE_BEND = 220.0
 _BOX = "#4c7fd0"
 
 
@@ -134,21 +136,7 @@ def _draw_box(shapes: _Shapes, box: _Box) -> None:
 def _draw_arrow(
     shapes: _Shapes, source: _Box, target: _Box, entries: Sequence[EdgeTypeDescription], *, bent: bool
 ) -> None:
-    dx, dy = target.x - source.x, target.y - source.y
-    length = math.hypot(dx, dy)
-    middle = ((source.x + target.x) / 2, (source.y + target.y) / 2)
-    # Where arrows go both ways each keeps to its right; those between outer types keep off the middle one.
-    aside = (-dy / length * 34, dx / length * 34) if bent else (0.0, 0.0)
-    away = math.hypot(*middle)
-    outer = (source.x or source.y) and (target.x or target.y)
-    off = (
-        (0.0, 0.0)
-        if not outer
-        else (0.0, 220.0)
-        if away < 40
-        else (middle[0] / away * 36, middle[1] / away * 36)
-    )
-    control = (middle[0] + aside[0] + off[0], middle[1] + aside[1] + off[1])
+    control = _control_point(source, target, bent=bent)
     start, end = source.border(*control), target.border(*control)
     shapes.add(
         f'<path d="M{start[0]:.1f} {start[1]:.1f}'
@@ -156,19 +144,42 @@ def _draw_arrow(
         f'fill="none" stroke="currentColor" opacity=".55"/>'
     )
     shapes.arrow_head(end, math.atan2(end[1] - control[1], end[0] - control[0]))
+
+    dx, dy = target.x - source.x, target.y - source.y
+    over_x, over_y = control[0] - (source.x + target.x) / 2, control[1] - (source.y + target.y) / 2
     x, y = ((start[axis] + 2 * control[axis] + end[axis]) / 4 for axis in (0, 1))
     lines = _lines(entries)
     height = _LINE_HEIGHT * (len(lines) - 1)
     if abs(dy) < abs(dx) / 4:
         # Beside a level arrow: above it, or below where it bends down.
-        shapes.label(lines, x, y + 14 if control[1] > middle[1] + 1 else y - 6 - height, "middle")
+        shapes.label(lines, x, y + 14 if over_y > 1 else y - 6 - height, "middle")
         return
-    to_the_right = (control[0] > middle[0]) if control != middle else (dx > 0) == (dy > 0)
-    # A label beside a flat arrow would lie on it.
-    drop = math.copysign(8, control[1] - middle[1]) if outer and abs(dy) < abs(dx) else 0.0
+    to_the_right = over_x > 0 if over_x or over_y else (dx > 0) == (dy > 0)
+    # A label right beside a flat arrow that bends would lie on it.
+    drop = math.copysign(8, over_y) if over_y and abs(dy) < abs(dx) else 0.0
     shapes.label(
         lines, x + (8 if to_the_right else -8), y + drop - height / 2, "start" if to_the_right else "end"
     )
+
+
+def _control_point(source: _Box, target: _Box, *, bent: bool) -> tuple[float, float]:
+    """Return the point that an arrow bends towards; of a straight one it is the middle.
+
+    Where arrows go both ways each keeps to its right; those between outer types keep off the first type,
+    which stands at 0, 0.
+    """
+    x, y = (source.x + target.x) / 2, (source.y + target.y) / 2
+    dx, dy = target.x - source.x, target.y - source.y
+    aside = _BEND / math.hypot(dx, dy) if bent else 0.0
+    control = (x - dy * aside, y + dx * aside)
+    if not all(box.x or box.y for box in (source, target)):
+        return control
+    away = math.hypot(x, y)
+    if away < _BEND:
+        return control[0], control[1] + _WIDE_BEND
+    if bent:
+        return control
+    return control[0] + x / away * _BEND, control[1] + y / away * _BEND
 
 
 def _draw_loop(
