@@ -22,7 +22,7 @@ from graphbox.graph.compact import compact as compact_graph
 from graphbox.graph.compact import needs_compaction
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ids import IdsLike, as_arrow
-from graphbox.graph.ingest import EdgeTypeReport
+from graphbox.graph.ingest import EdgeTypeReport, SkippedRows
 from graphbox.graph.layout import write_edge_change, write_node_change
 from graphbox.graph.live_nodes import NodeChange
 from graphbox.graph.rows import read_edge_rows, read_node_rows
@@ -218,7 +218,9 @@ class _Append:
                 where=where,
                 hint="append the edges only",
             )
-        rows = read_node_rows(nodes, self.graph.id_type(node_type) if known else None, where)
+        rows = read_node_rows(
+            nodes, self.graph.id_type(node_type) if known else None, where, SkippedRows(strict=True)
+        )
         kind: IdType = "int64" if pa.types.is_int64(rows.ids.type) else "string"
         self._read[node_type] = self._changing(node_type, kind).add_rows(rows, where)
 
@@ -236,7 +238,8 @@ class _Append:
         where = f"edge type {edge_type_text(edges.type)}"
         is_new = self._check_type(edges, where)
         ends = (edges.type[0], edges.type[2])
-        rows = read_edge_rows(edges, [self._id_type(node_type) for node_type in ends], where)
+        unusable = SkippedRows(strict=self.strict)
+        rows = read_edge_rows(edges, [self._id_type(node_type) for node_type in ends], where, unusable)
         kinds: list[IdType] = [
             "int64" if pa.types.is_int64(ids.type) else "string" for ids in (rows.source_ids, rows.target_ids)
         ]
@@ -267,22 +270,26 @@ class _Append:
         self._refuse(edges, rows, skipped)
         report = EdgeTypeReport(
             type=edges.type,
-            rows=len(rows.source_ids),
+            rows=len(rows.source_ids) + sum(unusable.counts.values()),
             edges=added.change.num_added,
             duplicate_edges=len(added.duplicate),
             dangling_edges=len(added.dangling),
             self_loops=added.self_loops,
+            skipped=dict(unusable.counts),
             examples={
-                kind: tuple(_in_words(edges, rows, row) for row in found[:_EXAMPLES].tolist())
-                for kind, found in skipped.items()
-                if len(found)
+                **unusable.examples,
+                **{
+                    kind: tuple(_in_words(edges, rows, row) for row in found[:_EXAMPLES].tolist())
+                    for kind, found in skipped.items()
+                    if len(found)
+                },
             },
         )
         self.reports.append(report)
         reverse = None if edges.reverse is None else (edges.type[2], edges.reverse, edges.type[0])
         if added.change.num_added or is_new:
             self._edges[edges.type] = (
-                replace(added.change, imported=report.counts()),
+                replace(added.change, imported=report.imported()),
                 reverse if is_new else self.graph.reverse_type(edges.type),
             )
 

@@ -2,93 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from graphbox.errors import DataError, UsageError
+from graphbox.errors import DataError
 from graphbox.graph.change import EdgeRows, NodeRows
-from graphbox.graph.columns import check_ids, read_feature, read_ids, read_timestamp, read_weight
+from graphbox.graph.columns import CategoricalReader, Column, FeatureReader, FeatureValues, Lists
 from graphbox.graph.ids import make_ids
+from graphbox.graph.ingest.rows import EdgeReader, IdKinds, IdsAreStringsError, NodeReader, open_source
+from graphbox.graph.ingest.skipped import SkippedRows
 from graphbox.graph.schema import EdgeSource, IdType, NodeSource
-from graphbox.graph.source import SourceTable, Table, open_table
 
 __all__ = ["read_edge_rows", "read_node_rows"]
 
 _BATCH_BYTES = 1 << 26
+_CATEGORIES_BYTES = 1 << 40
 
 
-@dataclass(frozen=True)
-class _WholeTable(SourceTable):
-    """A table read to its end."""
-
-    source: Table
-
-    def where(self, row: int, column: str) -> str:
-        """Return the place of a cell for a message."""
-        return self.source.where(row, column)
-
-
-def read_node_rows(nodes: NodeSource, id_type: IdType | None, where: str) -> NodeRows:
-    """Return the rows of a node table.
+def read_node_rows(nodes: NodeSource, id_type: IdType | None, where: str, skipped: SkippedRows) -> NodeRows:
+    """Return the usable rows of a node table.
 
     Args:
         nodes: the table.
         id_type: what the ids are; None: told from the table.
         where: what the table is for, for messages.
+        skipped: counts the rows that cannot be used.
 
     Raises:
-        DataError: the table is malformed or empty, a column missing or of the wrong type, or an id missing
-            or there twice.
+        DataError: the table is damaged or empty, a column missing or of the wrong type, an id there twice, or
+            ``skipped`` refuses a row.
     """
-    table = _whole(open_of(nodes, where), [nodes.id, *nodes.features])
-    ids = read_ids(table, nodes.id, id_type or nodes.id_type)
-    check_ids(table, nodes.id, ids)
-    make_ids(ids, f"{table.path}, column `{nodes.id}`", lambda row: table.where(row, nodes.id))
-    return NodeRows(ids, {name: read_feature(table, name, kind) for name, kind in nodes.features.items()})
+    kinds = IdKinds({} if (known := id_type or nodes.id_type) is None else {where: known})
+    reader = NodeReader(
+        where, nodes, open_source(nodes, where), kinds, skipped, memory_bytes=_CATEGORIES_BYTES
+    )
+    try:
+        batches = [batch for batch in reader.batches(batch_bytes=_BATCH_BYTES) if len(batch)]
+    except IdsAreStringsError:
+        return read_node_rows(nodes, "string", where, skipped)
+    place = f"{reader.table.name}, column `{nodes.id}`"
+    if not batches:
+        skipped.refuse_all(reader.rows, "nodes")
+        raise DataError("expected at least one node, received none", where=place)
+    ids = pa.concat_arrays([batch.ids for batch in batches])
+    rows = np.concatenate([batch.table_rows() for batch in batches])
+    make_ids(ids, place, lambda row: reader.table.where(int(rows[row]), nodes.id))
+    return NodeRows(ids, _columns(reader.features, [batch.features for batch in batches]))
 
 
-def read_edge_rows(edges: EdgeSource, id_types: Sequence[IdType | None], where: str) -> EdgeRows:
-    """Return the rows of an edge table.
+def read_edge_rows(
+    edges: EdgeSource, id_types: Sequence[IdType | None], where: str, skipped: SkippedRows
+) -> EdgeRows:
+    """Return the usable rows of an edge table.
 
     Args:
         edges: the table.
         id_types: what the ids of the source and the target type are; None: told from the table.
         where: what the table is for, for messages.
+        skipped: counts the rows that cannot be used.
 
     Raises:
-        DataError: the table is malformed, or a column missing or of the wrong type.
+        DataError: the table is damaged, a column missing or of the wrong type, or ``skipped`` refuses a row.
     """
-    optional = [column for column in (edges.weight, edges.timestamp) if column is not None]
-    table = _whole(open_of(edges, where), [edges.source, edges.target, *optional, *edges.features])
+    ends = (edges.type[0], edges.type[2])
+    kinds = IdKinds({end: known for end, known in zip(ends, id_types, strict=True) if known is not None})
+    reader = EdgeReader(edges, open_source(edges, where), kinds, skipped, memory_bytes=_CATEGORIES_BYTES)
+    try:
+        batches = [batch for batch in reader.batches(batch_bytes=_BATCH_BYTES) if len(batch)]
+    except IdsAreStringsError as found:
+        known = [
+            "string" if end == found.node_type else kind for end, kind in zip(ends, id_types, strict=True)
+        ]
+        return read_edge_rows(edges, known, where, skipped)
+    columns = {
+        name: np.concatenate([np.zeros((0, *shape), dtype), *(batch.columns[name] for batch in batches)])
+        for name, (dtype, shape) in reader.columns.items()
+    }
+    features = [
+        {name: batch.columns[f"feature-{number}"] for number, name in enumerate(reader.features)}
+        for batch in batches
+    ]
+    ids = [
+        pa.concat_arrays([pa.array([], kinds.arrow_type(end)), *parts])
+        for end, parts in zip(
+            ends, ([each.sources for each in batches], [each.targets for each in batches]), strict=True
+        )
+    ]
     return EdgeRows(
-        read_ids(table, edges.source, id_types[0]),
-        read_ids(table, edges.target, id_types[1]),
-        None if edges.weight is None else read_weight(table, edges.weight),
-        None if edges.timestamp is None else read_timestamp(table, edges.timestamp),
-        {name: read_feature(table, name, kind) for name, kind in edges.features.items()},
+        ids[0], ids[1], columns.get("weight"), columns.get("timestamp"), _columns(reader.features, features)
     )
 
 
-def open_of(source: NodeSource | EdgeSource, where: str) -> Table:
-    """Open the table of a source; what it is for is named in messages."""
-    if source.data is None:
-        raise UsageError("expected a table, received none", where=where)
-    return open_table(
-        source.data, format=source.format, has_header=source.has_header, names=source.names, where=where
-    )
+def _columns(
+    readers: Mapping[str, FeatureReader], batches: Sequence[Mapping[str, FeatureValues]]
+) -> dict[str, Column]:
+    return {name: _column(reader, [batch[name] for batch in batches]) for name, reader in readers.items()}
 
 
-def _whole(table: Table, columns: Sequence[str]) -> _WholeTable:
-    batches = []
-    for batch in table.batches(columns, batch_bytes=_BATCH_BYTES):
-        for malformed in batch.malformed:
-            raise DataError(
-                f"expected a row of the table, received a line with another problem: {malformed.kind}",
-                where=malformed.place,
-                hint=f"correct the line: {malformed.text}",
-            )
-        batches.append(pa.table(dict(batch.columns)))
-    return _WholeTable(Path(table.name), table.is_text, pa.concat_tables(batches), table)
+def _column(reader: FeatureReader, parts: Sequence[Any]) -> Column:
+    """Return the values of all batches as one column."""
+    if reader.kind == "slots":
+        lists = [*parts] or [Lists(np.zeros(1, np.int64), np.zeros(0, np.int64))]
+        before = np.cumsum([0, *(len(each.values) for each in lists)])
+        offsets = [each.offsets[1:] + start for each, start in zip(lists, before[:-1], strict=True)]
+        return Column(
+            "slots",
+            np.concatenate([each.values for each in lists]),
+            offsets=np.concatenate([np.zeros(1, np.int64), *offsets]),
+        )
+    values = np.concatenate([np.zeros((0, *(reader.row_shape or ())), reader.dtype), *parts])
+    if not isinstance(reader, CategoricalReader):
+        return Column(reader.kind, values)
+    categories, recode = reader.final()
+    return Column("categorical", np.append(recode, np.int32(-1))[values], categories)

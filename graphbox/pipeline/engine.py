@@ -10,8 +10,8 @@ from pathlib import Path
 
 from graphbox.config import RunConfig, config_digest, dump_config, load_config
 from graphbox.errors import GraphboxError, UsageError
+from graphbox.memory import PeakMemory
 from graphbox.pipeline.failure import stage_failure
-from graphbox.pipeline.memory import PeakMemory
 from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
 from graphbox.pipeline.stage import Stage, StageContext

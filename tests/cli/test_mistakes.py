@@ -159,7 +159,7 @@ def missing_column(folder: Path) -> Arguments:
 @mistake(4)
 def wrong_column_type(folder: Path) -> Arguments:
     change(folder / "paper.csv", "p7,optics,1997", "p7,optics,last year")
-    return ["import", "run.yaml"]
+    return ["import", "run.yaml", "--strict"]
 
 
 @mistake(4)
@@ -190,7 +190,7 @@ def empty_file(folder: Path) -> Arguments:
 @mistake(4)
 def line_with_too_many_cells(folder: Path) -> Arguments:
     change(folder / "cites.csv", "p7,p10", "p7,p10,p11")
-    return ["import", "run.yaml"]
+    return ["import", "run.yaml", "--strict"]
 
 
 @mistake(4)

@@ -200,6 +200,9 @@ class EdgeBuilder:
             self._payload[name].append(np.array(values))
         return AddedEdges(np.flatnonzero((ends < 0).any(axis=1)))
 
+    def spill(self) -> None:
+        """Nothing has to go to disk here."""
+
     def finish(
         self,
         writer: Writer,

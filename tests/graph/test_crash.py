@@ -215,10 +215,10 @@ def test_a_full_disk_is_named_with_the_bytes_needed(tables: Path) -> None:
 
 
 def test_a_disk_with_too_little_room_is_not_filled_up(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = shutil.disk_usage(tables)._replace(free=20_000)
+    usage = shutil.disk_usage(tables)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(
-        DoesNotFitError, match=r"expected room for 24,000 bytes or more .*: 20,000 bytes are free"
+        DoesNotFitError, match=r"expected room for 36,128 bytes or more .12,000 .*: 10,000 bytes are free"
     ):
         import_graph(source_in(tables / "large"), tables / "new" / "graph")
     assert list((tables / "new").iterdir()) == [tables / "new" / ".graph.lock"]

@@ -111,6 +111,11 @@ def test_version_1_opens() -> None:
         "duplicate_edges": 1,
         "dangling_edges": 1,
         "self_loops": 0,
+        "skipped": {},
+        "examples": {
+            "dangling_edges": ["likes.csv:6, column `film`: `1`"],
+            "duplicate_edges": ["`zoe` likes `0`"],
+        },
     }
     assert graph.imported(FOLLOWS)["self_loops"] == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,13 +25,16 @@ from graphbox.graph.schema import EdgeType, FeatureKind
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 NAMES = st.from_regex(r"[a-zA-Z][a-z0-9]{0,5}", fullmatch=True)
 INT64 = st.integers(-(2**63), 2**63 - 1)
+WORDS = TEXT.filter(lambda text: "|" not in text and not text.lstrip("-").isdigit())
 VALUES: dict[FeatureKind, st.SearchStrategy[Any]] = {
     "number": st.none() | st.floats(width=32, allow_nan=False),
     "integer": INT64,
     "categorical": st.none() | TEXT,
     "boolean": st.booleans(),
     "vector": st.lists(st.floats(width=32, allow_nan=False), min_size=3, max_size=3),
+    "slots": st.lists(INT64, max_size=4) | st.lists(WORDS, max_size=4),
 }
+LISTS = ("vector", "slots")
 
 
 @dataclass
@@ -47,8 +52,8 @@ class Case:
 
 
 @st.composite
-def features(draw: st.DrawFn, rows: int, *, is_text: bool) -> Table:
-    allowed = [kind for kind in VALUES if not (is_text and kind == "vector")]
+def features(draw: st.DrawFn, rows: int, *, is_text: bool, slots: bool) -> Table:
+    allowed = [kind for kind in VALUES if slots or kind != "slots"]
     names = draw(
         st.lists(
             TEXT.filter(lambda name: name not in ("id", "source", "target", "w", "t")),
@@ -57,8 +62,11 @@ def features(draw: st.DrawFn, rows: int, *, is_text: bool) -> Table:
         )
     )
     kinds = {name: draw(st.sampled_from(allowed)) for name in names}
+    # A column of Parquet holds lists of one type.
+    slot_values = draw(st.sampled_from([INT64, WORDS]))
+    values = VALUES if is_text else {**VALUES, "slots": st.lists(slot_values, max_size=4)}
     columns = {
-        name: draw(st.lists(VALUES[kind], min_size=rows, max_size=rows)) for name, kind in kinds.items()
+        name: draw(st.lists(values[kind], min_size=rows, max_size=rows)) for name, kind in kinds.items()
     }
     return Table(columns, kinds, is_text)
 
@@ -68,7 +76,7 @@ def graphs(draw: st.DrawFn) -> Case:
     nodes: dict[str, Table] = {}
     for name in draw(st.lists(NAMES, min_size=1, max_size=3, unique=True)):
         ids = draw(st.lists(draw(st.sampled_from([TEXT, INT64])), min_size=1, max_size=12, unique=True))
-        table = draw(features(len(ids), is_text=draw(st.booleans())))
+        table = draw(features(len(ids), is_text=draw(st.booleans()), slots=True))
         table.columns = {"id": ids, **table.columns}
         nodes[name] = table
     types = st.tuples(st.sampled_from(list(nodes)), NAMES, st.sampled_from(list(nodes)))
@@ -76,7 +84,7 @@ def graphs(draw: st.DrawFn) -> Case:
     for edge_type in draw(st.lists(types, min_size=1, max_size=3, unique=True)):
         ends = [nodes[edge_type[end]].columns["id"] for end in (0, 2)]
         pairs = draw(st.lists(st.tuples(*map(st.sampled_from, ends)), min_size=1, max_size=30))
-        table = draw(features(len(pairs), is_text=draw(st.booleans())))
+        table = draw(features(len(pairs), is_text=draw(st.booleans()), slots=False))
         weight = st.floats(0.125, 2.0**60, width=32)
         table.columns = {
             "source": [source for source, _ in pairs],
@@ -92,8 +100,8 @@ def graphs(draw: st.DrawFn) -> Case:
 def written(table: Table, path: Path) -> Path:
     if not table.is_text:
         path = path.with_suffix(".parquet")
-        vectors = {name: pa.list_(pa.float32()) for name, kind in table.kinds.items() if kind == "vector"}
-        arrays = {name: pa.array(values, vectors.get(name)) for name, values in table.columns.items()}
+        types = {name: list_type(table, name) for name, kind in table.kinds.items() if kind in LISTS}
+        arrays = {name: pa.array(values, types.get(name)) for name, values in table.columns.items()}
         pq.write_table(pa.table(arrays), path)
         return path
     path = path.with_suffix(".tsv")
@@ -101,10 +109,21 @@ def written(table: Table, path: Path) -> Path:
         writer = csv.writer(file, delimiter="\t")
         writer.writerow(table.columns)
         for row in zip(*table.columns.values(), strict=True):
-            writer.writerow(
-                ["" if cell is None else repr(cell) if isinstance(cell, float) else cell for cell in row]
-            )
+            writer.writerow(map(cell_text, row))
     return path
+
+
+def list_type(table: Table, name: str) -> pa.DataType:
+    if table.kinds[name] == "vector":
+        return pa.list_(pa.float32())
+    words = any(isinstance(value, str) for row in table.columns[name] for value in row)
+    return pa.list_(pa.string() if words else pa.int64())
+
+
+def cell_text(cell: Any) -> str:
+    if isinstance(cell, list):
+        return "|".join(map(cell_text, cell))
+    return "" if cell is None else repr(cell) if isinstance(cell, float) else str(cell)
 
 
 def source_of(case: Case, folder: Path) -> GraphSource:
@@ -128,6 +147,13 @@ def source_of(case: Case, folder: Path) -> GraphSource:
         for number, (edge_type, table) in enumerate(case.edges.items())
     )
     return GraphSource("random", nodes, edges)
+
+
+def slot_value(value: int | str) -> int:
+    if isinstance(value, int):
+        return value
+    hashed = xxhash.xxh64_intdigest(value.encode())
+    return hashed - 2**64 if hashed >= 2**63 else hashed
 
 
 def same(
@@ -158,9 +184,14 @@ def test_everything_comes_back(case: Case) -> None:
         specs = graph.features(node_type)
         assert list(specs) == list(table.kinds)
         for name, kind in table.kinds.items():
-            assert same(kind, graph.feature(node_type, name), specs[name].categories, table.columns[name]), (
-                name
-            )
+            expected = table.columns[name]
+            if kind == "slots":
+                column = graph.node_columns(node_type)[name]
+                assert column.offsets is not None
+                rows = [column.values[slice(*pair)].tolist() for pair in pairwise(column.offsets.tolist())]
+                assert rows == [[slot_value(value) for value in row] for row in expected], name
+            else:
+                assert same(kind, graph.feature(node_type, name), specs[name].categories, expected), name
 
     for edge_type, table in case.edges.items():
         check_edges(graph, edge_type, table, keep_duplicates=case.keep_duplicates)

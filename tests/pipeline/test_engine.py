@@ -18,6 +18,7 @@ import pytest
 
 from graphbox.config import RunConfig, load_config
 from graphbox.errors import ConflictError, DataError, GraphboxError, InterruptedRunError, UsageError
+from graphbox.memory import SAMPLE_S, PeakMemory
 from graphbox.pipeline import (
     Silence,
     Stage,
@@ -29,7 +30,6 @@ from graphbox.pipeline import (
     stop_on_signals,
 )
 from graphbox.pipeline.artifacts import new_version
-from graphbox.pipeline.memory import SAMPLE_S, PeakMemory
 from graphbox.workspace import Workspace
 
 RUN_FILE = """\
@@ -278,7 +278,7 @@ def test_killed_process(config: RunConfig, workspace: Workspace, tmp_path: Path)
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "sampled"])
 def test_peak_memory(kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not kernel:
-        monkeypatch.setattr("graphbox.pipeline.memory._CLEAR", Path("/proc/self/none"))
+        monkeypatch.setattr("graphbox.memory._CLEAR", Path("/proc/self/none"))
     size = 300_000_000
     with PeakMemory() as before:
         pass

@@ -5,6 +5,7 @@
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "errors/error.h"
+#include "graph/id_hash.h"
 #include "text/parse.h"
 
 namespace graphbox::bind {
@@ -16,6 +17,14 @@ TextColumn column(const InputArray<std::int64_t>& offsets, const InputArray<std:
     throw Error(ErrorKind::kUsage, "offsets must be one more than the cells and lie within the text");
   }
   return {bounds, reinterpret_cast<const char*>(text.data())};
+}
+
+void hash_strings(const TextColumn& cells, std::int64_t* values) {
+  for (std::int64_t i = 0; i < cells.size(); ++i) {
+    const auto begin = cells.offsets[static_cast<std::size_t>(i)];
+    const auto end = cells.offsets[static_cast<std::size_t>(i) + 1];
+    values[i] = static_cast<std::int64_t>(hash_bytes(cells.text + begin, static_cast<std::size_t>(end - begin)));
+  }
 }
 
 void check_size(const TextColumn& cells, std::size_t values, std::size_t wrong) {
@@ -62,6 +71,16 @@ void add_text(nb::module_& module) {
       },
       nb::arg("offsets"), nb::arg("text"), nb::arg("values"), nb::arg("wrong"),
       "Parse uint8[n] out of true, false, 1, 0; flags the cells that are none, and returns how many.");
+  module.def(
+      "hash_strings",
+      [](const InputArray<std::int64_t>& offsets, const InputArray<std::uint8_t>& text,
+         const OutputArray<std::int64_t>& values) {
+        const TextColumn cells = column(offsets, text);
+        check_size(cells, values.shape(0), values.shape(0));
+        const nb::gil_scoped_release release;
+        hash_strings(cells, values.data());
+      },
+      nb::arg("offsets"), nb::arg("text"), nb::arg("values"), "XXH64 of each cell's bytes, into int64[n].");
 }
 
 }  // namespace graphbox::bind

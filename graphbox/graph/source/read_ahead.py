@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 _POLL_S = 0.1
 
 
-def read_ahead(items: Iterator[Item], depth: int) -> Iterator[Item]:
+def read_ahead(items: Iterator[Item], depth: int) -> Generator[Item]:
     """Yield what a generator yields, up to ``depth`` items of it made ahead in a background thread.
 
     An exception of the generator is raised here after the items before it. When the consumer stops early,

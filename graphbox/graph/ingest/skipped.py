@@ -1,0 +1,130 @@
+"""Rows that cannot be used: counted by kind, the first ones shown, or the very first refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from graphbox.errors import DataError
+from graphbox.graph.schema import Int64Array
+from graphbox.graph.source import Batch
+
+__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "Problem", "SkippedRows"]
+
+EXAMPLES = 5
+"""How many rows of each kind are shown."""
+
+DANGLING = "dangling_edges"
+"""Kind of the edges with an end that is no node."""
+DUPLICATE = "duplicate_edges"
+"""Kind of the edges whose source and target are those of an edge before."""
+
+_HINT = "correct the row, or import without strict to skip and count such rows"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one row.
+
+    Attributes:
+        place: ``file:line, column``.
+        expected: what should stand there.
+        received: what stands there.
+        hint: what to do about it.
+    """
+
+    place: str
+    expected: str
+    received: str
+    hint: str = _HINT
+
+    def __str__(self) -> str:
+        # Without the folder: the same tables give the same graph wherever they lie.
+        file, separator, column = self.place.partition(", column ")
+        return f"{file.rpartition('/')[2]}{separator}{column}: {self.received}"
+
+    def error(self, more: str = "") -> DataError:
+        """Return the error that refuses the row."""
+        return DataError(
+            f"expected {self.expected}, received {self.received}{more}", where=self.place, hint=self.hint
+        )
+
+
+class SkippedRows:
+    """The rows of one table that cannot be used.
+
+    Args:
+        strict: refuse the first one instead of counting.
+    """
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+        self._counts: dict[str, int] = {}
+        self._problems: dict[str, list[Problem]] = {}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Number of rows by kind."""
+        return self._counts
+
+    @property
+    def examples(self) -> dict[str, tuple[str, ...]]:
+        """The first rows of each kind: their place and what stands there."""
+        return {kind: tuple(map(str, problems)) for kind, problems in self._problems.items() if problems}
+
+    def add(self, kind: str, rows: Int64Array, describe: Callable[[int], Problem]) -> None:
+        """Count rows.
+
+        Args:
+            kind: what is wrong, in a few words.
+            rows: the rows, ascending.
+            describe: says what is wrong with one of them; asked for the first few of each kind.
+
+        Raises:
+            DataError: naming the first of them, in strict mode.
+        """
+        self.add_counted(kind, len(rows), map(describe, rows.tolist()))
+
+    def add_counted(self, kind: str, count: int, problems: Iterable[Problem]) -> None:
+        """Count rows of which only the first are known.
+
+        Raises:
+            DataError: naming the first of them, in strict mode.
+        """
+        if not count:
+            return
+        known = self._problems.setdefault(kind, [])
+        for problem in problems:
+            if self._strict:
+                raise problem.error()
+            if len(known) >= EXAMPLES:
+                break
+            known.append(problem)
+        self._counts[kind] = self._counts.get(kind, 0) + count
+
+    def add_malformed(self, batch: Batch) -> None:
+        """Count the lines that the reader of a table could not read.
+
+        Raises:
+            DataError: naming the first of them, in strict mode.
+        """
+        for kind, count in batch.malformed_counts.items():
+            lines = [line for line in batch.malformed if line.kind == kind]
+            problems = (
+                Problem(line.place, "a line like the others", f"{kind}: {line.text}") for line in lines
+            )
+            self.add_counted(kind, count, problems)
+
+    def refuse_all(self, rows: int, what: str) -> None:
+        """Raise when rows were skipped and nothing else was there.
+
+        Args:
+            rows: rows read.
+            what: what they should have been, e.g. ``edges``.
+
+        Raises:
+            DataError: naming the first skipped row.
+        """
+        first = next((problems[0] for problems in self._problems.values() if problems), None)
+        if first is not None:
+            raise first.error(f" (none of the {rows:,} {what} can be used)")
