@@ -147,7 +147,7 @@ class _Import:
         given = {name: each.id_type for name, each in source.nodes.items() if each.id_type is not None}
         self._kinds = IdKinds({**given, **id_types})
         self._node_tables = {
-            name: None if each.data is None else open_source(each, f"nodes `{name}`", threads)
+            name: None if each.data is None else open_source(each, f"nodes `{name}`", threads, node_type=name)
             for name, each in source.nodes.items()
         }
         self._edge_tables = [

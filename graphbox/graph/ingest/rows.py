@@ -153,13 +153,16 @@ class EdgeRows(_Rows):
         return len(self.sources)
 
 
-def open_source(source: NodeSource | EdgeSource, what: str, threads: int | None = None) -> Table:
+def open_source(
+    source: NodeSource | EdgeSource, what: str, threads: int | None = None, *, node_type: str | None = None
+) -> Table:
     """Open the table of nodes or edges.
 
     Args:
         source: the source; its ``data`` is not None.
         what: names the table in messages if it is no file.
         threads: threads that parse.
+        node_type: the node type the table is for; None: it is one of edges.
 
     Raises:
         NotFoundError, UsageError, DataError, BackendMissingError: see
@@ -172,6 +175,7 @@ def open_source(source: NodeSource | EdgeSource, what: str, threads: int | None 
         format=source.format,
         has_header=source.has_header,
         names=source.names,
+        node_type=node_type,
         where=what,
         threads=threads,
     )

@@ -9,7 +9,7 @@ from graphbox.errors import DataError
 from graphbox.graph.schema import Int64Array
 from graphbox.graph.source import Batch
 
-__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "Problem", "SkippedRows"]
+__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "STORED_AGAIN", "Problem", "SkippedRows"]
 
 EXAMPLES = 5
 """How many rows of each kind are shown."""
@@ -18,6 +18,8 @@ DANGLING = "dangling_edges"
 """Kind of the edges with an end that is no node."""
 DUPLICATE = "duplicate_edges"
 """Kind of the edges whose source and target are those of an edge before."""
+STORED_AGAIN = "second copies"
+"""Kind of the rows that files hold twice by design; never refused."""
 
 _HINT = "correct the row, or import without strict to skip and count such rows"
 
@@ -103,7 +105,7 @@ class SkippedRows:
         self._counts[kind] = self._counts.get(kind, 0) + count
 
     def add_malformed(self, batch: Batch) -> None:
-        """Count the lines that the reader of a table could not read.
+        """Count the lines that the reader of a table could not read, and those it passed over as copies.
 
         Raises:
             DataError: naming the first of them, in strict mode.
@@ -114,6 +116,7 @@ class SkippedRows:
                 Problem(line.place, "a line like the others", f"{kind}: {line.text}") for line in lines
             )
             self.add_counted(kind, count, problems)
+        self.add_counted(STORED_AGAIN, batch.stored_again, ())
 
     def refuse_all(self, rows: int, what: str) -> None:
         """Raise when rows were skipped and nothing else was there.
