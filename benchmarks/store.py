@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure import Measurement, measure, random_read_limit, show
+from benchmarks.measure import RANDOM_READ_MEMORY_BYTES, Measurement, measure, show
+from graphbox import _core
 from graphbox.graph import Graph
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, array_header
 from graphbox.graph.tier import ListFiles, Lists, Rows, TierOptions, open_lists
@@ -78,25 +79,31 @@ def rate_of(work: Callable[[], float]) -> Rate:
     return timed
 
 
-def show_in_turns(case: str, unit: str, systems: Mapping[str, Rate], *, as_json: bool) -> None:
+def show_in_turns(
+    case: str, unit: str, systems: Mapping[str, Rate], *, as_json: bool, threads: int = 1
+) -> None:
     """Run systems in turns, :data:`REPEATS` times after one that is not counted, and print each."""
     rates: dict[str, list[float]] = {name: [] for name in systems}
     per_cpu: dict[str, list[float]] = {name: [] for name in systems}
     for repeat in range(REPEATS + 1):
         for name, run in systems.items():
-            wall, cpu = time.perf_counter(), time.process_time()
+            wall, cpu = time.perf_counter(), _cpu_seconds()
             rate = run()
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
             if repeat:
                 rates[name].append(rate)
                 per_cpu[name].append(rate * wall / max(cpu, 1e-9))
     for name in systems:
         median, cpu_median = statistics.median(rates[name]), statistics.median(per_cpu[name])
         low, high = min(rates[name]), max(rates[name])
-        # Of fio the processor time is another process's, and not known.
-        known = 0.0 if name == "limit" else cpu_median
-        measured = Measurement(case, name, 1, median, unit, low, high, REPEATS, known)
+        measured = Measurement(case, name, threads, median, unit, low, high, REPEATS, cpu_median)
         show(measured, as_json=as_json)
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those it waited for, fio among them."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 # The disk
@@ -117,6 +124,8 @@ def fio(path: Path, pattern: str, block_bytes: int) -> tuple[float, float]:
         f"--runtime={FIO_SECONDS}",
         "--time_based",
         "--randrepeat=0",
+        "--norandommap=1",
+        "--gtod_reduce=1",
         "--output-format=json",
     ]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -344,35 +353,41 @@ def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
     row_index = [rng.integers(0, rows.num_rows, count) for _ in range(20)]
     list_index = [rng.integers(0, lists.num_lists, count) for _ in range(20)]
 
-    def warm_rows(_: int) -> int:
+    def warm_rows() -> float:
         for index in row_index:
             rows.rows(index, out=out)
         return count * len(row_index)
 
-    def taken_rows(_: int) -> int:
+    def taken_rows() -> float:
         for index in row_index:
             np.take(array, index, axis=0, out=out, mode="clip")
         return count * len(row_index)
 
-    def warm_lists(_: int) -> int:
+    def warm_lists() -> float:
         for index in list_index:
             lists.lists(index)
         return count * len(list_index)
 
-    def taken_lists(_: int) -> int:
+    def taken_lists() -> float:
         for index in list_index:
             gather_lists(offsets, indices, index)
         return count * len(list_index)
 
-    case, unit = f"warm-rows-{ROW_BYTES}B-{count}", "rows/s"
-    show(measure(case, "graphbox", unit, warm_rows), as_json=as_json)
-    show(random_read_limit(case, unit, 1, ROW_BYTES), as_json=as_json)
-    show(measure(case, f"numpy {np.__version__} take", unit, taken_rows), as_json=as_json)
+    taken = f"numpy {np.__version__} take"
+    systems = {"graphbox": rate_of(warm_rows), taken: rate_of(taken_rows)}
+    systems["limit"] = lambda: random_reads(ROW_BYTES)
+    show_in_turns(f"warm-rows-{ROW_BYTES}B-{count}", "rows/s", systems, as_json=as_json)
     lines = 1 + float(np.mean(_lines(offsets)))
-    case, unit = f"warm-lists-{count}", "lists/s"
-    show(measure(case, "graphbox", unit, warm_lists), as_json=as_json)
-    show(random_read_limit(case, unit, lines), as_json=as_json)
-    show(measure(case, f"numpy {np.__version__} take", unit, taken_lists), as_json=as_json)
+    systems = {"graphbox": rate_of(warm_lists), taken: rate_of(taken_lists)}
+    systems["limit"] = lambda: random_reads(64) / lines
+    show_in_turns(f"warm-lists-{count}", "lists/s", systems, as_json=as_json)
+
+
+def random_reads(read_bytes: int) -> float:
+    """Return how many random reads of memory one thread does in a second when it does nothing else."""
+    reads = int(2e7 * 64 / read_bytes)
+    wall, _ = _core.random_read_seconds(RANDOM_READ_MEMORY_BYTES, reads, read_bytes)
+    return reads / wall
 
 
 def _lines(offsets: Int64Array) -> Int64Array:

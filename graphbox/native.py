@@ -119,7 +119,7 @@ def _threads(value: object, where: str) -> int:
 
 
 def held_bytes() -> int:
-    """Return the bytes of native buffers that wait to be used again, at most 768 MiB in all."""
+    """Return the bytes of native buffers that wait to be used again, at most 800 MiB in all."""
     from graphbox import _core
 
     return _core.held_bytes()

@@ -26,15 +26,21 @@ from graphbox.graph.array_file import ArrayFile
 from graphbox.native import Int64Array, integer_array, thread_count
 
 __all__ = [
+    "MOST_PART_REQUESTS",
+    "PART_BYTES",
     "Backend",
     "ListFiles",
     "ListTier",
     "Lists",
+    "ReadLists",
     "RowTier",
     "Rows",
     "TierOptions",
     "TierStats",
     "open_lists",
+    "parts_ahead",
+    "pass_parts",
+    "requests_of_part",
 ]
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -42,7 +48,7 @@ Backend = Literal["auto", "io_uring", "threads"]
 Part = TypeVar("Part")
 
 PART_BYTES = 32 << 20
-_MOST_PART_REQUESTS = 1 << 17
+MOST_PART_REQUESTS = 1 << 17
 _PARTS_AHEAD = 2
 
 
@@ -204,7 +210,7 @@ class Rows:
             FormatError: the file was truncated meanwhile.
             DataError: the disk does not give the bytes.
         """
-        return self._read(integer_array(index, "index"), out, whole_pass=False)
+        return self.read(integer_array(index, "index"), out)
 
     def pass_reads(
         self, index: npt.ArrayLike, *, part_bytes: int = PART_BYTES
@@ -225,14 +231,15 @@ class Rows:
             UsageError: a row number is out of range; the first is named.
         """
         chosen = integer_array(index, "index")
-        part_requests = _part_requests(part_bytes, self._row_bytes)
+        part_requests = requests_of_part(part_bytes, self._row_bytes)
 
         def read(positions: Int64Array) -> tuple[Int64Array, Array]:
-            return positions, self._read(chosen[positions], None, whole_pass=True)
+            return positions, self.read(chosen[positions], whole_pass=True)
 
-        return _parts_ahead(_pass_parts(chosen, self.num_rows, part_requests), read)
+        return parts_ahead(pass_parts(chosen, self.num_rows, part_requests), read)
 
-    def _read(self, index: Int64Array, out: Array | None, *, whole_pass: bool) -> Array:
+    def read(self, index: Int64Array, out: Array | None = None, *, whole_pass: bool = False) -> Array:
+        """Return rows as :meth:`rows` does; a whole pass does not drive out of memory what is used often."""
         shape = (len(index), *self.row_shape)
         if out is None:
             out = _empty(shape, self.dtype)
@@ -317,20 +324,21 @@ class Lists:
         read = self.read(index, (first,))
         return read.offsets, read.items[first]
 
-    def read(self, index: npt.ArrayLike, names: Sequence[str]) -> ReadLists:
+    def read(self, index: npt.ArrayLike, names: Sequence[str], *, whole_pass: bool = False) -> ReadLists:
         """Return several arrays of the same lists; see :meth:`lists`.
 
         Args:
             index: list numbers [n].
             names: which arrays of items.
+            whole_pass: what is used often is not driven out of memory by what is read.
 
         Raises:
             NotFoundError: there is no array of that name.
         """
-        return self._read(integer_array(index, "index"), names, whole_pass=False)
+        return self._read(integer_array(index, "index"), names, whole_pass=whole_pass)
 
     def pass_reads(
-        self, index: npt.ArrayLike, *, part_requests: int = _MOST_PART_REQUESTS
+        self, index: npt.ArrayLike, *, part_requests: int = MOST_PART_REQUESTS
     ) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
         """Give all lists of a pass in parts, in the order of the disk.
 
@@ -351,8 +359,8 @@ class Lists:
             part = self._read(chosen[positions], (first,), whole_pass=True)
             return positions, part.offsets, part.items[first]
 
-        parts = _pass_parts(chosen, self.num_lists, min(part_requests, _MOST_PART_REQUESTS))
-        return _parts_ahead(parts, read)
+        parts = pass_parts(chosen, self.num_lists, min(part_requests, MOST_PART_REQUESTS))
+        return parts_ahead(parts, read)
 
     def _read(self, index: Int64Array, names: Sequence[str], *, whole_pass: bool) -> ReadLists:
         for name in names:
@@ -463,19 +471,20 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     return _core.pooled_bytes(dtype.itemsize * math.prod(shape)).view(dtype).reshape(shape)
 
 
-def _part_requests(part_bytes: int, row_bytes: int) -> int:
+def requests_of_part(part_bytes: int, row_bytes: int) -> int:
+    """Return how many rows to read at a time, so that they take about ``part_bytes``."""
     if part_bytes < 1:
         raise UsageError(f"expected 1 byte or more, received {part_bytes}", where="part_bytes")
-    return max(1, min(part_bytes // max(row_bytes, 1), _MOST_PART_REQUESTS))
+    return max(1, min(part_bytes // max(row_bytes, 1), MOST_PART_REQUESTS))
 
 
-def _pass_parts(index: Int64Array, limit: int, part_requests: int) -> list[npt.NDArray[np.uint32]]:
+def pass_parts(index: Int64Array, limit: int, part_requests: int) -> list[npt.NDArray[np.uint32]]:
     """Return the positions of each part of a pass: views of one array."""
     positions, bounds = _core.order_pass(index, limit, part_requests)
     return [positions[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
-def _parts_ahead(parts: Sequence[Array], read: Callable[[Int64Array], Part]) -> Iterator[Part]:
+def parts_ahead(parts: Sequence[Array], read: Callable[[Int64Array], Part]) -> Iterator[Part]:
     """Give what ``read`` returns for each part, reading the next ones meanwhile."""
     reading: collections.deque[Future[Part]] = collections.deque()
     with contextlib.ExitStack() as held:

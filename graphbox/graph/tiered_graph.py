@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,19 @@ from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable
 from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
 from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import OwnEdges
-from graphbox.graph.tier import ListFiles, Lists, Rows, TierOptions, TierStats, open_lists
+from graphbox.graph.tier import (
+    MOST_PART_REQUESTS,
+    PART_BYTES,
+    ListFiles,
+    Lists,
+    Rows,
+    TierOptions,
+    TierStats,
+    open_lists,
+    parts_ahead,
+    pass_parts,
+    requests_of_part,
+)
 from graphbox.native import integer_array
 
 if TYPE_CHECKING:
@@ -120,7 +132,35 @@ class TieredGraph:
             FormatError: a file was truncated meanwhile or is damaged.
             DataError: the disk does not give the bytes.
         """
-        return self._neighbors(edge_type, "in", nodes, payload)
+        return self._neighbors(edge_type, "in", integer_array(nodes, "nodes"), payload)
+
+    def pass_in_neighbors(
+        self, edge_type: EdgeType | str, nodes: npt.ArrayLike, *, payload: Sequence[Payload] = ()
+    ) -> Iterator[tuple[Int64Array, NeighborLists]]:
+        """Give the in-neighbours of all nodes of a pass in parts, in the order of the disk.
+
+        The next parts are read while the caller works on one; what is wanted once does not drive out of
+        memory what is used often.
+
+        Args:
+            edge_type: as of :meth:`in_neighbors`.
+            nodes: node indices [n] of the target type, repeated ones too.
+            payload: what else of the edges to read: ``weight``, ``timestamp``.
+
+        Yields:
+            (positions int64 [k] in ``nodes``, their neighbours).
+
+        Raises:
+            UsageError, NotFoundError, FormatError, DataError: as :meth:`in_neighbors` does.
+        """
+        index = integer_array(nodes, "nodes")
+        num_nodes = self._graph.num_nodes(self._graph.edge_type(edge_type)[2])
+
+        def read(positions: Int64Array) -> tuple[Int64Array, NeighborLists]:
+            part = self._neighbors(edge_type, "in", index[positions], payload, whole_pass=True)
+            return positions, part
+
+        return parts_ahead(pass_parts(index, num_nodes, MOST_PART_REQUESTS), read)
 
     def out_neighbors(self, edge_type: EdgeType | str, nodes: npt.ArrayLike) -> NeighborLists:
         """Return the out-neighbours of nodes, ascending, as :meth:`Graph.csr` has them.
@@ -135,18 +175,19 @@ class TieredGraph:
             FormatError: a file was truncated meanwhile or is damaged.
             DataError: the disk does not give the bytes.
         """
-        return self._neighbors(edge_type, "out", nodes, ())
+        return self._neighbors(edge_type, "out", integer_array(nodes, "nodes"), ())
 
     def _neighbors(
         self,
         edge_type: EdgeType | str,
         direction: Direction,
-        nodes: npt.ArrayLike,
+        index: Int64Array,
         payload: Sequence[Payload],
+        *,
+        whole_pass: bool = False,
     ) -> NeighborLists:
         edge_type = self._graph.edge_type(edge_type)
         table = self._graph.own_edges(edge_type)
-        index = integer_array(nodes, "nodes")
         node_type = edge_type[2 if direction == "in" else 0]
         _check_range(index, self._graph.num_nodes(node_type), node_type)
         lists = self._lists.get((edge_type, direction))
@@ -160,8 +201,8 @@ class TieredGraph:
         if lists is None or overlay is None:
             if lists is None:
                 return _only_overlay(overlay, index, payload)
-            return _from_files(lists, index, direction, payload)
-        return _with_overlay(lists, overlay, index, direction, payload)
+            return _from_files(lists, index, payload, whole_pass=whole_pass)
+        return _with_overlay(lists, overlay, index, payload, whole_pass=whole_pass)
 
     def _overlay(self, edge_type: EdgeType, direction: Direction, table: OwnEdges) -> _EdgeOverlay | None:
         key = (edge_type, direction)
@@ -189,8 +230,41 @@ class TieredGraph:
             FormatError: a file was truncated meanwhile.
             DataError: the disk does not give the bytes.
         """
-        changed = self._changed(node_type, name)
+        return self._feature_rows(node_type, name, integer_array(nodes, "nodes"), out)
+
+    def pass_feature_rows(
+        self, node_type: str, name: str, nodes: npt.ArrayLike, *, part_bytes: int = PART_BYTES
+    ) -> Iterator[tuple[Int64Array, Array]]:
+        """Give the rows of all nodes of a pass in parts, in the order of the disk.
+
+        The next parts are read while the caller works on one; rows wanted once do not drive out of memory
+        what is used often.
+
+        Args:
+            node_type: the node type.
+            name: a feature of any kind but slots.
+            nodes: node indices [n], repeated ones too.
+            part_bytes: about how many bytes of rows to give at a time; up to three such parts are held.
+
+        Yields:
+            (positions int64 [k] in ``nodes``, rows [k, ...]).
+
+        Raises:
+            NotFoundError, UsageError, FormatError, DataError: as :meth:`feature_rows` does.
+        """
         index = integer_array(nodes, "nodes")
+        row_bytes = self._feature_rows(node_type, name, index[:0], None).strides[0]
+
+        def read(positions: Int64Array) -> tuple[Int64Array, Array]:
+            return positions, self._feature_rows(node_type, name, index[positions], None, whole_pass=True)
+
+        part_requests = requests_of_part(part_bytes, row_bytes)
+        return parts_ahead(pass_parts(index, self._graph.num_nodes(node_type), part_requests), read)
+
+    def _feature_rows(
+        self, node_type: str, name: str, index: Int64Array, out: Array | None, *, whole_pass: bool = False
+    ) -> Array:
+        changed = self._changed(node_type, name)
         if (node_type, name) in self._slots or (changed is not None and changed.kind == "slots"):
             raise UsageError(
                 "expected a feature with one row for each node, received slots",
@@ -199,14 +273,14 @@ class TieredGraph:
             )
         rows = self._rows.get((node_type, name))
         if changed is None and rows is not None:
-            return rows.rows(index, out)
+            return rows.read(index, out, whole_pass=whole_pass)
         _check_range(index, self._graph.num_nodes(node_type), node_type)
         column = _required(changed, node_type, name)
         touched = np.ones(len(index), bool) if rows is None else column.is_changed(index)
         if rows is None:
             values = column.take(index).values
         else:
-            values = rows.rows(np.where(touched, 0, index), out)
+            values = rows.read(np.where(touched, 0, index), out, whole_pass=whole_pass)
             if touched.any():
                 values[touched] = column.take(index[touched]).values
         if out is None:
@@ -391,10 +465,10 @@ class _EdgeOverlay:
 
 
 def _from_files(
-    lists: Lists, index: Int64Array, direction: Direction, payload: Sequence[Payload]
+    lists: Lists, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
 ) -> NeighborLists:
-    ids = ("edge_ids",) if direction == "out" else ()
-    read = lists.read(index, ("indices", *ids, *payload))
+    ids = ("edge_ids",) if "edge_ids" in lists.names else ()
+    read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
     edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
     return NeighborLists(
         read.offsets, read.items["indices"], edge_ids, {name: read.items[name] for name in payload}
@@ -416,10 +490,10 @@ def _only_overlay(
 
 
 def _with_overlay(
-    lists: Lists, overlay: _EdgeOverlay, index: Int64Array, direction: Direction, payload: Sequence[Payload]
+    lists: Lists, overlay: _EdgeOverlay, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
 ) -> NeighborLists:
     changed, places = overlay.find(index)
-    base = _from_files(lists, index[~changed], direction, payload)
+    base = _from_files(lists, index[~changed], payload, whole_pass=whole_pass)
     if not changed.any():
         return base
     offsets, positions = overlay.take(places[changed])

@@ -137,6 +137,15 @@ def check_graph(tiered: TieredGraph, graph: Graph) -> None:
             found = tiered.in_neighbors(TO, index, payload=("weight", "timestamp"))
             check_neighbors(found, csc, index, payload=True)
             check_neighbors(tiered.in_neighbors("to", index), csc, index, payload=False)
+            seen = np.zeros(len(index), np.int64)
+            for positions, part in tiered.pass_in_neighbors(TO, index, payload=("weight", "timestamp")):
+                check_neighbors(part, csc, index[positions], payload=True)
+                seen[positions] += 1
+            for positions, rows in tiered.pass_feature_rows("node", "taste", index, part_bytes=10_000):
+                assert rows.nbytes <= 10_000
+                assert np.array_equal(rows, graph.feature("node", "taste")[index[positions]])
+                seen[positions] += 1
+            assert (seen == 2).all()
             for name in ("age", "paid", "taste"):
                 expected = graph.feature("node", name)[index]
                 assert np.array_equal(

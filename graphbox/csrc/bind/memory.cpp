@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bind/nouns.h"
+#include "io/block_reader.h"
 #include "memory/buffer.h"
 #include "memory/probe.h"
 #include "sample/node_map.h"
@@ -17,7 +18,7 @@ void add_memory(nb::module_& module) {
       "held_bytes",
       [] {
         return BufferPool::shared().held_bytes() + NodeMapPool<DirectNodeMap>::shared().held_bytes() +
-               NodeMapPool<HashNodeMap>::shared().held_bytes();
+               NodeMapPool<HashNodeMap>::shared().held_bytes() + LentReader::held_bytes();
       },
       "Bytes of the buffers that wait to be used again.");
   module.def(
@@ -26,6 +27,7 @@ void add_memory(nb::module_& module) {
         BufferPool::shared().release();
         NodeMapPool<DirectNodeMap>::shared().release();
         NodeMapPool<HashNodeMap>::shared().release();
+        LentReader::release();
       },
       "Give the buffers that wait to be used again back to the system.");
   module.def(
