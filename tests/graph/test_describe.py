@@ -300,3 +300,22 @@ def test_resident_memory_stays_bounded(tmp_path: Path) -> None:
         timeout=120,
     )
     assert int(run.stdout) < 64 * 2**20, f"{int(run.stdout):,} bytes for a graph of 320 MB"
+
+
+def test_rows_that_a_real_import_skipped_are_shown_with_their_places(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,n\n1,2\n2,x\n3,4\n,6\n4,1\n")
+    (tmp_path / "aa.csv").write_text("source,target,w\n1,3,x\n3,1\n,1,1\n4,1,2\n3,4,1\n")
+    source = GraphSource(
+        "skipping",
+        {"a": NodeSource(tmp_path / "a.csv", features={"n": "number"})},
+        (EdgeSource(("a", "to", "a"), tmp_path / "aa.csv", weight="w"),),
+    )
+    import_graph(source, tmp_path / "graph")
+    malformed = [
+        each for each in Graph.open(tmp_path / "graph").describe().problems if each.kind == "malformed_rows"
+    ]
+    assert sorted((each.where, each.count) for each in malformed) == [("a", 1)] * 2 + [("a to a", 1)] * 3
+    examples = "\n".join(example for each in malformed for example in each.examples)
+    for place in ("a.csv:3, column `n`", "a.csv:5, column `id`", "aa.csv:2, column `w`", "aa.csv:3"):
+        assert place in examples, place
+    assert "2 rows skipped" in str(Graph.open(tmp_path / "graph").describe())
