@@ -491,6 +491,7 @@ def _remove_others(path: Path, keep: set[str]) -> None:
     for entry in path.iterdir():
         if entry.name == _SCRATCH or (_FOLDER.fullmatch(entry.name) and entry.name not in keep):
             shutil.rmtree(entry)
+    (path / f"{MANIFEST}.tmp").unlink(missing_ok=True)
 
 
 def _digest_text(digest: int) -> str:
