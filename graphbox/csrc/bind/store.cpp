@@ -160,7 +160,8 @@ void add_store(nb::module_& module) {
   module.def("order_pass", &pass_order, nb::arg("index").noconvert(), nb::arg("limit"), nb::arg("part_requests"),
              "Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.");
   module.def(
-      "pooled_bytes", [](std::size_t bytes) { return to_numpy(PooledArray<std::uint8_t>(static_cast<std::int64_t>(bytes))); },
+      "pooled_bytes",
+      [](std::size_t bytes) { return to_numpy(PooledArray<std::uint8_t>(static_cast<std::int64_t>(bytes))); },
       nb::arg("bytes"), "uint8[bytes], not initialised, of memory that is used again when Python drops it.");
 }
 

@@ -90,7 +90,7 @@ void BlockReader::push(std::uint64_t number) {
                 stretch.offset + each.got, staging_.data() + each.begin + each.got, number});
 }
 
-void BlockReader::accept(const ReadResult& result, const std::function<void(const Stretch&, const std::byte*)>& done) {
+void BlockReader::accept(const ReadResult& result, const Done& done) {
   Flight& each = flight(result.tag);
   const Stretch& stretch = each.stretch;
   const bool interrupted = result.bytes == -EINTR || result.bytes == -EAGAIN;
@@ -116,8 +116,7 @@ void BlockReader::accept(const ReadResult& result, const std::function<void(cons
   land(each);
 }
 
-void BlockReader::read(const std::function<bool(Stretch&)>& next,
-                       const std::function<void(const Stretch&, const std::byte*)>& done) {
+void BlockReader::read(const Next& next, const Done& done) {
   std::exception_ptr error;
   const auto attempt = [&](const auto& step) {
     try {

@@ -36,7 +36,9 @@ class BlockReader {
   // Reads the stretches that `next` gives until it returns false, and hands each to `done`, in any order. What `done`
   // gets is valid until it returns. A failing read is thrown once nothing is in flight any more; only where the
   // system cannot even say what became of reads does something stay in flight.
-  void read(const std::function<bool(Stretch&)>& next, const std::function<void(const Stretch&, const std::byte*)>& done);
+  using Next = std::function<bool(Stretch&)>;
+  using Done = std::function<void(const Stretch&, const std::byte*)>;
+  void read(const Next& next, const Done& done);
 
  private:
   struct Flight {
@@ -51,7 +53,7 @@ class BlockReader {
   void take_off(const Stretch& stretch, std::size_t begin);
   void land(Flight& landed);
   void push(std::uint64_t number);
-  void accept(const ReadResult& result, const std::function<void(const Stretch&, const std::byte*)>& done);
+  void accept(const ReadResult& result, const Done& done);
   Flight& flight(std::uint64_t number) { return flights_[number % flights_.size()]; }
   const Flight& flight(std::uint64_t number) const { return flights_[number % flights_.size()]; }
 

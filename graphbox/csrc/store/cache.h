@@ -8,8 +8,15 @@
 #include <vector>
 
 #include "io/block_file.h"
+#include "memory/buffer.h"
 
 namespace graphbox {
+
+// What a Buffer of so many bytes takes.
+inline std::uint64_t buffer_bytes(std::uint64_t bytes) {
+  const std::uint64_t unit = bytes < kHugePageBytes ? 64 : kHugePageBytes;
+  return (bytes + unit - 1) / unit * unit;
+}
 
 // How the space is cut into units, which are what a cache holds or does not hold.
 struct UnitLayout {

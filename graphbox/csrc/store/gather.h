@@ -75,8 +75,8 @@ GRAPHBOX_INLINE void finish_copies(bool streamed) {
 template <bool kStreamed, typename RangeOf>
 void gather(std::int64_t first, std::int64_t last, std::size_t mean_bytes, const RangeOf& given) {
   const RangeOf range_of = given;
-  const std::int64_t distance = std::clamp(static_cast<std::int64_t>(kPrefetchedBytes / std::max<std::size_t>(mean_bytes, 1)),
-                                           kFewestPrefetched, kMostPrefetched);
+  const auto fitting = static_cast<std::int64_t>(kPrefetchedBytes / std::max<std::size_t>(mean_bytes, 1));
+  const std::int64_t distance = std::clamp(fitting, kFewestPrefetched, kMostPrefetched);
   // A function of its own around prefetches has no effect a compiler sees, and GCC leaves calls of it out.
   for (std::int64_t i = first; i < std::min(first + distance, last); ++i) {
     const CopiedRange range = range_of(i);

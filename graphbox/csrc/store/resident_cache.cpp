@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kDistance = 32;  // fragments that memory is asked for ahead
 
-std::uint64_t rounded(std::uint64_t bytes) {
-  return bytes < kHugePageBytes ? (bytes + 63) / 64 * 64 : (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-}
-
 class ResidentCache : public Cache {
  public:
   explicit ResidentCache(std::uint64_t space_bytes)
@@ -83,7 +79,7 @@ class ResidentCache : public Cache {
 }  // namespace
 
 std::uint64_t resident_cache_bytes(std::uint64_t space_bytes) {
-  return rounded(space_bytes) + rounded(space_bytes / kBlockBytes);
+  return buffer_bytes(space_bytes) + buffer_bytes(space_bytes / kBlockBytes);
 }
 
 std::unique_ptr<Cache> make_resident_cache(std::uint64_t space_bytes) {

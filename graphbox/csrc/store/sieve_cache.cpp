@@ -21,18 +21,14 @@ constexpr std::uint32_t kFewestSlots = 16;
 constexpr std::size_t kLargestGroup = 64;  // fragments whose memory is asked for together, one group ahead of copying
 constexpr std::size_t kSmallestGroup = 12;
 
-std::uint64_t rounded(std::uint64_t bytes) {
-  return bytes < kHugePageBytes ? (bytes + 63) / 64 * 64 : (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-}
-
 struct Slot {
   std::uint32_t unit;
   std::uint32_t newer;  // slot of the unit that came next
 };
 
 std::uint64_t bytes_for(const UnitLayout& layout, std::uint32_t slots) {
-  return rounded(std::uint64_t{slots} * layout.unit_bytes) + rounded(std::uint64_t{slots} * sizeof(Slot)) +
-         rounded(slots) + rounded(UnitIndex::bytes_for(layout.units, slots));
+  return buffer_bytes(std::uint64_t{slots} * layout.unit_bytes) + buffer_bytes(std::uint64_t{slots} * sizeof(Slot)) +
+         buffer_bytes(slots) + buffer_bytes(UnitIndex::bytes_for(layout.units, slots));
 }
 
 class SieveCache : public Cache {

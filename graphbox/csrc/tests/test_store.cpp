@@ -57,7 +57,8 @@ void check_rows(Store& store, const std::vector<std::uint8_t>& content, std::uin
   Requests requests{index, rows, access, threads};
   read_rows(store, array, requests, reinterpret_cast<std::byte*>(out.data()));
   for (std::size_t i = 0; i < index.size(); ++i) {
-    const auto begin = content.begin() + static_cast<std::ptrdiff_t>(kOffset + static_cast<std::uint64_t>(index[i]) * row_bytes);
+    const std::uint64_t row_begin = kOffset + static_cast<std::uint64_t>(index[i]) * row_bytes;
+    const auto begin = content.begin() + static_cast<std::ptrdiff_t>(row_begin);
     CHECK(std::equal(begin, begin + static_cast<std::ptrdiff_t>(row_bytes),
                      out.begin() + static_cast<std::ptrdiff_t>(i * row_bytes)));
   }
