@@ -219,7 +219,11 @@ class _Append:
                 hint="append the edges only",
             )
         rows = read_node_rows(
-            nodes, self.graph.id_type(node_type) if known else None, where, SkippedRows(strict=True)
+            node_type,
+            nodes,
+            self.graph.id_type(node_type) if known else None,
+            where,
+            SkippedRows(strict=True),
         )
         kind: IdType = "int64" if pa.types.is_int64(rows.ids.type) else "string"
         self._read[node_type] = self._changing(node_type, kind).add_rows(rows, where)

@@ -22,10 +22,13 @@ _BATCH_BYTES = 1 << 26
 _CATEGORIES_BYTES = 1 << 40
 
 
-def read_node_rows(nodes: NodeSource, id_type: IdType | None, where: str, skipped: SkippedRows) -> NodeRows:
+def read_node_rows(
+    node_type: str, nodes: NodeSource, id_type: IdType | None, where: str, skipped: SkippedRows
+) -> NodeRows:
     """Return the usable rows of a node table.
 
     Args:
+        node_type: the node type.
         nodes: the table.
         id_type: what the ids are; None: told from the table.
         where: what the table is for, for messages.
@@ -36,13 +39,12 @@ def read_node_rows(nodes: NodeSource, id_type: IdType | None, where: str, skippe
             ``skipped`` refuses a row.
     """
     kinds = IdKinds({} if (known := id_type or nodes.id_type) is None else {where: known})
-    reader = NodeReader(
-        where, nodes, open_source(nodes, where), kinds, skipped, memory_bytes=_CATEGORIES_BYTES
-    )
+    table = open_source(nodes, where, node_type=node_type)
+    reader = NodeReader(where, nodes, table, kinds, skipped, memory_bytes=_CATEGORIES_BYTES)
     try:
         batches = [batch for batch in reader.batches(batch_bytes=_BATCH_BYTES) if len(batch)]
     except IdsAreStringsError:
-        return read_node_rows(nodes, "string", where, skipped)
+        return read_node_rows(node_type, nodes, "string", where, skipped)
     place = f"{reader.table.name}, column `{nodes.id}`"
     if not batches:
         skipped.refuse_all(reader.rows, "nodes")

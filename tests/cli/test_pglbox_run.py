@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from graphbox.graph import Graph
+from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.delta import append
+from graphbox.graph.ingest import import_graph
 from tests.cli.conftest import Call
 from tests.graph.source.pglbox_files import shard_edges, shard_nodes, write_parts
 from tests.pglbox.presets import pgl, yaml_text
@@ -77,6 +79,9 @@ def test_from_part_files_to_embeddings(folder: Path, graphbox: Call) -> None:
     assert edge_types["u likes t"]["imported"]["skipped"] == {"second copies": len(edges["likes"])}
     assert edge_types["u follows u"]["imported"]["skipped"] == {"second copies": 120}
     assert edge_types["u follows u"]["imported"]["rows"] == len(edges["follows"])
+    text = graphbox("describe", "config").out
+    assert f"{len(edges['likes'])} second copies passed over" in text
+    assert "rows were skipped" not in text, "nothing is wrong with the rows"
 
     graph = Graph.open(folder / "workspace" / "graphs" / "config")
     assert (graph.id_type("u"), graph.id_type("t")) == ("string", "int64")
@@ -102,3 +107,26 @@ def test_from_part_files_to_embeddings(folder: Path, graphbox: Call) -> None:
     assert run.code == 0, run.err
     assert graphbox("embed", "export", "last", "--format", "npy").code == 0
     assert np.load(folder / "embeddings" / "u.npy").shape == (60, 8)
+
+
+def test_append_part_files(tmp_path: Path) -> None:
+    write_parts(tmp_path / "node_types", [["u\t1\t11:5", "t\t2"], ["u\t3"]])
+    write_parts(tmp_path / "likes", [["1\t2"]])
+    write_parts(tmp_path / "more", [["t\t4", "u\t5\t11:6,7"], ["t\t6"]])
+    write_parts(tmp_path / "more_likes", [["5\t4", "3\t6"]])
+
+    def source(nodes: str, edges: str) -> GraphSource:
+        return GraphSource(
+            "liked",
+            {
+                "u": NodeSource(tmp_path / nodes, format="pglbox", features={"slot_11": "slots"}),
+                "t": NodeSource(tmp_path / nodes, format="pglbox"),
+            },
+            (EdgeSource(("u", "likes", "t"), tmp_path / edges, format="pglbox"),),
+        )
+
+    import_graph(source("node_types", "likes"), tmp_path / "graph")
+    append(tmp_path / "graph", source("more", "more_likes"))
+    graph = Graph.open(tmp_path / "graph")
+    assert [list(graph.ids(kind)) for kind in ("u", "t")] == [[1, 3, 5], [2, 4, 6]]
+    assert graph.num_edges(("u", "likes", "t")) == 3

@@ -13,6 +13,7 @@ from graphbox.graph.describe.description import (
     Problem,
 )
 from graphbox.graph.describe.words import number
+from graphbox.graph.source import STORED_AGAIN
 
 __all__ = ["find_problems"]
 
@@ -86,6 +87,8 @@ def _malformed(where: str, imported: Mapping[str, Any]) -> Iterator[Problem]:
     """Return the rows that the import could not use, by what is wrong with them."""
     rows, examples = imported.get("rows"), imported.get("examples", {})
     for kind, count in imported.get("skipped", {}).items():
+        if kind == STORED_AGAIN:
+            continue
         yield Problem(
             "malformed_rows",
             where,

@@ -11,6 +11,7 @@ from graphbox.graph.describe.description import (
     FeatureDescription,
     NodeTypeDescription,
 )
+from graphbox.graph.source import STORED_AGAIN
 
 __all__ = ["byte_size", "degree_label", "facts", "feature_facts", "headline", "number", "short_count"]
 
@@ -46,7 +47,9 @@ def facts(entry: NodeTypeDescription | EdgeTypeDescription) -> list[str]:
 
 def _skipped(imported: Mapping[str, Any], kept: str) -> list[str]:
     skipped = int(imported.get("rows", 0)) - int(imported.get(kept, 0))
-    return [f"{skipped:,} rows skipped"] if skipped > 0 else []
+    copies = int(imported.get("skipped", {}).get(STORED_AGAIN, 0))
+    found = [f"{copies:,} {STORED_AGAIN} passed over"] if copies else []
+    return [*found, f"{skipped:,} rows skipped"] if skipped > 0 else found
 
 
 def feature_facts(feature: FeatureDescription) -> list[str]:

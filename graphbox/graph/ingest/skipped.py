@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from graphbox.errors import DataError
 from graphbox.graph.schema import Int64Array
-from graphbox.graph.source import Batch
+from graphbox.graph.source import STORED_AGAIN, Batch
 
-__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "STORED_AGAIN", "Problem", "SkippedRows"]
+__all__ = ["DANGLING", "DUPLICATE", "EXAMPLES", "Problem", "SkippedRows"]
 
 EXAMPLES = 5
 """How many rows of each kind are shown."""
@@ -18,8 +18,6 @@ DANGLING = "dangling_edges"
 """Kind of the edges with an end that is no node."""
 DUPLICATE = "duplicate_edges"
 """Kind of the edges whose source and target are those of an edge before."""
-STORED_AGAIN = "second copies"
-"""Kind of the rows that files hold twice by design; never refused."""
 
 _HINT = "correct the row, or import without strict to skip and count such rows"
 

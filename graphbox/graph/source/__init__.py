@@ -23,7 +23,7 @@ from graphbox.graph.source.parquet import ParquetTable
 from graphbox.graph.source.parts import PartsTable
 from graphbox.graph.source.pglbox import open_pglbox_file, open_pglbox_parts
 from graphbox.graph.source.recbole import RECBOLE_SUFFIXES, RecBoleTable
-from graphbox.graph.source.table import Batch, MalformedLine, Table
+from graphbox.graph.source.table import STORED_AGAIN, Batch, MalformedLine, Table
 from graphbox.graph.source.text import CsvTable, TsvTable
 from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
 from graphbox.graph.source.whole import SourceTable, read_table
@@ -31,6 +31,7 @@ from graphbox.native import thread_count
 
 __all__ = [
     "FORMATS",
+    "STORED_AGAIN",
     "ArrowStream",
     "Batch",
     "FileOptions",

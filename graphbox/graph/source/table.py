@@ -11,9 +11,12 @@ import pyarrow.compute as pc
 
 from graphbox.errors import DataError, did_you_mean
 
-__all__ = ["Batch", "MalformedLine", "Table", "check_columns", "plain_column"]
+__all__ = ["STORED_AGAIN", "Batch", "MalformedLine", "Table", "check_columns", "plain_column"]
 
 _SHOWN_COLUMNS = 20
+
+STORED_AGAIN = "second copies"
+"""What reports call the rows of :attr:`Batch.stored_again`: passed over by design, never refused."""
 
 
 @dataclass(frozen=True)
