@@ -83,6 +83,9 @@ class NodeIds:
     @property
     def num_isolated(self) -> int: ...
 
+    @property
+    def held_bytes(self) -> int: ...
+
 class EdgeBuilder:
     """The edges of one edge type while a graph is built."""
 

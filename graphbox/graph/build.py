@@ -79,6 +79,11 @@ class NodeIds:
         return self._native.num_isolated
 
     @property
+    def held_bytes(self) -> int:
+        """Memory held now."""
+        return self._native.held_bytes
+
+    @property
     def num_repeated(self) -> int:
         """Rows of the node table whose id was there already; they are no nodes."""
         return self._native.num_repeated

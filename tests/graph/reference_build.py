@@ -70,6 +70,11 @@ class NodeIds:
         return len(self.index)
 
     @property
+    def held_bytes(self) -> int:
+        """The reference does not count."""
+        return 0
+
+    @property
     def num_isolated(self) -> int:
         """Nodes at no end of an edge of any builder that has finished."""
         return self.num_nodes - len(self.used)

@@ -338,7 +338,8 @@ void add_node_ids(nb::module_& module) {
                      const auto& repeated = self.first_repeated();
                      return repeated ? std::optional(std::make_tuple(repeated->first_row, repeated->row)) : std::nullopt;
                    })
-      .def_prop_ro("num_isolated", &NodeIds::num_isolated);
+      .def_prop_ro("num_isolated", &NodeIds::num_isolated)
+      .def_prop_ro("held_bytes", &NodeIds::held_bytes);
 }
 
 void add_edge_builder(nb::module_& module) {

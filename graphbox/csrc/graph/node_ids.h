@@ -41,6 +41,7 @@ class NodeIds {
 
   IdKind kind() const { return table_.kind(); }
   std::int64_t num_nodes() const { return table_.size(); }
+  std::size_t held_bytes() const { return table_.held_bytes(); }
 
   // Adds the rows of a node table, in order.
   void add(const IdBatch& ids);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from graphbox.errors import DoesNotFitError
 from graphbox.memory import available_bytes, resident_bytes
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "Shares"]
 
 _MEBIBYTE = 1 << 20
 _LEAST_BATCH_BYTES = _MEBIBYTE // 4
@@ -20,12 +20,14 @@ _BATCH_SHARE = 48
 """A batch takes at most this share (1/48) of what is left beside what the process has at the start."""
 _BATCHES = 12
 """Batches that stand about at once: four in a table's reader, four converted ones, and their temporaries."""
-_SLACK_BYTES = 12 * _MEBIBYTE
+_SLACK_BYTES = 40 * _MEBIBYTE
 """Stacks of threads, and what allocators hold beside what is asked of them."""
-_LEAST_PARTS_BYTES = 24 * _MEBIBYTE
+_LEAST_EDGES_BYTES = 24 * _MEBIBYTE
+_LEAST_IDS_BYTES = 12 * _MEBIBYTE
+"""What sorting edges, and the ids of one node type, cannot do without."""
 _STEP_BYTES = 16 * _MEBIBYTE
-_CATEGORY_SHARE = 0.1
-_ID_SHARE = 0.5
+_CATEGORIES_SHARE = 0.1
+_IDS_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -36,21 +38,24 @@ class Budget:
         total_bytes: of the whole process.
         baseline_bytes: what the process had at the start.
         batch_bytes: one batch of a table.
-        categories_bytes: the categories of one table.
-        ids_bytes: the ids of all node types.
-        edges_bytes: all edges that are sorted at one time.
+        categories_bytes: the categories of all features that are read at one time.
+        parts_bytes: all ids, and the edges that are sorted.
     """
 
     total_bytes: int
     baseline_bytes: int
     batch_bytes: int
     categories_bytes: int
-    ids_bytes: int
-    edges_bytes: int
+    parts_bytes: int
 
     @classmethod
-    def divide(cls, memory_bytes: int | None) -> Self:
-        """Divide ``memory_bytes``, or half of what is available (and what the process has) when it is None.
+    def divide(cls, memory_bytes: int | None, *, node_types: int, categories: bool) -> Self:
+        """Divide the memory of the process.
+
+        Args:
+            memory_bytes: the memory; None: half of what is available, and half of what the process has.
+            node_types: how many node types there are.
+            categories: whether there are features with categories.
 
         Raises:
             DoesNotFitError: it is less than an import needs; the message says how much that is.
@@ -61,8 +66,9 @@ class Budget:
         room = total - baseline - _SLACK_BYTES
         batch = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, room // _BATCH_SHARE))
         parts = room - _BATCHES * batch
-        if parts < _LEAST_PARTS_BYTES:
-            least = baseline + _SLACK_BYTES + _LEAST_PARTS_BYTES + _BATCHES * _LEAST_BATCH_BYTES
+        least_parts = _LEAST_EDGES_BYTES + _LEAST_IDS_BYTES * node_types
+        if parts < least_parts:
+            least = baseline + _SLACK_BYTES + least_parts + _BATCHES * _LEAST_BATCH_BYTES
             # Rounded up: a process that starts a little larger can do with it as well.
             least = -(-least // _STEP_BYTES) * _STEP_BYTES
             raise DoesNotFitError(
@@ -73,19 +79,41 @@ class Budget:
                 if memory_bytes is not None
                 else "free some memory",
             )
-        categories = int(parts * _CATEGORY_SHARE)
-        ids = int((parts - categories) * _ID_SHARE)
-        return cls(total, baseline, batch, categories, ids, parts - categories - ids)
+        for_categories = int((parts - least_parts) * _CATEGORIES_SHARE) if categories else 0
+        return cls(total, baseline, batch, for_categories, parts - for_categories)
 
-    def ids_shares(self, weights: Sequence[int | None]) -> list[int]:
-        """Return what the ids of each node type may take.
 
-        Args:
-            weights: bytes of input that the ids come from, None where that is not known.
-        """
-        known = [weight for weight in weights if weight is not None]
+class Shares:
+    """What the ids of each node type may hold, and what they leave to the edges.
+
+    Args:
+        budget: the memory.
+        weights: bytes of input that the ids of each node type come from, None where that is not known.
+    """
+
+    def __init__(self, budget: Budget, weights: Mapping[str, int | None]) -> None:
+        known = [weight for weight in weights.values() if weight is not None]
         usual = sum(known) // len(known) if known else 1
-        sizes = [usual if weight is None else weight for weight in weights]
-        # Half of it goes by size and half is the same for all: input may be compressed more or less.
-        equal = self.ids_bytes // (2 * len(sizes))
-        return [equal + self.ids_bytes // 2 * size // max(sum(sizes), 1) for size in sizes]
+        self._parts_bytes = budget.parts_bytes
+        spare = budget.parts_bytes - _LEAST_EDGES_BYTES - _LEAST_IDS_BYTES * len(weights)
+        self._spare_bytes = int(spare * _IDS_SHARE)
+        self._waiting = {name: max(1, usual if each is None else each) for name, each in weights.items()}
+        self._held: dict[str, int] = {}
+
+    def of_ids(self, node_type: str) -> int:
+        """Return what the ids of a node type may hold; what those before left over is shared out again."""
+        weight = self._waiting.pop(node_type)
+        share = self._spare_bytes * weight // (weight + sum(self._waiting.values()))
+        self._spare_bytes -= share
+        self._held[node_type] = share + _LEAST_IDS_BYTES
+        return self._held[node_type]
+
+    def settle(self, node_type: str, held_bytes: int) -> None:
+        """Say what the ids of a node type hold, now that all of them are there."""
+        self._spare_bytes += max(0, self._held[node_type] - held_bytes)
+        self._held[node_type] = min(held_bytes, self._held[node_type])
+
+    def of_edges(self) -> int:
+        """Return what the edges that are read now may hold."""
+        kept_for_others = self._spare_bytes + _LEAST_IDS_BYTES * len(self._waiting) if self._waiting else 0
+        return self._parts_bytes - sum(self._held.values()) - kept_for_others

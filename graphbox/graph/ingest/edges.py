@@ -16,6 +16,7 @@ from graphbox.errors import DataError
 from graphbox.graph.build import BuiltEdges, EdgeBuilder
 from graphbox.graph.columns import CategoricalReader
 from graphbox.graph.format import FolderWriter
+from graphbox.graph.ingest.budget import Shares
 from graphbox.graph.ingest.nodes import AHEAD, NodeTypeImport, OnRead
 from graphbox.graph.ingest.report import DegreeReport, EdgeTypeReport
 from graphbox.graph.ingest.rows import EdgeReader, EdgeRows, IdKinds
@@ -50,7 +51,7 @@ class EdgeTypeImport:
         targets: the nodes they lead to.
         kinds: what the ids of node types are.
         scratch: folder for temporary files.
-        memory_bytes: what the edges may take until they are written.
+        shares: tells what the edges may take until they are written.
         categories_bytes: what the categories of features may take.
         batch_bytes: size of a batch.
         strict: refuse rows that cannot be used.
@@ -66,7 +67,7 @@ class EdgeTypeImport:
         kinds: IdKinds,
         *,
         scratch: Path,
-        memory_bytes: int,
+        shares: Shares,
         categories_bytes: int,
         batch_bytes: int,
         strict: bool,
@@ -77,7 +78,7 @@ class EdgeTypeImport:
         self._sources, self._targets = sources, targets
         self._kinds = kinds
         self._scratch = scratch
-        self._memory_bytes = memory_bytes
+        self._shares = shares
         self._categories_bytes = categories_bytes
         self._batch_bytes = batch_bytes
         self._strict = strict
@@ -99,14 +100,14 @@ class EdgeTypeImport:
     def _opened_builder(self) -> EdgeBuilder:
         # What the ids are and how long vectors are is known once rows have been read.
         if self._builder is None:
+            ids = self._sources.ids, self._targets.ids  # which take their share first
             self._builder = EdgeBuilder(
-                self._sources.ids,
-                self._targets.ids,
+                *ids,
                 discover=(self._sources.is_found, self._targets.is_found),
                 columns=self._reader.columns,
                 keep_duplicates=self._source.keep_duplicates,
                 scratch=self._scratch,
-                memory_bytes=self._memory_bytes,
+                memory_bytes=self._shares.of_edges(),
                 threads=self._threads,
             )
         return self._builder

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
-from graphbox.graph.ingest.budget import Budget
+from graphbox.graph.ingest.budget import Budget, Shares
 from graphbox.graph.ingest.checks import check_source
 from graphbox.graph.ingest.edges import EdgeTypeImport
 from graphbox.graph.ingest.nodes import NodeTypeImport
@@ -72,8 +72,7 @@ def import_graph(
     check_source(source)
     written = _written_bytes()
     with PeakMemory() as memory:
-        budget = Budget.divide(memory_bytes)
-        attempt = _import_once(source, destination, budget, progress, strict, threads, lock_timeout_s)
+        attempt = _import_once(source, destination, memory_bytes, progress, strict, threads, lock_timeout_s)
     after = _written_bytes()
     return ImportReport(
         name=source.name,
@@ -81,7 +80,7 @@ def import_graph(
         node_types=attempt.node_reports,
         edge_types=attempt.edge_reports,
         seconds=time.monotonic() - started,
-        memory_bytes=budget.total_bytes,
+        memory_bytes=attempt.budget.total_bytes,
         peak_memory_bytes=memory.bytes,
         written_bytes=None if written is None or after is None else after - written,
         size_bytes=attempt.size_bytes,
@@ -91,7 +90,7 @@ def import_graph(
 def _import_once(
     source: GraphSource,
     destination: Path,
-    budget: Budget,
+    memory_bytes: int | None,
     progress: Progress | None,
     strict: bool,
     threads: int | None,
@@ -100,7 +99,7 @@ def _import_once(
     """Import, from the start again whenever ids of text that looked like integers turn out to be none."""
     id_types: dict[str, IdType] = {}
     while True:
-        attempt = _Import(source, budget, id_types, progress, strict=strict, threads=threads)
+        attempt = _Import(source, memory_bytes, id_types, progress, strict=strict, threads=threads)
         try:
             with FolderWriter(destination, lock_timeout_s, activity="importing") as writer, _room(writer):
                 attempt.run(writer)
@@ -132,7 +131,7 @@ class _Import:
     def __init__(
         self,
         source: GraphSource,
-        budget: Budget,
+        memory_bytes: int | None,
         id_types: dict[str, IdType],
         progress: Progress | None,
         *,
@@ -140,7 +139,6 @@ class _Import:
         threads: int | None,
     ) -> None:
         self._source = source
-        self._budget = budget
         self._progress = progress
         self._strict = strict
         self._threads = threads
@@ -155,7 +153,13 @@ class _Import:
         ]
         tables = [table for table in (*self._node_tables.values(), *self._edge_tables) if table is not None]
         self._once = [table.name for table in tables if not table.reiterable]
+        for table in tables:
+            table.column_names()  # loads what reads its format, which belongs to what the process has anyway
+        self.budget = Budget.divide(
+            memory_bytes, node_types=len(source.nodes), categories=_has_categories(source)
+        )
         self._total_bytes = sum(table.size_bytes or 0 for table in tables)
+        self._shares = Shares(self.budget, {name: self._id_bytes(name) for name in source.nodes})
         self._done_bytes = 0
         self.node_reports: tuple[NodeTypeReport, ...] = ()
         self.edge_reports: tuple[EdgeTypeReport, ...] = ()
@@ -182,8 +186,8 @@ class _Import:
             node_type.read(
                 writer,
                 _node_folder(name),
-                batch_bytes=self._budget.batch_bytes,
-                categories_bytes=self._budget.categories_bytes,
+                batch_bytes=self.budget.batch_bytes,
+                categories_bytes=self.budget.categories_bytes,
                 on_read=self._stage(f"nodes {name}", self._node_tables[name]),
             )
         edge_entries = []
@@ -206,7 +210,6 @@ class _Import:
         writer.commit({"name": self._source.name, "node_types": node_entries, "edge_types": edge_entries})
 
     def _nodes(self, writer: FolderWriter) -> dict[str, NodeTypeImport]:
-        shares = self._budget.ids_shares([self._id_bytes(name) for name in self._source.nodes])
         return {
             name: NodeTypeImport(
                 name,
@@ -214,11 +217,11 @@ class _Import:
                 self._node_tables[name],
                 self._kinds,
                 scratch=writer.scratch,
-                memory_bytes=share,
+                shares=self._shares,
                 strict=self._strict,
                 threads=self._threads,
             )
-            for (name, source), share in zip(self._source.nodes.items(), shares, strict=True)
+            for name, source in self._source.nodes.items()
         }
 
     def _id_bytes(self, node_type: str) -> int | None:
@@ -251,9 +254,9 @@ class _Import:
                 nodes[source.type[2]],
                 self._kinds,
                 scratch=writer.scratch,
-                memory_bytes=self._budget.edges_bytes,
-                categories_bytes=self._budget.categories_bytes // len(self._source.edges),
-                batch_bytes=self._budget.batch_bytes,
+                shares=self._shares,
+                categories_bytes=self.budget.categories_bytes // len(self._source.edges),
+                batch_bytes=self.budget.batch_bytes,
                 strict=self._strict,
                 threads=self._threads,
             )
@@ -291,6 +294,11 @@ class _Import:
     def _tell(self, stage: str) -> None:
         if self._progress is not None:
             self._progress(stage, min(self._done_bytes, self._total_bytes), self._total_bytes)
+
+
+def _has_categories(source: GraphSource) -> bool:
+    nodes = any("categorical" in each.features.values() for each in source.nodes.values())
+    return nodes or any("categorical" in each.features.values() for each in source.edges)
 
 
 def _node_folder(node_type: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from graphbox.errors import DataError
 from graphbox.graph.build import NodeIds
 from graphbox.graph.format import FolderWriter
+from graphbox.graph.ingest.budget import Shares
 from graphbox.graph.ingest.features import FeatureFile, feature_file
 from graphbox.graph.ingest.report import NodeTypeReport
 from graphbox.graph.ingest.rows import EdgeRows, IdKinds, NodeReader, NodeRows
@@ -36,7 +37,7 @@ class NodeTypeImport:
         table: its table; None when the nodes are found at the ends of edges.
         kinds: what the ids of node types are.
         scratch: folder for temporary files.
-        memory_bytes: what the ids may take.
+        shares: tells what the ids may take.
         strict: refuse rows that cannot be used.
         threads: threads to work with.
     """
@@ -49,7 +50,7 @@ class NodeTypeImport:
         kinds: IdKinds,
         *,
         scratch: Path,
-        memory_bytes: int,
+        shares: Shares,
         strict: bool,
         threads: int | None,
     ) -> None:
@@ -58,7 +59,7 @@ class NodeTypeImport:
         self._table = table
         self._kinds = kinds
         self._scratch = scratch
-        self._memory_bytes = memory_bytes
+        self._shares = shares
         self._threads = threads
         self._skipped = SkippedRows(strict=strict)
         self._rows = 0
@@ -77,7 +78,7 @@ class NodeTypeImport:
             self._ids = NodeIds(
                 self._kinds[self.node_type],
                 scratch=self._scratch,
-                memory_bytes=self._memory_bytes,
+                memory_bytes=self._shares.of_ids(self.node_type),
                 threads=self._threads,
             )
         return self._ids
@@ -125,6 +126,7 @@ class NodeTypeImport:
                 where=f"{reader.table.name}, column `{self._source.id}`",
             )
         self.close()
+        self._shares.settle(self.node_type, self.ids.held_bytes)
         self._kinds.settle(self.node_type)
         if self.ids.first_repeated is not None:
             raise self._repeated(
