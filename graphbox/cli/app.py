@@ -16,6 +16,7 @@ import typer
 import graphbox
 from graphbox.cli import (
     bench,
+    change_graph,
     check,
     compress,
     convert_pglbox,
@@ -28,6 +29,7 @@ from graphbox.cli import (
     graphs,
     import_graph,
     models,
+    plan,
     run,
     runs,
     serve,
@@ -84,7 +86,7 @@ def _options(
     )
 
 
-for module in (demo, run, check, doctor, import_graph, describe, train, evaluate, embed):
+for module in (demo, run, check, doctor, import_graph, change_graph, plan, describe, train, evaluate, embed):
     module.register(app)
 for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):
     module.register(app)

@@ -13,11 +13,11 @@ from graphbox.errors import InterruptedRunError
 __all__ = ["Tell", "watched_import"]
 
 Tell: TypeAlias = Callable[[str, int, int], None]
-"""Called with what is being done, and how many of how many bytes of input are."""
+"""Called with what is being done, and how many of how many bytes (or tables) are."""
 
 
 @contextmanager
-def watched_import(session: Session, what: str = "import") -> Iterator[Tell]:
+def watched_import(session: Session, what: str = "import", unit: str = "B") -> Iterator[Tell]:
     """Show progress while the block runs; the first Ctrl-C or SIGTERM ends it at the next step told.
 
     Raises:
@@ -33,7 +33,7 @@ def watched_import(session: Session, what: str = "import") -> Iterator[Tell]:
 
         def tell(stage: str, done: int, total: int) -> None:
             stop.check()
-            progress.step(stage, done, total, "B")
+            progress.step(stage, done, total, unit)
 
         try:
             yield tell

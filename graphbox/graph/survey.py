@@ -73,6 +73,7 @@ class TableSurvey:
         sample: the first rows of the wanted columns.
         seconds_per_row: time of reading one row, measured on the part.
         row_bytes: bytes of memory that a row of the wanted columns takes while it is read.
+        is_text: whether all columns are text, in which plain integers are integers.
     """
 
     rows: Estimate
@@ -80,6 +81,7 @@ class TableSurvey:
     sample: pa.Table
     seconds_per_row: float
     row_bytes: float
+    is_text: bool
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ def _look(
         sample=sample,
         seconds_per_row=seconds / max(rows, 1),
         row_bytes=sample.nbytes / max(rows, 1),
+        is_text=table.is_text,
     )
 
 
@@ -308,7 +311,7 @@ def _line_count(files: Sequence[InputFile], headers: int) -> Estimate:
 
 def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
     ids = table.sample.column(nodes.id) if nodes.id in table.sample.column_names else _no_rows()
-    kind = nodes.id_type or _id_kind(ids)
+    kind = nodes.id_type or _id_kind(ids, table)
     widths = [_width(table.sample, name, feature) for name, feature in nodes.features.items()]
     return NodeSurvey(
         nodes=table.rows,
@@ -331,7 +334,7 @@ def _discovered(
     ]
     if not ends:
         return NodeSurvey(Estimate.exactly(0), nodes.id_type or "string", 0.0, 0.0, 0, None)
-    kinds = [_id_kind(table.sample.column(column)) for table, column in ends]
+    kinds = [_id_kind(table.sample.column(column), table) for table, column in ends]
     kind = nodes.id_type or ("int64" if all(each == "int64" for each in kinds) else "string")
     # The same share of every table, so that the parts are parts of the whole.
     share = min(1.0, *(table.sample.num_rows / max(table.rows.likely, 1) for table, _ in ends))
@@ -358,10 +361,10 @@ def _discovered(
     )
 
 
-def _id_kind(ids: pa.ChunkedArray) -> IdType:
+def _id_kind(ids: pa.ChunkedArray, table: TableSurvey) -> IdType:
     if pa.types.is_integer(ids.type):
         return "int64"
-    if not pa.types.is_large_string(ids.type):
+    if not table.is_text:
         return "string"
     plain = pc.match_substring_regex(ids.drop_null(), r"^(?:0|-?[1-9][0-9]{0,18})$")
     return "int64" if pc.all(plain).as_py() else "string"

@@ -54,7 +54,7 @@ class RunData:
         graph = workspace.graph(imported["graph"])
         if graph.fingerprint != imported["fingerprint"]:
             raise FormatError(
-                f"the graph `{graph.name}` was imported anew after this run, from other data or settings",
+                f"the graph `{graph.name}` was changed, or imported from other data, since the run began",
                 where=f"run {record.id}",
                 hint="run the run file again",
             )

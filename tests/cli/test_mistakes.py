@@ -511,6 +511,9 @@ def normalised(text: str, folder: Path) -> str:
         r"process \d+ on .* since [^)]*\)", "process <pid> on <host> (`<command>`, since <time>)", text
     )
     text = re.sub(r"\d(\.\d+)?e-\d+", "<number>", text)
+    text = re.sub(r"expected at least [\d,]+ bytes of memory", "expected at least <n> bytes of memory", text)
+    text = re.sub(r"\([\d,]+ of them are taken before it begins\)", "(<n> of them are taken)", text)
+    text = re.sub(r"give it \d+ MiB or more", "give it <n> MiB or more", text)
     return re.sub(
         r"model.onnx: expected \d+ bytes, received \d+", "model.onnx: expected <n> bytes, received <m>", text
     )

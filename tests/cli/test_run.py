@@ -162,7 +162,7 @@ def test_graph_imported_anew_is_not_taken_for_the_runs_own(graphbox: Call, finis
     assert graphbox("import", "run.yaml").code == 0
     outcome = graphbox("embed", "neighbors", "last", "p7")
     assert outcome.code == 4
-    assert "was imported anew after this run" in outcome.err
+    assert "was changed, or imported from other data, since the run began" in outcome.err
 
 
 def test_graph_replaced_during_a_run_stops_it(graphbox: Call, folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_graph_replaced_during_a_run_stops_it(graphbox: Call, folder: Path) -> N
     assert graphbox("import", "run.yaml").code == 0
     outcome = graphbox("eval", "last")
     assert outcome.code == 1
-    assert "the graph `papers` was imported anew during the run" in outcome.err
+    assert "the graph `papers` was changed, or imported from other data, since the run began" in outcome.err
     assert graphbox("run", "run.yaml", "-q", "--json", "export={}", "compress={}").json["run"] == "papers-2"
 
 

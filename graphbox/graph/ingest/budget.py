@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 
 from graphbox.errors import DoesNotFitError
@@ -60,6 +61,8 @@ class Budget:
         Raises:
             DoesNotFitError: it is less than an import needs; the message says how much that is.
         """
+        # With its first conversion PyArrow imports pandas, where that is installed: it is in the baseline.
+        pa.array(np.zeros(1))
         pa.default_memory_pool().release_unused()
         baseline = resident_bytes()
         total = (baseline + available_bytes()) // 2 if memory_bytes is None else memory_bytes

@@ -75,7 +75,7 @@ def import_config(
     workspace: Workspace,
     *,
     again: bool = False,
-    threads: int | None = None,  # noqa: ARG001
+    threads: int | None = None,
     progress: Any = None,
 ) -> Imported:
     """Import the section ``graph`` of a run file into ``workspace``; what is there unchanged is kept.
@@ -99,7 +99,12 @@ def import_config(
         if not again and there is not None and _same_tables(there, fingerprint) and there.path.is_dir():
             return Imported(there, None)
         report = import_graph(
-            graph_source(config), workspace.graph_path(config.name), progress=progress, strict=config.strict
+            graph_source(config),
+            workspace.graph_path(config.name),
+            progress,
+            strict=config.strict,
+            memory_bytes=config.memory,
+            threads=threads,
         )
         record = workspace.add_graph(
             config.name,
@@ -141,7 +146,7 @@ def open_graph(context: StageContext) -> Any:
     record = context.workspace.graph(context.output("import", "graph"))
     if record.fingerprint != context.output("import", "fingerprint"):
         raise ConflictError(
-            f"the graph `{record.name}` was imported anew during the run, from other data or settings",
+            f"the graph `{record.name}` was changed, or imported from other data, since the run began",
             where=f"run {context.run_id}",
             hint="run the run file again; give the other graph another `graph.name`",
         )

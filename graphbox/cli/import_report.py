@@ -1,0 +1,98 @@
+"""The report of an import: what was read, kept and skipped, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from graphbox.cli.text import byte_size, count, duration, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from graphbox.graph.ingest import DegreeReport, EdgeTypeReport, ImportReport, NodeTypeReport
+
+__all__ = ["print_report"]
+
+_KINDS = {"dangling_edges": "dangling", "duplicate_edges": "repeated"}
+
+
+def print_report(report: ImportReport, console: Console) -> None:
+    """Print what an import read, kept and skipped, and what it took."""
+    console.print(_nodes(report.node_types))
+    console.print()
+    console.print(_edges(report.edge_types))
+    console.print()
+    for each in report.node_types:
+        _print_examples(each.type, each.skipped, each.examples, console)
+    for edges in report.edge_types:
+        counts = {
+            **edges.skipped,
+            "dangling_edges": edges.dangling_edges,
+            "duplicate_edges": edges.duplicate_edges,
+        }
+        _print_examples(" ".join(edges.type), counts, edges.examples, console)
+    nodes, kept = sum(report.nodes.values()), sum(each.edges for each in report.edge_types)
+    size = byte_size(report.size_bytes)
+    written = "" if report.written_bytes is None else f", {byte_size(report.written_bytes)} written"
+    memory = f"{byte_size(report.peak_memory_bytes)} of {byte_size(report.memory_bytes)}"
+    rate = f"{duration(report.seconds)}, {count(report.rows_per_second)} rows/s"
+    lines = (
+        f"graph `{report.name}`: {nodes:,} nodes, {kept:,} edges, {size} in {report.path}",
+        f"{rate}, peak memory {memory}{written}",
+        f"`graphbox describe {report.name}` shows more",
+    )
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _nodes(reports: Sequence[NodeTypeReport]) -> Table:
+    rows = [
+        (
+            each.type,
+            f"{each.nodes:,}",
+            each.id_type,
+            f"{each.isolated:,}",
+            f"{sum(each.skipped.values()):,}" if each.rows else "no table",
+        )
+        for each in reports
+    ]
+    columns = ("node type", "nodes", "ids", "isolated", "rows skipped")
+    return table("Nodes", columns, rows, ("nodes", "isolated", "rows skipped"))
+
+
+def _edges(reports: Sequence[EdgeTypeReport]) -> Table:
+    rows = [
+        (
+            " ".join(each.type),
+            f"{each.edges:,}",
+            f"{each.rows:,}",
+            f"{each.duplicate_edges:,}",
+            f"{each.dangling_edges:,}",
+            f"{sum(each.skipped.values()):,}",
+            f"{each.self_loops:,}",
+            _degrees(each.in_degree),
+            _degrees(each.out_degree),
+        )
+        for each in reports
+    ]
+    figures = ("edges", "rows", "repeated", "dangling", "malformed", "loops", "in-degree", "out-degree")
+    return table("Edges (degrees: p50/p90/p99/max)", ("edge type", *figures), rows, figures)
+
+
+def _degrees(degrees: DegreeReport | None) -> str:
+    if degrees is None:
+        return ""
+    return "/".join(count(value) for value in (degrees.p50, degrees.p90, degrees.p99, degrees.max))
+
+
+def _print_examples(
+    what: str, counts: Mapping[str, int], examples: Mapping[str, Sequence[str]], console: Console
+) -> None:
+    for kind, number in counts.items():
+        if not number:
+            continue
+        console.print(f"{what}: {number:,} {_KINDS.get(kind, kind)}", markup=False, soft_wrap=True)
+        for example in examples.get(kind, ()):
+            console.print(f"    {example}", markup=False, soft_wrap=True)

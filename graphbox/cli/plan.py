@@ -1,0 +1,146 @@
+"""`graphbox plan`: what an import takes, before it is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from graphbox.cli.import_graph import memory_bytes, read_graph_config
+from graphbox.cli.session import Session, command
+from graphbox.cli.table_options import DEFAULT_TYPE, TableOptions
+from graphbox.cli.text import byte_size, count, duration, table
+from graphbox.errors import DoesNotFitError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from graphbox.graph.plan import ImportPlan
+    from graphbox.graph.survey import Estimate
+
+__all__ = ["register"]
+
+_TABLE = "A table of edges instead of a run file"
+
+
+def plan(
+    session: Session,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE|TABLE [key=value ...]",
+            help="Run file (.yaml) and overrides of its values, or a table of edges.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="What the import may hold in memory, like 2GiB. (default: half of what is available)",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads. (default: all CPUs)", show_default=False)
+    ] = None,
+    type: Annotated[  # noqa: A002 (the option's name)
+        str | None,
+        typer.Option(
+            metavar="A,RELATION,B", help=f"Edge type. (default: {DEFAULT_TYPE})", rich_help_panel=_TABLE
+        ),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Where edges start.", rich_help_panel=_TABLE)
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Where edges end.", rich_help_panel=_TABLE)
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Weights of edges.", rich_help_panel=_TABLE)
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Times of edges.", rich_help_panel=_TABLE)
+    ] = None,
+    format: Annotated[  # noqa: A002 (the option's name)
+        str | None, typer.Option(help="How the table is written.", rich_help_panel=_TABLE)
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Columns of a file without header.", rich_help_panel=_TABLE),
+    ] = None,
+) -> None:
+    """Predict the memory, disk and time that an import takes, and whether there is as much.
+
+    Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported: the
+    beginning of each table is read, and the disk and the processor are measured for a moment.
+    """
+    from graphbox.graph.plan import plan_import
+    from graphbox.pipeline.stages.import_graph import graph_source
+
+    if not arguments:
+        raise UsageError("expected a run file or a table of edges", hint="`graphbox plan FILE`")
+    options = TableOptions(None, type, source, target, weight, timestamp, format, columns, None)
+    memory_bytes(memory)
+    config, threads = read_graph_config(
+        session, arguments[0], arguments[1:], options, memory=memory, threads=threads
+    )
+    destination = session.workspace_path / "graphs" / config.name
+    found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
+    session.answer(found.as_dict(), lambda console: _print(found, console))
+    if found.problems:
+        messages, hints = zip(*found.problems, strict=True)
+        raise DoesNotFitError("; ".join(messages), where=f"graph `{found.name}`", hint="; ".join(hints))
+
+
+def _print(found: ImportPlan, console: Console) -> None:
+    rows = [
+        (
+            each.name.replace("__", " "),
+            _about(each.rows) if each.rows is not None else "",
+            f"{_about(each.count)} {each.kind}",
+            byte_size(each.size_bytes),
+            byte_size(each.held_bytes),
+            byte_size(each.scratch_bytes) if each.scratch_bytes else "",
+        )
+        for each in found.types
+    ]
+    columns = ("type", "rows", "gives", "on disk", "in memory", "scratch")
+    console.print(table(f"Import of `{found.name}`", columns, rows, columns[1:]))
+    console.print()
+    console.print(
+        table("Tiers", ("tier", "peak", "there is", "of this"), _tiers(found), ("peak", "there is"))
+    )
+    console.print()
+    low, _, high = found.seconds
+    read, write = found.disk.read_bytes_per_s, found.disk.write_bytes_per_s
+    rates = f"{byte_size(read)}/s read, {byte_size(write)}/s written"
+    measured = f"(disk: {rates}; reading and building measured on a part)"
+    lines = [f"time: about {duration(low)} to {duration(high)} {measured}"]
+    lines += [f"estimated from a part: {each}" for each in found.uncertain]
+    if not found.problems:
+        lines.append("it fits")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _tiers(found: ImportPlan) -> list[tuple[str, str, str, str]]:
+    held = f"{byte_size(found.memory_bytes)} allowed"
+    if found.in_memory_bytes > found.peak_memory_bytes:
+        held += f"; {byte_size(found.in_memory_bytes)} would need no scratch"
+    disk = f"{byte_size(found.size_bytes)} graph + {byte_size(found.scratch_bytes)} scratch"
+    disk += f"; {byte_size(found.written_bytes)} written in all"
+    whole = f"topology {byte_size(found.topology_bytes)}, features {byte_size(found.feature_bytes)}"
+    return [
+        ("MEM", byte_size(found.peak_memory_bytes), byte_size(found.available_memory_bytes), held),
+        ("SSD", byte_size(found.peak_disk_bytes), byte_size(found.free_bytes), disk),
+        ("the graph in MEM", "", "", f"{whole}, ids {byte_size(found.ids_bytes)} to hold all of it"),
+    ]
+
+
+def _about(estimate: Estimate) -> str:
+    return f"{estimate.likely:,}" if estimate.exact else f"~{count(estimate.likely)}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "plan")(plan)

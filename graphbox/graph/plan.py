@@ -1,0 +1,462 @@
+"""What an import takes before it is run: memory, disk and time, from a look at the tables and short probes.
+
+The formulas follow what the import does. Held in memory are: what the process has before it begins, batches
+that are read ahead, the ids of every node type with their hash index, and the edges of one edge type (of all
+whose nodes are found at their ends) with what sorting them needs. What does not fit the memory given is
+spilled to the disk in sorted runs, and read once more when they are merged.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from graphbox.graph.build import EdgeBuilder, NodeIds
+from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
+from graphbox.graph.format import FolderWriter
+from graphbox.graph.ingest.budget import Budget
+from graphbox.graph.schema import EdgeSource, GraphSource, edge_type_text
+from graphbox.graph.survey import EdgeSurvey, Estimate, GraphSurvey, NodeSurvey, survey_graph
+from graphbox.memory import available_bytes
+
+__all__ = ["ImportPlan", "TypePlan", "plan_import"]
+
+_HEADER_BYTES = 128
+_MANIFEST_BYTES = 4096
+_NODES_PER_PARTITION = 1 << 16
+_HUGE_PAGE_BYTES = 2 << 20
+_IDS_WORKING_BYTES = (4 << 20) + 3 * _HUGE_PAGE_BYTES
+_EDGES_WORKING_BYTES = (8 << 20) + 3 * _HUGE_PAGE_BYTES
+"""What is held beside ids and edges; each array takes whole huge pages."""
+_SLACK_BYTES = 20 << 20
+"""Stacks of threads, and what allocators hold beside what is asked of them."""
+_BATCHES_AHEAD = 9
+_PROBE_ROWS = 500_000
+_TIME_UNCERTAINTY = 0.4
+
+
+@dataclass(frozen=True)
+class TypePlan:
+    """What one node type or edge type takes.
+
+    Attributes:
+        kind: ``nodes`` or ``edges``.
+        name: the node type, or the edge type as ``source__relation__target``.
+        rows: rows of its table; None of a node type without one.
+        count: nodes or edges.
+        size_bytes: its arrays on disk.
+        held_bytes: what it holds in memory while it is imported.
+        scratch_bytes: what it spills to the disk.
+    """
+
+    kind: str
+    name: str
+    rows: Estimate | None
+    count: Estimate
+    size_bytes: int
+    held_bytes: int
+    scratch_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``--json``."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "rows": None if self.rows is None else vars(self.rows),
+            "count": vars(self.count),
+            "size_bytes": self.size_bytes,
+            "held_bytes": self.held_bytes,
+            "scratch_bytes": self.scratch_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class ImportPlan:
+    """What an import takes.
+
+    Attributes:
+        name: name of the graph.
+        types: its node types and edge types.
+        memory_bytes: what the import may hold.
+        peak_memory_bytes: the most it will hold.
+        in_memory_bytes: the most it would hold if nothing were spilled.
+        available_memory_bytes: what the machine has to give now.
+        size_bytes: the graph on disk.
+        scratch_bytes: the most there is of temporary files.
+        written_bytes: all that is written to the disk.
+        free_bytes: what the disk has free.
+        topology_bytes: of the graph: what a memory tier that holds all neighbour lists takes.
+        feature_bytes: the same of features.
+        ids_bytes: ids and their index, which are read through the page cache.
+        seconds: time, about: low, likely, high.
+        disk: measured rates of the disk.
+        uncertain: what was estimated from a part, in words.
+    """
+
+    name: str
+    types: tuple[TypePlan, ...]
+    memory_bytes: int
+    peak_memory_bytes: int
+    in_memory_bytes: int
+    available_memory_bytes: int
+    size_bytes: int
+    scratch_bytes: int
+    written_bytes: int
+    free_bytes: int
+    topology_bytes: int
+    feature_bytes: int
+    ids_bytes: int
+    seconds: tuple[float, float, float]
+    disk: DiskRates
+    uncertain: tuple[str, ...]
+
+    @property
+    def peak_disk_bytes(self) -> int:
+        """The most that the import has on disk at one time: the graph and the temporary files."""
+        return self.size_bytes + self.scratch_bytes
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """What does not fit, each with what would make it fit."""
+        found = []
+        if self.peak_memory_bytes > self.available_memory_bytes:
+            available = self.available_memory_bytes
+            message = (
+                f"expected {self.peak_memory_bytes:,} bytes of memory to be available, received {available:,}"
+            )
+            found.append((message, f"give it less: {_mebibytes(available)} are available now (--memory)"))
+        if self.peak_disk_bytes > self.free_bytes:
+            more = self.peak_disk_bytes - self.free_bytes
+            hint = f"free {_mebibytes(more, up=True)}, or put the workspace on another disk with -C"
+            if self.scratch_bytes and self.size_bytes <= self.free_bytes:
+                hint += (
+                    f"; with --memory {_mebibytes(self.in_memory_bytes, up=True)} no scratch space is needed"
+                )
+            message = f"expected {self.peak_disk_bytes:,} bytes of free disk, received {self.free_bytes:,}"
+            found.append((message, hint))
+        return tuple(found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``--json``."""
+        return {
+            "name": self.name,
+            "types": [each.as_dict() for each in self.types],
+            "tiers": {
+                "MEM": {
+                    "budget_bytes": self.memory_bytes,
+                    "peak_bytes": self.peak_memory_bytes,
+                    "available_bytes": self.available_memory_bytes,
+                    "without_spilling_bytes": self.in_memory_bytes,
+                    "all_topology_bytes": self.topology_bytes,
+                    "all_features_bytes": self.feature_bytes,
+                },
+                "SSD": {
+                    "peak_bytes": self.peak_disk_bytes,
+                    "size_bytes": self.size_bytes,
+                    "scratch_bytes": self.scratch_bytes,
+                    "written_bytes": self.written_bytes,
+                    "free_bytes": self.free_bytes,
+                    "read_bytes_per_s": self.disk.read_bytes_per_s,
+                    "write_bytes_per_s": self.disk.write_bytes_per_s,
+                },
+            },
+            "ids_bytes": self.ids_bytes,
+            "seconds": dict(zip(("low", "likely", "high"), self.seconds, strict=True)),
+            "uncertain": list(self.uncertain),
+            "fits": not self.problems,
+            "problems": [{"message": message, "hint": hint} for message, hint in self.problems],
+        }
+
+
+def plan_import(
+    source: GraphSource,
+    destination: Path,
+    *,
+    memory_bytes: int | None = None,
+    threads: int | None = None,
+    probe: bool = True,
+) -> ImportPlan:
+    """Predict what importing ``source`` into ``destination`` takes.
+
+    Args:
+        source: the graph.
+        destination: its folder; only its disk counts, nothing is left there.
+        memory_bytes: what the import may hold; by default as `graphbox.graph.ingest.import_graph`.
+        threads: threads of the import.
+        probe: measure the disk and the building of a part; else the time is that of reading alone.
+
+    Raises:
+        NotFoundError: a file is missing.
+        DataError: a table is damaged, or lacks a column.
+        DoesNotFitError: the memory is less than any import needs.
+    """
+    budget = Budget.divide(memory_bytes)
+    survey = survey_graph(source)
+    sizes = _Sizes(source, survey, budget)
+    folder = existing_folder(destination)
+    disk = measure_disk(folder) if probe else DiskRates(math.inf, math.inf)
+    types = sizes.types()
+    size_bytes = sum(each.size_bytes for each in types) + _MANIFEST_BYTES
+    scratch_bytes = sum(each.scratch_bytes for each in types)
+    peak_scratch_bytes = max(
+        sizes.waiting_scratch_bytes(), max((each.scratch_bytes for each in types), default=0)
+    )
+    seconds = _seconds(source, survey, folder if probe else None, threads)
+    seconds += (size_bytes + scratch_bytes) / disk.write_bytes_per_s + scratch_bytes / disk.read_bytes_per_s
+    return ImportPlan(
+        name=source.name,
+        types=types,
+        memory_bytes=budget.total_bytes,
+        peak_memory_bytes=sizes.peak_bytes(),
+        in_memory_bytes=sizes.in_memory_bytes(),
+        available_memory_bytes=available_bytes() + budget.baseline_bytes,
+        size_bytes=size_bytes,
+        scratch_bytes=peak_scratch_bytes,
+        written_bytes=size_bytes + scratch_bytes,
+        free_bytes=shutil.disk_usage(folder).free,
+        topology_bytes=sizes.topology_bytes(),
+        feature_bytes=sizes.feature_bytes(),
+        ids_bytes=sum(_ids_size(node) for node in survey.nodes.values()),
+        seconds=(seconds * (1 - _TIME_UNCERTAINTY), seconds, seconds * (1 + _TIME_UNCERTAINTY)),
+        disk=disk,
+        uncertain=_uncertain(survey),
+    )
+
+
+class _Sizes:
+    """Bytes in memory and on disk, by type."""
+
+    def __init__(self, source: GraphSource, survey: GraphSurvey, budget: Budget) -> None:
+        self._source = source
+        self._survey = survey
+        self._budget = budget
+        found = {name for name, nodes in source.nodes.items() if nodes.data is None}
+        self._waiting = [edges for edges in source.edges if edges.type[0] in found or edges.type[2] in found]
+        waiting = len(self._waiting)
+        self._edges_bytes = budget.edges_bytes // (waiting + (waiting < len(source.edges)))
+
+    def types(self) -> tuple[TypePlan, ...]:
+        nodes = [
+            TypePlan(
+                kind="nodes",
+                name=name,
+                rows=None if node.table is None else node.table.rows,
+                count=node.nodes,
+                size_bytes=_ids_size(node)
+                + round(node.nodes.likely * node.feature_bytes)
+                + node.fixed_bytes
+                + _HEADER_BYTES * len(self._source.nodes[name].features),
+                held_bytes=self._ids_held(name),
+                scratch_bytes=0,
+            )
+            for name, node in self._survey.nodes.items()
+        ]
+        edges = [
+            TypePlan(
+                kind="edges",
+                name=edge_type_text(edges.type),
+                rows=self._survey.edges[edges.type].table.rows,
+                count=self._survey.edges[edges.type].edges,
+                size_bytes=self._edges_size(edges),
+                held_bytes=min(self._edges_wanted(edges), self._edges_bytes),
+                scratch_bytes=self._spilled(edges),
+            )
+            for edges in self._source.edges
+        ]
+        return (*nodes, *edges)
+
+    def peak_bytes(self) -> int:
+        """The most that the process holds within its budget."""
+        return min(self._budget.total_bytes, self._held(self._edges_bytes))
+
+    def in_memory_bytes(self) -> int:
+        """The most that the process would hold if it spilled nothing."""
+        return self._held(None)
+
+    def _held(self, edges_bytes: int | None) -> int:
+        def held(edges: EdgeSource) -> int:
+            wanted = self._edges_wanted(edges)
+            return wanted if edges_bytes is None else min(wanted, edges_bytes)
+
+        waiting = sum(held(edges) for edges in self._waiting)
+        others = [held(edges) for edges in self._source.edges if edges not in self._waiting]
+        ids = sum(self._ids_held(name) for name in self._survey.nodes)
+        edges_held = waiting + max(others, default=0)
+        return self._budget.baseline_bytes + _SLACK_BYTES + self._reading() + ids + edges_held
+
+    def _reading(self) -> int:
+        """Batches of the largest table, read and converted ahead of those that are built in."""
+        tables = [node.table for node in self._survey.nodes.values() if node.table is not None]
+        tables += [edge.table for edge in self._survey.edges.values()]
+        largest = max((table.rows.likely * table.row_bytes for table in tables), default=0.0)
+        return int(min(largest, _BATCHES_AHEAD * self._budget.batch_bytes))
+
+    def _ids_held(self, name: str) -> int:
+        node = self._survey.nodes[name]
+        count = node.nodes.likely
+        tables = [
+            self._survey.edges[edges.type].table
+            for edges in self._source.edges
+            if name in (edges.type[0], edges.type[2])
+        ]
+        row_bytes = node.table.row_bytes if node.table is not None else tables[0].row_bytes if tables else 8.0
+        rows = node.table.rows.likely if node.table is not None else sum(t.rows.likely for t in tables)
+        # The index doubles when the next batch might not fit any more.
+        batch = min(rows, int(self._budget.batch_bytes / max(row_bytes, 1)))
+        capacity = max(batch, 1)
+        while capacity < count:
+            capacity *= 2
+        held = _IDS_WORKING_BYTES + _index_slots(capacity) * _index_width(capacity) + 8 * (count + 1)
+        return held + round(count * node.id_bytes)
+
+    # Edges
+
+    def _edges_wanted(self, edges: EdgeSource) -> int:
+        edge = self._survey.edges[edges.type]
+        record = 8 + (4 if edge.payload_bytes else 0)
+        rows = edge.table.rows.likely
+        return _EDGES_WORKING_BYTES + round(rows * (2 * record + edge.payload_bytes))
+
+    def _spilled(self, edges: EdgeSource) -> int:
+        if self._edges_wanted(edges) <= self._edges_bytes:
+            return 0
+        edge = self._survey.edges[edges.type]
+        return round(edge.table.rows.likely * (8 + edge.payload_bytes))
+
+    def waiting_scratch_bytes(self) -> int:
+        """Temporary files of the edge types that wait for all nodes, which are there together."""
+        return sum(self._spilled(edges) for edges in self._waiting)
+
+    def _edges_size(self, edges: EdgeSource) -> int:
+        edge = self._survey.edges[edges.type]
+        count = edge.edges.likely
+        sources, targets = (self._survey.nodes[end].nodes.likely for end in (edges.type[0], edges.type[2]))
+        size = 8 * (targets + 1) + count * (_index_width(sources) + edge.payload_bytes)
+        arrays = 2 + (edges.weight is not None) + (edges.timestamp is not None) + len(edges.features)
+        if edges.csr:
+            size += 8 * (sources + 1) + count * (_index_width(targets) + 8)
+            arrays += 3
+        return round(size) + arrays * _HEADER_BYTES
+
+    def topology_bytes(self) -> int:
+        """Neighbour lists of all edge types, with weights and timestamps."""
+        return sum(self._edges_size(edges) for edges in self._source.edges)
+
+    def feature_bytes(self) -> int:
+        """Features of all nodes."""
+        return sum(round(node.nodes.likely * node.feature_bytes) for node in self._survey.nodes.values())
+
+
+def _index_slots(count: int) -> int:
+    """Return the slots of the hash index of ids: see docs/formats/graph.md, Ids."""
+    bits = 0
+    while count >> bits > _NODES_PER_PARTITION:
+        bits += 1
+    partitions = 1 << bits
+    return 2 * max(1, -(-count // partitions)) * partitions
+
+
+def _index_width(count: int) -> int:
+    return 8 if count > 2**31 else 4
+
+
+def _ids_size(node: NodeSurvey) -> int:
+    count = node.nodes.likely
+    size = 8 * count + _index_slots(count) * _index_width(count) + 2 * _HEADER_BYTES
+    if node.id_kind == "string":
+        size += 8 + round(count * node.id_bytes) + _HEADER_BYTES
+    return size
+
+
+def _uncertain(survey: GraphSurvey) -> tuple[str, ...]:
+    found = []
+    for edge_type, edge in survey.edges.items():
+        if not edge.table.rows.exact:
+            found.append(f"rows of {edge_type_text(edge_type)} {_range(edge.table.rows)}")
+        if not edge.edges.exact and edge.edges.likely < edge.table.rows.likely:
+            found.append(f"edges of {edge_type_text(edge_type)} without repeated ones {_range(edge.edges)}")
+    for name, node in survey.nodes.items():
+        if not node.nodes.exact:
+            found.append(f"nodes of {name} {_range(node.nodes)}")
+    return tuple(found)
+
+
+def _range(estimate: Estimate) -> str:
+    return f"{estimate.low:,} to {estimate.high:,}"
+
+
+def _mebibytes(size: int, *, up: bool = False) -> str:
+    return f"{math.ceil(size / 2**20) if up else size // 2**20}MiB"
+
+
+# Time
+
+
+def _seconds(source: GraphSource, survey: GraphSurvey, folder: Path | None, threads: int | None) -> float:
+    seconds = sum(
+        node.table.rows.likely * node.table.seconds_per_row
+        for node in survey.nodes.values()
+        if node.table is not None
+    )
+    for edges in source.edges:
+        edge = survey.edges[edges.type]
+        adding, finishing = (0.0, 0.0)
+        if folder is not None and edge.table.sample.num_rows:
+            adding, finishing = _building_seconds(edges, edge, survey.nodes, folder, threads)
+        # Reading runs beside building, in threads of its own.
+        seconds += edge.table.rows.likely * (max(edge.table.seconds_per_row, adding) + finishing)
+    return seconds
+
+
+def _building_seconds(
+    edges: EdgeSource,
+    edge: EdgeSurvey,
+    nodes: Mapping[str, NodeSurvey],
+    folder: Path,
+    threads: int | None,
+) -> tuple[float, float]:
+    """Build the part of an edge type that was read, and return the seconds of a row: adding, finishing."""
+    sample = edge.table.sample.slice(0, _PROBE_ROWS)
+    ends = [
+        _as_kind(sample.column(column), nodes[end].id_kind)
+        for column, end in ((edges.source, edges.type[0]), (edges.target, edges.type[2]))
+    ]
+    rows = len(ends[0])
+    payload = {"payload": np.zeros((rows, max(1, round(edge.payload_bytes))), np.uint8)}
+    columns: Mapping[str, Any] = {}
+    if edge.payload_bytes:
+        columns = {"payload": (np.dtype(np.uint8), payload["payload"].shape[1:])}
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".graphbox-plan-") as temporary:
+        scratch = Path(temporary)
+        settings: Mapping[str, Any] = {"scratch": scratch, "memory_bytes": 1 << 30, "threads": threads}
+        sources = NodeIds(nodes[edges.type[0]].id_kind, **settings)
+        targets = (
+            sources if edges.type[0] == edges.type[2] else NodeIds(nodes[edges.type[2]].id_kind, **settings)
+        )
+        builder = EdgeBuilder(
+            sources, targets, discover=(True, True), columns=columns, keep_duplicates=False, **settings
+        )
+        started = time.perf_counter()
+        builder.add(ends[0], ends[1], {name: payload[name] for name in columns})
+        added = time.perf_counter()
+        for each in {id(sources): sources, id(targets): targets}.values():
+            each.close()
+        with FolderWriter(scratch / "probe") as writer:
+            builder.finish(writer, "edges")
+            finished = time.perf_counter()
+    return (added - started) / max(rows, 1), (finished - added) / max(rows, 1)
+
+
+def _as_kind(ids: pa.ChunkedArray, kind: str) -> pa.Array:
+    wanted = pa.int64() if kind == "int64" else pa.large_string()
+    chunks: Sequence[pa.Array] = ids.chunks
+    return pa.concat_arrays([chunk.cast(wanted) for chunk in chunks])
