@@ -1,6 +1,6 @@
 """Graphs read in tiers: opening, cold reads from disk, warm reads from memory, batches and passes between.
 
-python benchmarks/store.py [--quick] [--json] [--folder FOLDER] [--gib SIZE]
+python benchmarks/store.py [--quick] [--json] [--folder FOLDER] [--gib SIZE] [--cases CASE ...]
 
 Disks and machines are shared: what is compared runs in turns. The bounds (``limit``) are
 
@@ -36,6 +36,7 @@ from graphbox import _core
 from graphbox.graph import Graph
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, array_header
 from graphbox.graph.tier import ListFiles, Lists, Rows, TierOptions, open_lists
+from graphbox.native import thread_count
 
 DEPTH = 64
 DIM = 128
@@ -47,6 +48,7 @@ READS_PER_LIST = 2
 """A list needs an entry of the offsets and then itself."""
 LARGE_READ_BYTES = 512 << 10
 FIO_SECONDS = 1
+CASES = ("open", "warm", "cold", "budget")
 HAS_FIO = shutil.which("fio") is not None
 PEER = f"numpy {np.__version__} memmap"
 
@@ -270,68 +272,79 @@ def cold_lists(files: ListFiles, sizes: Sizes, *, as_json: bool) -> None:
 
 def budgeted(files: ListFiles, rows_file: ArrayFile, sizes: Sizes, *, as_json: bool) -> None:
     """Batches and passes of random rows and lists, a fifth of the bytes in memory."""
-    rng = np.random.default_rng(5)
     rows = Rows(rows_file, budget_bytes=rows_file.data_bytes // 5, options=TierOptions(depth=DEPTH))
     list_bytes = files.offsets.data_bytes + files.items["indices"].data_bytes
     lists = open_lists({0: files}, budget_bytes=list_bytes // 5, options=TierOptions(depth=DEPTH))[0]
     out = np.empty((sizes.batch_requests, DIM), np.float32)
 
-    def row_batch() -> float:
-        return len(rows.rows(rng.integers(0, rows.num_rows, sizes.batch_requests), out=out))
+    def row_batch(index: Int64Array) -> None:
+        rows.rows(index, out=out)
 
-    def row_pass() -> float:
-        index = rng.integers(0, rows.num_rows, sizes.pass_requests)
-        return sum(len(positions) for positions, _ in rows.pass_reads(index))
+    def row_pass(index: Int64Array) -> None:
+        for _ in rows.pass_reads(index):
+            pass
 
-    def list_batch() -> float:
-        lists.lists(rng.integers(0, lists.num_lists, sizes.batch_requests))
-        return sizes.batch_requests
+    def list_batch(index: Int64Array) -> None:
+        lists.lists(index)
 
-    def list_pass() -> float:
-        nodes = rng.integers(0, lists.num_lists, sizes.pass_requests)
-        return sum(len(positions) for positions, _, _ in lists.pass_reads(nodes))
+    def list_pass(index: Int64Array) -> None:
+        for _ in lists.pass_reads(index):
+            pass
 
     row_paths, list_paths = [rows_file.path], [files.offsets.path, files.items["indices"].path]
-    for case, unit, tier, work, paths in (
-        (f"rows-batch-{sizes.batch_requests}-budget-20%", "rows/s", rows, row_batch, row_paths),
-        (f"rows-pass-{sizes.pass_requests}-budget-20%", "rows/s", rows, row_pass, row_paths),
-        (f"lists-batch-{sizes.batch_requests}-budget-20%", "lists/s", lists, list_batch, list_paths),
-        (f"lists-pass-{sizes.pass_requests}-budget-20%", "lists/s", lists, list_pass, list_paths),
+    batch, whole = sizes.batch_requests, sizes.pass_requests
+    for case, unit, bounded in (
+        ("rows-batch", "rows/s", Bounded(rows, rows.num_rows, row_batch, row_paths, batch)),
+        ("rows-pass", "rows/s", Bounded(rows, rows.num_rows, row_pass, row_paths, whole)),
+        ("lists-batch", "lists/s", Bounded(lists, lists.num_lists, list_batch, list_paths, batch)),
+        ("lists-pass", "lists/s", Bounded(lists, lists.num_lists, list_pass, list_paths, whole)),
     ):
-        bounded = Bounded(tier, work, paths)
         systems = {"graphbox": bounded.run}
         if HAS_FIO:
             systems["limit"] = bounded.limit
-        show_in_turns(case, unit, systems, as_json=as_json)
+        threads = thread_count(None)
+        name = f"{case}-{bounded.requests}-budget-20%"
+        show_in_turns(name, unit, systems, as_json=as_json, threads=threads)
 
 
 class Bounded:
     """Reads under a budget, and the bound that the disk sets to the last of them."""
 
-    def __init__(self, tier: Rows | Lists, work: Callable[[], float], paths: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        tier: Rows | Lists,
+        limit: int,
+        work: Callable[[Int64Array], None],
+        paths: Sequence[Path],
+        requests: int,
+    ) -> None:
+        self.requests = requests
         self._tier = tier
+        self._limit = limit
         self._work = work
         self._path = max(paths, key=lambda path: path.stat().st_size)
         self._blocks = sum(path.stat().st_size for path in paths) / BLOCK_BYTES
-        self._units = 0.0
+        self._rng = np.random.default_rng(7)
         self._missing = 0.0
 
     def run(self) -> float:
         """Do the work and return its rate."""
+        index = self._rng.integers(0, self._limit, self.requests)
         before = self._tier.stats.misses
         started = time.perf_counter()
-        self._units = self._work()
+        self._work(index)
         seconds = time.perf_counter() - started
         misses = self._tier.stats.misses - before
         # Of so many at random places, so many blocks are different.
         self._missing = self._blocks * -np.expm1(-misses / self._blocks)
-        return self._units / seconds
+        return self.requests / seconds
 
     def limit(self) -> float:
         """Return the rate at which the disk could have given what was missing."""
         reads_per_s = fio(self._path, "randread", BLOCK_BYTES)[0]
         bytes_per_s = fio(self._path, "read", LARGE_READ_BYTES)[1]
-        return self._units / min(self._missing / reads_per_s, self._blocks * BLOCK_BYTES / bytes_per_s)
+        seconds = min(self._missing / reads_per_s, self._blocks * BLOCK_BYTES / bytes_per_s)
+        return self.requests / seconds
 
 
 def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
@@ -403,6 +416,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--folder", type=Path, default=Path(), help="where to write the files to read")
     parser.add_argument("--gib", type=float, default=1.5, help="size of the rows, and of the lists")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, help="which to run")
     options = parser.parse_args()
     size = 32 << 20 if options.quick else int(options.gib * (1 << 30))
     many = 100 if options.quick else 1
@@ -416,13 +430,19 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="benchmark-store-") as name:
         folder = Path(name)
-        opening(folder, sizes, as_json=options.json)
-        warm(folder, sizes, as_json=options.json)
+        if "open" in options.cases:
+            opening(folder, sizes, as_json=options.json)
+        if "warm" in options.cases:
+            warm(folder, sizes, as_json=options.json)
+        if not {"cold", "budget"} & set(options.cases):
+            return
         rows = write_rows(folder / "rows.npy", sizes.data_bytes)
         lists, _ = write_lists(folder / "lists", sizes.data_bytes)
-        cold_rows(rows, sizes, as_json=options.json)
-        cold_lists(lists, sizes, as_json=options.json)
-        budgeted(lists, rows, sizes, as_json=options.json)
+        if "cold" in options.cases:
+            cold_rows(rows, sizes, as_json=options.json)
+            cold_lists(lists, sizes, as_json=options.json)
+        if "budget" in options.cases:
+            budgeted(lists, rows, sizes, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -149,8 +149,9 @@ class Rows:
     Opening reads nothing. Rows of 128 bytes to 64 KiB are kept one by one, others by blocks of 512 bytes; an
     array that fits the budget is kept whole once it was read. What stays is decided by use (SIEVE).
 
-    Beside the budget, a call holds 8 MiB of staging memory for each thread that reads, and about 6 MiB of
-    bookkeeping. Safe for several Python threads at once; the GIL is released.
+    Beside the budget, a call holds for each thread that reads 8 MiB of staging memory and about 6 MiB of
+    bookkeeping, or a tenth of its result where that is more. Safe for several Python threads at once; the
+    GIL is released.
 
     Args:
         file: the array; its first dimension counts rows.

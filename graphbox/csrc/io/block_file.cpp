@@ -35,7 +35,8 @@ BlockFile::BlockFile(std::string path, std::uint64_t expected_bytes, bool direct
       ::close(buffered_descriptor_);
     }
     throw Error(code == ENOENT || code == ENOTDIR ? ErrorKind::kNotFound : ErrorKind::kFailure,
-                "cannot open the file: " + std::generic_category().message(code), path_);
+                "cannot open the file: " + std::generic_category().message(code), path_,
+                "open the graph again: another import may have replaced it");
   }
   if (static_cast<std::uint64_t>(status.st_size) != bytes_) {
     ::close(buffered_descriptor_);

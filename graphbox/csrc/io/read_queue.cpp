@@ -114,12 +114,12 @@ void ReadingThreads::run() {
 
 }  // namespace
 
-BackendChoice choose_backend(ReadBackend wanted) {
+BackendChoice choose_backend(ReadBackend wanted, unsigned depth) {
   if (wanted == ReadBackend::kThreads) {
     return {ReadBackend::kThreads, "threads"};
   }
   std::string refusal;
-  if (open_uring_queue(1, refusal) != nullptr) {
+  if (open_uring_queue(depth, refusal) != nullptr) {
     return {ReadBackend::kUring, "io_uring"};
   }
   if (wanted == ReadBackend::kUring) {

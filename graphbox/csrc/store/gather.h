@@ -37,15 +37,12 @@ GRAPHBOX_INLINE void prefetch_range(const std::byte* begin, std::size_t bytes) {
 
 GRAPHBOX_INLINE void copy_streamed(const CopiedRange& range) {
 #if defined(__SSE2__)
-  if (reinterpret_cast<std::uintptr_t>(range.target) % 16 == 0) {
-    std::size_t done = 0;
-    for (; done + 64 <= range.bytes; done += 64) {
-      for (std::size_t part = done; part < done + 64; part += 16) {
-        _mm_stream_si128(reinterpret_cast<__m128i*>(range.target + part),
-                         _mm_loadu_si128(reinterpret_cast<const __m128i*>(range.source + part)));
-      }
+  // Whole lines only: past the caches a part of a line costs more than all of it.
+  if ((reinterpret_cast<std::uintptr_t>(range.target) | range.bytes) % kCacheLineBytes == 0) {
+    for (std::size_t part = 0; part < range.bytes; part += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(range.target + part),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(range.source + part)));
     }
-    std::memcpy(range.target + done, range.source + done, range.bytes - done);
     return;
   }
 #endif

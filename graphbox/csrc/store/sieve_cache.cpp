@@ -100,9 +100,8 @@ class SieveCache : public Cache {
   }
 
  private:
-  static constexpr std::uint32_t kMostUses = 3;
-  static constexpr int kMostComparisons = 4;
-  static constexpr std::uint32_t kAgingPeriod = 16;
+  static constexpr std::uint32_t kMostUses = 15;
+  static constexpr std::uint32_t kAgingPeriod = 8;
 
   std::byte* address(std::uint32_t slot) const { return data_.data() + std::uint64_t{slot} * layout_.unit_bytes; }
   Slot& link(std::uint32_t slot) const { return reinterpret_cast<Slot*>(links_.data())[slot]; }
@@ -140,28 +139,50 @@ class SieveCache : public Cache {
     }
   }
 
-  // Takes the slot of the unit at the hand. In a batch the hand goes on to the first without uses left, taking one
-  // from each it passes. A pass would so evict everything for what it may read only once: there a unit must have been
-  // used more often than one of the next few at the hand, which lose uses slowly; otherwise none is taken.
   std::uint32_t evict(std::uint32_t candidate_uses, Access access) {
-    for (int comparisons = 0;; ++comparisons) {
-      if (hand_ == kNone) {
-        hand_ = oldest_;
-        before_hand_ = kNone;
-      }
-      const std::uint8_t count = uses(hand_).load(std::memory_order_relaxed);
-      if (access == Access::kBatch ? count == 0 : count + 1U < candidate_uses) {
+    return access == Access::kBatch ? evict_unused() : evict_for(candidate_uses);
+  }
+
+  // The hand goes on to the first unit without uses left, halving those it passes, and takes its slot.
+  std::uint32_t evict_unused() {
+    for (;;) {
+      const std::uint8_t count = uses(at_hand()).load(std::memory_order_relaxed);
+      if (count == 0) {
         return unlink_at_hand();
       }
-      if (count > 0 && (access == Access::kBatch || ++passed_ % kAgingPeriod == 0)) {
-        uses(hand_).store(static_cast<std::uint8_t>(count - 1), std::memory_order_relaxed);
-      }
-      before_hand_ = hand_;
-      hand_ = link(hand_).newer;
-      if (access == Access::kPass && comparisons + 1 == kMostComparisons) {
-        return kNone;
-      }
+      uses(hand_).store(count / 2, std::memory_order_relaxed);
+      step();
     }
+  }
+
+  // A pass comes by everything, much of it once: it would so leave only what it read last. Here a unit must have been
+  // used clearly more often than the one at the hand, which loses uses slowly; else none gives up its slot.
+  std::uint32_t evict_for(std::uint32_t candidate_uses) {
+    if (candidate_uses < 2) {
+      return kNone;
+    }
+    const std::uint8_t count = uses(at_hand()).load(std::memory_order_relaxed);
+    if (std::min(candidate_uses, kMostUses) > 2U * count + 1) {
+      return unlink_at_hand();
+    }
+    if (count > 0 && ++passed_ % kAgingPeriod == 0) {
+      uses(hand_).store(count - 1, std::memory_order_relaxed);
+    }
+    step();
+    return kNone;
+  }
+
+  std::uint32_t at_hand() {
+    if (hand_ == kNone) {
+      hand_ = oldest_;
+      before_hand_ = kNone;
+    }
+    return hand_;
+  }
+
+  void step() {
+    before_hand_ = hand_;
+    hand_ = link(hand_).newer;
   }
 
   std::uint32_t unlink_at_hand() {

@@ -34,6 +34,13 @@ std::uint32_t block_unit_bytes(std::uint64_t space_bytes) {
   return bytes;
 }
 
+unsigned checked_depth(unsigned depth) {
+  if (depth < 1 || depth > 4096) {
+    throw Error(ErrorKind::kUsage, "expected 1 to 4096 reads in flight, received " + std::to_string(depth), "depth");
+  }
+  return depth;
+}
+
 UnitLayout block_layout(std::uint64_t space_bytes, std::uint32_t unit_bytes) {
   return {0, unit_bytes, static_cast<std::uint32_t>(space_bytes / unit_bytes)};
 }
@@ -41,11 +48,9 @@ UnitLayout block_layout(std::uint64_t space_bytes, std::uint32_t unit_bytes) {
 }  // namespace
 
 Store::Store(const std::vector<FileSize>& files, const RowUnits* rows, const StoreOptions& options)
-    : space_(files, options.direct), options_(options), backend_(choose_backend(options.backend)) {
-  if (options_.depth < 1 || options_.depth > 4096) {
-    throw Error(ErrorKind::kUsage, "expected 1 to 4096 reads in flight, received " + std::to_string(options_.depth),
-                "depth");
-  }
+    : space_(files, options.direct),
+      options_(options),
+      backend_(choose_backend(options.backend, checked_depth(options.depth))) {
   choose_cache(rows);
 }
 

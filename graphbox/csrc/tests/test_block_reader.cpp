@@ -47,7 +47,7 @@ struct Cover {
 };
 
 std::vector<ReadBackend> backends() {
-  const ReadBackend usual = choose_backend(ReadBackend::kAuto).backend;
+  const ReadBackend usual = choose_backend(ReadBackend::kAuto, 64).backend;
   return usual == ReadBackend::kThreads ? std::vector{usual} : std::vector{usual, ReadBackend::kThreads};
 }
 
@@ -124,7 +124,7 @@ TEST(block_reader, an_unreadable_file_is_named) {
 
 TEST(block_reader, idle_readers_are_counted_and_given_back) {
   LentReader::release();
-  const ReadBackend backend = choose_backend(ReadBackend::kAuto).backend;
+  const ReadBackend backend = choose_backend(ReadBackend::kAuto, 8).backend;
   {
     const LentReader first(backend, 8);
     const LentReader second(backend, 8);
