@@ -1,7 +1,7 @@
 """Native core of graphbox: neighbour sampling, walks, embedding tables."""
 
 from collections.abc import Sequence
-from typing import Annotated, overload
+from typing import Annotated
 
 import numpy
 from numpy.typing import NDArray
@@ -35,14 +35,6 @@ def build_ids_index(values: Annotated[NDArray[numpy.int64], dict(shape=(None,), 
 
 def find_ids(index: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, asked_values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], asked_text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, valid: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, threads: int, name: str) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The number of each asked id by the index of ids, -1 where it is none."""
-
-@overload
-def hash_strings(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
-    """XXH64 of the UTF-8 bytes of each string, as int64[n]."""
-
-@overload
-def hash_strings(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
-    """XXH64 of each cell's bytes, into int64[n]."""
 
 class NodeIds:
     """The ids of one node type while a graph is built."""
@@ -289,6 +281,9 @@ def parse_booleans(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), 
     """
     Parse uint8[n] out of true, false, 1, 0; flags the cells that are none, and returns how many.
     """
+
+def hash_strings(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """XXH64 of each cell's bytes, into int64[n]."""
 
 def split_text(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], delimiter: bytes, quote: bytes, cells: int, wanted: Sequence[int], examples: int) -> tuple:
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,115 @@ def test_repeated_ids_are_no_nodes(tmp_path: Path) -> None:
     ids.close()
     assert (ids.num_nodes, ids.num_repeated, ids.first_repeated) == (4, 1, (1, 2, "b"))
     assert ids.find(pa.array(["d", None, "c", "x", "a"], pa.large_string())).tolist() == [3, -1, 2, -1, 0]
+
+
+# Larger than memory
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph to build again and again."""
+
+    kind: IdType
+    discover: bool
+    known: pa.Array
+    source: pa.Array
+    target: pa.Array
+    columns: dict[str, npt.NDArray[Any]]
+    keep: bool
+
+
+def files_of(case: Case, folder: Path, *, ids_bytes: int, edges_bytes: int, threads: int, rows: int) -> Any:
+    """Build the graph of a case and return its files, and what the builder says."""
+    with FolderWriter(folder) as writer:
+        ids = build.NodeIds(case.kind, scratch=writer.scratch, memory_bytes=ids_bytes, threads=threads)
+        if not case.discover:
+            for start in range(0, len(case.known), rows):
+                ids.add(case.known.slice(start, rows))
+            ids.close()
+        edges = build.EdgeBuilder(
+            ids,
+            ids,
+            discover=(case.discover, case.discover),
+            columns={name: column_type(column) for name, column in case.columns.items()},
+            keep_duplicates=case.keep,
+            scratch=writer.scratch,
+            memory_bytes=edges_bytes,
+            threads=threads,
+        )
+        for start in range(0, len(case.source), rows):
+            part = slice(start, start + rows)
+            edges.add(
+                case.source.slice(start, rows),
+                case.target.slice(start, rows),
+                {name: column[part] for name, column in case.columns.items()},
+            )
+        ids.close()
+        built = edges.finish(writer, "edges/e")
+        found = ids.find(case.known.slice(0, 100)).tolist()
+        ids.write(writer, "nodes/n")
+        again = ids.take(np.arange(min(ids.num_nodes, 50))).to_pylist()
+        files = {path.name: path.read_bytes() for path in sorted(writer.path.rglob("*.npy"))}
+        said = {name: str(value) for name, value in vars(built).items()}
+        return (
+            files,
+            said,
+            (ids.num_nodes, ids.num_isolated, ids.num_repeated, ids.first_repeated, found, again),
+        )
+
+
+def column_type(column: npt.NDArray[Any]) -> build.PayloadType:
+    return (column.dtype, column.shape[1:])
+
+
+def case_of(kind: IdType, *, discover: bool, keep: bool, nodes: int, edges: int, payload: bool) -> Case:
+    rng = np.random.default_rng(nodes + edges)
+    known = random_ids(kind, nodes, rng)
+    asked = pa.concat_arrays([known, pa.array([None, "absent" if kind == "string" else 12345], known.type)])
+    ends = [asked.take(pa.array((rng.random(edges) ** 4 * len(asked)).astype(np.int64))) for _ in "st"]
+    columns = (
+        {"weight": rng.random(edges, np.float32), "vector": rng.random((edges, 3), np.float32)}
+        if payload
+        else {}
+    )
+    repeated = pa.concat_arrays([known, known.slice(nodes // 2, 3)])
+    return Case(kind, discover, repeated, ends[0], ends[1], columns, keep)
+
+
+FEW_FOR_IDS = 22 * MIB
+FEW_FOR_EDGES = 40 * MIB
+"""The ids of the cases do not fit into so little memory, nor do their edges with columns."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "discover", "keep", "payload"),
+    [
+        ("int64", False, False, True),
+        ("int64", True, True, False),
+        ("string", False, True, False),
+        ("string", True, False, True),
+    ],
+)
+def test_the_same_bytes_with_any_memory_and_threads(
+    kind: IdType, discover: bool, keep: bool, payload: bool, tmp_path: Path
+) -> None:
+    case = case_of(kind, discover=discover, keep=keep, nodes=1_500_000, edges=600_000, payload=payload)
+    expected = files_of(
+        case, tmp_path / "plenty", ids_bytes=PLENTY, edges_bytes=PLENTY, threads=1, rows=100_000
+    )
+    for number, (ids_bytes, edges_bytes, threads, rows) in enumerate(
+        [(PLENTY, FEW_FOR_EDGES, 2, 70_000), (FEW_FOR_IDS, FEW_FOR_EDGES, 4, 500_000)]
+    ):
+        actual = files_of(
+            case,
+            tmp_path / str(number),
+            ids_bytes=ids_bytes,
+            edges_bytes=edges_bytes,
+            threads=threads,
+            rows=rows,
+        )
+        assert actual[1:] == expected[1:]
+        assert actual[0].keys() == expected[0].keys()
+        for name, content in expected[0].items():
+            assert actual[0][name] == content, name

@@ -99,7 +99,7 @@ nb::tuple to_tuple(const DegreeHistogram& histogram) {
 
 const char* index_type(bool wide) { return wide ? "<i8" : "<i4"; }
 
-nb::dict write(const NodeIds& self, const std::vector<std::string>& paths) {
+nb::dict write(NodeIds& self, const std::vector<std::string>& paths) {
   const bool text = self.kind() == IdKind::kString;
   if (paths.size() != (text ? 3U : 2U)) {
     throw Error(ErrorKind::kUsage, "expected the paths of ids (or of offsets and text) and of the index");
@@ -107,7 +107,7 @@ nb::dict write(const NodeIds& self, const std::vector<std::string>& paths) {
   WrittenIds written;
   {
     const nb::gil_scoped_release release;
-    written = self.write(text ? IdFiles{{}, paths[0], paths[1], paths[2]} : IdFiles{paths[0], {}, {}, paths[1]});
+    written = self.write(text ? IdFiles{{{}, paths[0], paths[1]}, paths[2]} : IdFiles{{paths[0], {}, {}}, paths[1]});
   }
   nb::dict files;
   if (text) {
@@ -144,7 +144,9 @@ std::optional<NumpyArray<std::int64_t>> add_edges(EdgeBuilder& self, const Integ
   std::vector<std::int64_t> dangling;
   {
     const nb::gil_scoped_release release;
-    self.add(sources, targets, to_valid(valid, sources.size), data, dangling);
+    if (!self.add(sources, targets, to_valid(valid, sources.size), data, dangling)) {
+      return std::nullopt;
+    }
   }
   return to_array(dangling);
 }
@@ -379,20 +381,6 @@ void add_graph(nb::module_& module) {
   module.def("find_ids", &find_ids, nb::arg("index"), nb::arg("values"), nb::arg("text").none(),
              nb::arg("asked_values"), nb::arg("asked_text").none(), nb::arg("valid").none(), nb::arg("threads"),
              nb::arg("name"), "The number of each asked id by the index of ids, -1 where it is none.");
-  module.def(
-      "hash_strings",
-      [](const Integers& offsets, const InputArray<std::uint8_t>& text) {
-        const IdBatch strings = to_ids(offsets, text, IdKind::kString);
-        PooledArray<std::int64_t> hashes(strings.size);
-        {
-          const nb::gil_scoped_release release;
-          for (std::int64_t i = 0; i < strings.size; ++i) {
-            hashes[i] = static_cast<std::int64_t>(strings.strings.hash(i));
-          }
-        }
-        return to_numpy(std::move(hashes));
-      },
-      nb::arg("offsets"), nb::arg("text"), "XXH64 of the UTF-8 bytes of each string, as int64[n].");
   add_node_ids(module);
   add_edge_builder(module);
 }

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -60,16 +60,17 @@ struct BuiltEdges {
 class EdgeBuilder {
  public:
   static constexpr std::int64_t kBatchRows = std::int64_t{1} << 16;
-  static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kWorkingBytes = std::size_t{6} << 20;
 
   EdgeBuilder(NodeIds& sources, NodeIds& targets, EdgeBuilderOptions options);
 
-  // Adds edges; `valid` (when given) is 0 for a row with a missing end. Adds the rows that are left out to `dangling`.
-  void add(const IdBatch& sources, const IdBatch& targets, const std::uint8_t* valid,
+  // Adds edges; `valid` (when given) is 0 for a row with a missing end. Adds the rows that are left out to `dangling`;
+  // false when that is only known after finish(), because ids do not fit into memory.
+  bool add(const IdBatch& sources, const IdBatch& targets, const std::uint8_t* valid,
            const std::vector<const std::byte*>& columns, std::vector<std::int64_t>& dangling);
 
-  const NodeIds& sources() const { return sources_; }
-  const NodeIds& targets() const { return targets_; }
+  const NodeIds& sources() const { return sources_.nodes; }
+  const NodeIds& targets() const { return targets_.nodes; }
   const EdgeBuilderOptions& options() const { return options_; }
 
   // Moves what is held in memory to the disk.
@@ -78,21 +79,38 @@ class EdgeBuilder {
   BuiltEdges finish(const EdgeFiles& files, const std::vector<Recode>& recodes);
 
  private:
-  void find_ends(const IdBatch& sources, const IdBatch& targets, const std::uint8_t* valid);
+  // One end of the edges. Rows wait in a log from the first one on whose ids are not in memory.
+  struct End {
+    NodeIds& nodes;
+    bool discover;
+    std::vector<std::int64_t> index;  // of the batch
+    std::shared_ptr<IdLog> log;
+    std::int64_t logged_from = 0;  // row
+  };
 
-  NodeIds& sources_;
-  NodeIds& targets_;
+  bool find_ends(const IdBatch& sources, const IdBatch& targets, const std::uint8_t* valid);
+  bool find_pairs(const IdBatch& sources, const IdBatch& targets, const std::uint8_t* valid);
+  bool find_end(End& end, const IdBatch& ids, const std::uint8_t* valid);
+  void log_of(End& end);
+  void defer(std::int64_t count, const std::vector<const std::byte*>& columns);
+  void add_found(std::int64_t first_row, std::int64_t count, const std::vector<const std::byte*>& columns,
+                 std::vector<std::int64_t>* dangling);
+  void add_deferred();
+  bool has_pairs() const { return &sources_.nodes == &targets_.nodes && sources_.discover; }
+
+  End sources_;
+  End targets_;
   EdgeBuilderOptions options_;
   EdgeSorter sorter_;
   bool finished_ = false;
   std::int64_t rows_ = 0;
   std::int64_t dangling_ = 0;
   std::vector<std::int64_t> dangling_examples_;
+  std::vector<std::int64_t> pairs_;  // of the batch
 
-  // Of one batch.
-  std::vector<std::int64_t> source_index_;
-  std::vector<std::int64_t> target_index_;
-  std::vector<std::int64_t> pairs_;
+  // Rows that wait: the indices of ends that were found, and the columns.
+  std::unique_ptr<StreamFile> deferred_;
+  std::int64_t deferred_from_ = 0;
 };
 
 }  // namespace graphbox

@@ -205,6 +205,12 @@ void EdgeSorter::write_run() {
   runs_.push_back(std::move(run));
 }
 
+void EdgeSorter::limit(std::size_t memory_bytes) {
+  spill();
+  drop();
+  memory_bytes_ = memory_bytes;
+}
+
 void EdgeSorter::drop() {
   records_ = {};
   other_ = {};

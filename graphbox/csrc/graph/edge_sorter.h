@@ -18,7 +18,7 @@ namespace graphbox {
 class EdgeSorter {
  public:
   // What is held beside the edges.
-  static constexpr std::size_t kWorkingBytes = std::size_t{8} << 20;
+  static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
   static constexpr std::int64_t kFewestRows = std::int64_t{1} << 12;
 
   // `column_bytes` are the bytes of one row of each column that goes along; runs are spilled to the disk of `scratch`.
@@ -33,6 +33,9 @@ class EdgeSorter {
 
   // Moves what is held in memory to the scratch file.
   void spill();
+
+  // Spills, and holds at most so many bytes from now on.
+  void limit(std::size_t memory_bytes);
 
   // Passes all edges on in order. Nothing can be added after it.
   void finish(EdgeEmitter& emitter);

@@ -28,7 +28,7 @@ class RunMerge {
  public:
   // What one row of the parts in memory takes, and what is held beside them.
   static constexpr std::int64_t kFewestRows = std::int64_t{1} << 10;
-  static constexpr std::size_t kWorkingBytes = std::size_t{8} << 20;
+  static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 
   RunMerge(const ScratchFile& scratch, const std::vector<EdgeRun>& runs, const std::vector<std::size_t>& column_bytes,
            std::size_t memory_bytes, int threads);
