@@ -1,9 +1,9 @@
 """What an import takes before it is run: memory, disk and time, from a look at the tables and short probes.
 
 The formulas follow what the import does. Held in memory are: what the process has before it begins, batches
-that are read ahead, the ids of every node type with their hash index, and the edges of one edge type (of all
-whose nodes are found at their ends) with what sorting them needs. What does not fit the memory given is
-spilled to the disk in sorted runs, and read once more when they are merged.
+that are read ahead, the ids of every node type with their hash index, and the edges of one edge type with
+what sorting them needs. What does not fit the memory given is spilled to the disk in sorted runs and read
+once more when they are merged, and so are edges at whose ends nodes are found while other edges are read.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import pyarrow as pa
 from graphbox.graph.build import EdgeBuilder, NodeIds
 from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
 from graphbox.graph.format import FolderWriter
-from graphbox.graph.ingest.budget import Budget
-from graphbox.graph.schema import EdgeSource, GraphSource, edge_type_text
+from graphbox.graph.ingest.budget import Budget, Shares
+from graphbox.graph.schema import EdgeSource, EdgeType, GraphSource, NodeSource, edge_type_text
+from graphbox.graph.source import open_table
 from graphbox.graph.survey import EdgeSurvey, Estimate, GraphSurvey, NodeSurvey, survey_graph
 from graphbox.memory import available_bytes
 
@@ -199,7 +200,8 @@ def plan_import(
         DataError: a table is damaged, or lacks a column.
         DoesNotFitError: the memory is less than any import needs.
     """
-    budget = Budget.divide(memory_bytes)
+    _load_readers(source)
+    budget = Budget.divide(memory_bytes, node_types=len(source.nodes), categories=_has_categories(source))
     survey = survey_graph(source)
     sizes = _Sizes(source, survey, budget)
     folder = existing_folder(destination)
@@ -207,9 +209,6 @@ def plan_import(
     types = sizes.types()
     size_bytes = sum(each.size_bytes for each in types) + _MANIFEST_BYTES
     scratch_bytes = sum(each.scratch_bytes for each in types)
-    peak_scratch_bytes = max(
-        sizes.waiting_scratch_bytes(), max((each.scratch_bytes for each in types), default=0)
-    )
     seconds = _seconds(source, survey, folder if probe else None, threads)
     seconds += (size_bytes + scratch_bytes) / disk.write_bytes_per_s + scratch_bytes / disk.read_bytes_per_s
     return ImportPlan(
@@ -220,7 +219,7 @@ def plan_import(
         in_memory_bytes=sizes.in_memory_bytes(),
         available_memory_bytes=available_bytes() + budget.baseline_bytes,
         size_bytes=size_bytes,
-        scratch_bytes=peak_scratch_bytes,
+        scratch_bytes=sizes.peak_scratch_bytes(),
         written_bytes=size_bytes + scratch_bytes,
         free_bytes=shutil.disk_usage(folder).free,
         topology_bytes=sizes.topology_bytes(),
@@ -232,6 +231,33 @@ def plan_import(
     )
 
 
+def _load_readers(source: GraphSource) -> None:
+    """Load what reads the tables: an import has loaded it too before it divides its memory."""
+    tables: list[tuple[NodeSource | EdgeSource, str | None]] = [
+        (nodes, name) for name, nodes in source.nodes.items() if nodes.data is not None
+    ]
+    for each, node_type in [*tables, *((edges, None) for edges in source.edges)]:
+        data = {} if each.data is None else each.data
+        open_table(
+            data, format=each.format, has_header=each.has_header, names=each.names, node_type=node_type
+        ).column_names()
+
+
+def _has_categories(source: GraphSource) -> bool:
+    features = [*(each.features for each in source.nodes.values()), *(each.features for each in source.edges)]
+    return any("categorical" in kinds.values() for kinds in features)
+
+
+@dataclass(frozen=True)
+class _EdgesHeld:
+    """What the edges of one type hold at most, and what they leave on the disk until all edges are read."""
+
+    held_bytes: int
+    wanted_bytes: int
+    spilled_bytes: int
+    waits: bool
+
+
 class _Sizes:
     """Bytes in memory and on disk, by type."""
 
@@ -239,12 +265,44 @@ class _Sizes:
         self._source = source
         self._survey = survey
         self._budget = budget
-        found = {name for name, nodes in source.nodes.items() if nodes.data is None}
-        self._waiting = [edges for edges in source.edges if edges.type[0] in found or edges.type[2] in found]
-        waiting = len(self._waiting)
-        self._edges_bytes = budget.edges_bytes // (waiting + (waiting < len(source.edges)))
+        self._ids: dict[str, int] = {}
+        self._edges: dict[EdgeType, _EdgesHeld] = {}
+        self._divide()
+
+    def _divide(self) -> None:
+        """Go through the types as the import does, and note what each may hold and holds."""
+        shares = Shares(self._budget, {name: self._input_bytes(name) for name in self._source.nodes})
+        for name, nodes in self._source.nodes.items():
+            if nodes.data is not None:
+                self._ids[name] = min(self._ids_wanted(name), shares.of_ids(name))
+                shares.settle(name, self._ids[name])
+        for number, edges in enumerate(self._source.edges, 1):
+            ends = (edges.type[0], edges.type[2])
+            for name in ends:
+                if name not in self._ids:
+                    self._ids[name] = min(self._ids_wanted(name), shares.of_ids(name))
+            edge = self._survey.edges[edges.type]
+            wanted, allowed = self._edges_wanted(edges), shares.of_edges()
+            # Edges that find nodes wait on the disk until all are found, but for those that are read last.
+            waits = any(self._source.nodes[name].data is None for name in ends)
+            spills = wanted > allowed or (waits and number < len(self._source.edges))
+            spilled = round(edge.table.rows.likely * (8 + edge.payload_bytes)) if spills else 0
+            self._edges[edges.type] = _EdgesHeld(min(wanted, allowed), wanted, spilled, waits)
+
+    def _input_bytes(self, name: str) -> int | None:
+        """Return the bytes of input that the ids of a node type come from."""
+        node = self._survey.nodes[name]
+        if node.table is not None:
+            return node.table.input_bytes
+        sizes = [
+            self._survey.edges[edges.type].table.input_bytes
+            for edges in self._source.edges
+            if name in (edges.type[0], edges.type[2])
+        ]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
     def types(self) -> tuple[TypePlan, ...]:
+        """Return what each type takes."""
         nodes = [
             TypePlan(
                 kind="nodes",
@@ -255,7 +313,7 @@ class _Sizes:
                 + round(node.nodes.likely * node.feature_bytes)
                 + node.fixed_bytes
                 + _HEADER_BYTES * len(self._source.nodes[name].features),
-                held_bytes=self._ids_held(name),
+                held_bytes=self._ids[name],
                 scratch_bytes=0,
             )
             for name, node in self._survey.nodes.items()
@@ -267,8 +325,8 @@ class _Sizes:
                 rows=self._survey.edges[edges.type].table.rows,
                 count=self._survey.edges[edges.type].edges,
                 size_bytes=self._edges_size(edges),
-                held_bytes=min(self._edges_wanted(edges), self._edges_bytes),
-                scratch_bytes=self._spilled(edges),
+                held_bytes=self._edges[edges.type].held_bytes,
+                scratch_bytes=self._edges[edges.type].spilled_bytes,
             )
             for edges in self._source.edges
         ]
@@ -276,22 +334,22 @@ class _Sizes:
 
     def peak_bytes(self) -> int:
         """The most that the process holds within its budget."""
-        return min(self._budget.total_bytes, self._held(self._edges_bytes))
+        edges = max((each.held_bytes for each in self._edges.values()), default=0)
+        return min(self._budget.total_bytes, self._beside() + sum(self._ids.values()) + edges)
 
     def in_memory_bytes(self) -> int:
-        """The most that the process would hold if it spilled nothing."""
-        return self._held(None)
+        """The most that the process would hold if it spilled nothing for want of memory."""
+        ids = sum(self._ids_wanted(name) for name in self._survey.nodes)
+        return self._beside() + ids + max((each.wanted_bytes for each in self._edges.values()), default=0)
 
-    def _held(self, edges_bytes: int | None) -> int:
-        def held(edges: EdgeSource) -> int:
-            wanted = self._edges_wanted(edges)
-            return wanted if edges_bytes is None else min(wanted, edges_bytes)
+    def peak_scratch_bytes(self) -> int:
+        """The most there is of temporary files at one time: of all edges that wait, or of others."""
+        waiting = sum(each.spilled_bytes for each in self._edges.values() if each.waits)
+        others = [each.spilled_bytes for each in self._edges.values() if not each.waits]
+        return max([waiting, *others])
 
-        waiting = sum(held(edges) for edges in self._waiting)
-        others = [held(edges) for edges in self._source.edges if edges not in self._waiting]
-        ids = sum(self._ids_held(name) for name in self._survey.nodes)
-        edges_held = waiting + max(others, default=0)
-        return self._budget.baseline_bytes + _SLACK_BYTES + self._reading() + ids + edges_held
+    def _beside(self) -> int:
+        return self._budget.baseline_bytes + _SLACK_BYTES + self._reading()
 
     def _reading(self) -> int:
         """Batches of the largest table, read and converted ahead of those that are built in."""
@@ -300,7 +358,7 @@ class _Sizes:
         largest = max((table.rows.likely * table.row_bytes for table in tables), default=0.0)
         return int(min(largest, _BATCHES_AHEAD * self._budget.batch_bytes))
 
-    def _ids_held(self, name: str) -> int:
+    def _ids_wanted(self, name: str) -> int:
         node = self._survey.nodes[name]
         count = node.nodes.likely
         tables = [
@@ -325,16 +383,6 @@ class _Sizes:
         record = 8 + (4 if edge.payload_bytes else 0)
         rows = edge.table.rows.likely
         return _EDGES_WORKING_BYTES + round(rows * (2 * record + edge.payload_bytes))
-
-    def _spilled(self, edges: EdgeSource) -> int:
-        if self._edges_wanted(edges) <= self._edges_bytes:
-            return 0
-        edge = self._survey.edges[edges.type]
-        return round(edge.table.rows.likely * (8 + edge.payload_bytes))
-
-    def waiting_scratch_bytes(self) -> int:
-        """Temporary files of the edge types that wait for all nodes, which are there together."""
-        return sum(self._spilled(edges) for edges in self._waiting)
 
     def _edges_size(self, edges: EdgeSource) -> int:
         edge = self._survey.edges[edges.type]
