@@ -263,7 +263,7 @@ def test_ids_that_turn_out_to_be_strings_begin_again(tmp_path: Path) -> None:
 
 def small_memory() -> int:
     """Return memory that leaves batches small, so that tables have several."""
-    return resident_bytes() + (64 << 20)
+    return resident_bytes() + (160 << 20)
 
 
 @pytest.mark.parametrize("of", [dict, pa.table, lambda columns: pa.table(columns).to_reader()])

@@ -18,7 +18,7 @@ _MEBIBYTE = 1 << 20
 _LEAST_BATCH_BYTES = _MEBIBYTE // 4
 _MOST_BATCH_BYTES = 8 * _MEBIBYTE
 _BATCH_SHARE = 48
-"""A batch takes at most this share (1/48) of what is left beside what the process has at the start."""
+"""A batch takes at most this share (1/48) of what is left beside the least that everything else needs."""
 _BATCHES = 12
 """Batches that stand about at once: four in a table's reader, four converted ones, and their temporaries."""
 _SLACK_BYTES = 40 * _MEBIBYTE
@@ -67,9 +67,9 @@ class Budget:
         baseline = resident_bytes()
         total = (baseline + available_bytes()) // 2 if memory_bytes is None else memory_bytes
         room = total - baseline - _SLACK_BYTES
-        batch = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, room // _BATCH_SHARE))
-        parts = room - _BATCHES * batch
         least_parts = _LEAST_EDGES_BYTES + _LEAST_IDS_BYTES * node_types
+        batch = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, (room - least_parts) // _BATCH_SHARE))
+        parts = room - _BATCHES * batch
         if parts < least_parts:
             least = baseline + _SLACK_BYTES + least_parts + _BATCHES * _LEAST_BATCH_BYTES
             # Rounded up: a process that starts a little larger can do with it as well.

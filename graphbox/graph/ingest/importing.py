@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+
 from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ingest.budget import Budget, Shares
@@ -71,7 +73,7 @@ def import_graph(
     started = time.monotonic()
     check_source(source)
     written = _written_bytes()
-    with PeakMemory() as memory:
+    with PeakMemory() as memory, _frugal_allocator():
         attempt = _import_once(source, destination, memory_bytes, progress, strict, threads, lock_timeout_s)
     after = _written_bytes()
     return ImportReport(
@@ -108,6 +110,17 @@ def _import_once(
             id_types[found.node_type] = "string"
         else:
             return attempt
+
+
+@contextlib.contextmanager
+def _frugal_allocator() -> Iterator[None]:
+    """Have Arrow allocate from the system: its own allocator keeps tens of MiB of what was given back."""
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 @contextlib.contextmanager
