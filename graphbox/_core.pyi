@@ -91,8 +91,10 @@ class EdgeBuilder:
     def spill(self) -> None:
         """Move what is held in memory to the disk."""
 
-    def finish(self, indptr: str, indices: str, columns: Sequence[str], recode: Sequence[tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> dict:
-        """Write the edges to these paths."""
+    def finish(self, indptr: str, indices: str, columns: Sequence[str], by_source: Sequence[str], recode: Sequence[tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> dict:
+        """
+        Write the edges to these paths; by source as well where there are three for it.
+        """
 
 def held_bytes() -> int:
     """Bytes of the buffers that wait to be used again."""

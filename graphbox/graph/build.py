@@ -308,15 +308,15 @@ class EdgeBuilder:
             UsageError: the ids are not closed, or the edges are finished already.
             DoesNotFitError: there is not enough memory or disk.
         """
-        if csr:
-            raise UsageError("expected csr=False")
+        by_source = ("csr-indptr", "csr-indices", "csr-edge-ids") if csr else ()
         numbers = {name: number for number, name in enumerate(self._columns)}
-        names = {name: f"{folder}/{name}" for name in ("indptr", "indices", *self._columns)}
+        names = {name: f"{folder}/{name}" for name in ("indptr", "indices", *self._columns, *by_source)}
         paths = {name: str(writer.path_of(path)) for name, path in names.items()}
         built = self._native.finish(
             paths["indptr"],
             paths["indices"],
             [paths[name] for name in self._columns],
+            [paths[name] for name in by_source],
             [
                 (numbers[name], np.ascontiguousarray(codes, np.int32))
                 for name, codes in (recode or {}).items()
@@ -326,6 +326,7 @@ class EdgeBuilder:
             "indptr": built.pop("indptr"),
             "indices": built.pop("indices"),
             **dict(zip(self._columns, built.pop("columns"), strict=True)),
+            **dict(zip(by_source, built.pop("by_source"), strict=True)),
         }
         arrays = {name: _adopt(writer, names[name], file) for name, file in written.items()}
         return BuiltEdges(**built, arrays=arrays)

@@ -152,7 +152,8 @@ std::optional<NumpyArray<std::int64_t>> add_edges(EdgeBuilder& self, const Integ
 }
 
 nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string& indices,
-                const std::vector<std::string>& columns, const std::vector<Codes>& recode) {
+                const std::vector<std::string>& columns, const std::vector<std::string>& by_source,
+                const std::vector<Codes>& recode) {
   std::vector<Recode> recodes;
   for (const auto& [column, codes] : recode) {
     if (column >= columns.size() || self.options().columns[column].row_bytes() != 4) {
@@ -163,10 +164,17 @@ nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string&
   if (columns.size() != self.options().columns.size()) {
     throw Error(ErrorKind::kUsage, "expected the path of every column");
   }
+  EdgeFiles paths{indptr, indices, columns, std::nullopt};
+  if (!by_source.empty()) {
+    if (by_source.size() != 3) {
+      throw Error(ErrorKind::kUsage, "expected the paths of indptr, indices and edge ids by source");
+    }
+    paths.by_source = BySourceFiles{by_source[0], by_source[1], by_source[2]};
+  }
   BuiltEdges built;
   {
     const nb::gil_scoped_release release;
-    built = self.finish({indptr, indices, columns}, recodes);
+    built = self.finish(paths, recodes);
   }
   nb::list files;
   for (std::size_t column = 0; column < columns.size(); ++column) {
@@ -186,6 +194,13 @@ nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string&
   result["indptr"] = to_tuple(built.indptr, "<i8");
   result["indices"] = to_tuple(built.indices, index_type(built.wide_indices));
   result["columns"] = files;
+  nb::list by_source_files;
+  if (paths.by_source) {
+    by_source_files.append(to_tuple(built.source_indptr, "<i8"));
+    by_source_files.append(to_tuple(built.source_indices, index_type(built.wide_source_indices)));
+    by_source_files.append(to_tuple(built.source_edge_ids, "<i8"));
+  }
+  result["by_source"] = by_source_files;
   return result;
 }
 
@@ -366,8 +381,8 @@ void add_edge_builder(nb::module_& module) {
            "Add edges; returns the rows that are left out, int64, or None when that is not known yet.")
       .def("spill", &EdgeBuilder::spill, nb::call_guard<nb::gil_scoped_release>(),
            "Move what is held in memory to the disk.")
-      .def("finish", &finish, nb::arg("indptr"), nb::arg("indices"), nb::arg("columns"), nb::arg("recode"),
-           "Write the edges to these paths.");
+      .def("finish", &finish, nb::arg("indptr"), nb::arg("indices"), nb::arg("columns"), nb::arg("by_source"),
+           nb::arg("recode"), "Write the edges to these paths; by source as well where there are three for it.");
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
 #include "graph/edge_builder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "errors/error.h"
-#include "parallel/parallel_for.h"
+#include "io/file.h"
 
 namespace graphbox {
 namespace {
@@ -217,35 +218,102 @@ BuiltEdges EdgeBuilder::finish(const EdgeFiles& files, const std::vector<Recode>
   built.rows = rows_;
   built.dangling = dangling_;
   built.dangling_examples = dangling_examples_;
-  built.wide_indices = sources_.nodes.num_nodes() > kMostNarrowNodes;
-  {
-    ArrayFileWriter indptr(files.indptr, "<i8");
-    ArrayFileWriter indices(files.indices, built.wide_indices ? "<i8" : "<i4");
-    EdgeOutput output{&indptr, &indices, built.wide_indices, {}};
-    std::vector<std::unique_ptr<ArrayFileWriter>> columns;
-    for (std::size_t column = 0; column < files.columns.size(); ++column) {
-      const EdgeColumn& type = options_.columns[column];
-      columns.push_back(std::make_unique<ArrayFileWriter>(files.columns[column], type.dtype, type.row_shape));
-      output.columns.push_back({columns.back().get(), type.row_bytes()});
-    }
-    for (const Recode& recode : recodes) {
-      output.columns[recode.column].recode = recode.codes;
-      output.columns[recode.column].num_codes = recode.size;
-    }
-    EdgeEmitter emitter(output, targets_.nodes.num_nodes(), options_.keep_duplicates, &sources_.nodes == &targets_.nodes,
-                        options_.threads);
-    sorter_.finish(emitter);
-    built.counts = emitter.finish();
-    built.indptr = indptr.finish();
-    built.indices = indices.finish();
-    for (const auto& column : columns) {
-      built.columns.push_back(column->finish());
-    }
+  write_by_target(files, recodes, built);
+  NodeIds& sources = sources_.nodes;
+  NodeIds& targets = targets_.nodes;
+  built.in_degrees = degrees_of_indptr(files.indptr, targets.num_nodes(), targets.used(), options_.threads);
+  if (files.by_source) {
+    write_by_source(files, built);
+    built.out_degrees =
+        degrees_of_indptr(files.by_source->indptr, sources.num_nodes(), sources.used(), options_.threads);
+  } else {
+    built.out_degrees = degrees_of_indices(files.indices, built.wide_indices, built.counts.edges, sources.num_nodes(),
+                                           sources.used(), sorter_memory(options_), options_.threads);
   }
-  built.in_degrees = degrees_of_indptr(files.indptr, targets_.nodes.num_nodes(), targets_.nodes.used(), options_.threads);
-  built.out_degrees = degrees_of_indices(files.indices, built.wide_indices, built.counts.edges, sources_.nodes.num_nodes(),
-                                         sources_.nodes.used(), sorter_memory(options_), options_.threads);
   return built;
+}
+
+void EdgeBuilder::write_by_target(const EdgeFiles& files, const std::vector<Recode>& recodes, BuiltEdges& built) {
+  built.wide_indices = sources_.nodes.num_nodes() > kMostNarrowNodes;
+  ArrayFileWriter indptr(files.indptr, "<i8");
+  ArrayFileWriter indices(files.indices, built.wide_indices ? "<i8" : "<i4");
+  EdgeOutput output{&indptr, &indices, built.wide_indices, {}};
+  std::vector<std::unique_ptr<ArrayFileWriter>> columns;
+  for (std::size_t column = 0; column < files.columns.size(); ++column) {
+    const EdgeColumn& type = options_.columns[column];
+    columns.push_back(std::make_unique<ArrayFileWriter>(files.columns[column], type.dtype, type.row_shape));
+    output.columns.push_back({columns.back().get(), type.row_bytes(), nullptr, 0});
+  }
+  for (const Recode& recode : recodes) {
+    output.columns[recode.column].recode = recode.codes;
+    output.columns[recode.column].num_codes = recode.size;
+  }
+  EdgeEmitter emitter(output, targets_.nodes.num_nodes(), options_.keep_duplicates, &sources_.nodes == &targets_.nodes,
+                      options_.threads);
+  sorter_.finish(emitter);
+  built.counts = emitter.finish();
+  built.indptr = indptr.finish();
+  built.indices = indices.finish();
+  for (const auto& column : columns) {
+    built.columns.push_back(column->finish());
+  }
+}
+
+// Reads the edges back in their order and sorts them the other way, with their positions as a column.
+void EdgeBuilder::write_by_source(const EdgeFiles& files, BuiltEdges& built) const {
+  EdgeSorter sorter({sizeof(std::int64_t)}, options_.scratch, sorter_memory(options_), options_.threads);
+  const std::size_t index_bytes = built.wide_indices ? 8 : 4;
+  const FileReader indices(files.indices);
+  const FileReader indptr(files.indptr);
+  std::vector<std::int64_t> starts;  // of the targets that follow `target`
+  std::size_t next_start = 0;
+  std::int64_t target = -1;
+  const auto start_of_next = [&] {
+    if (next_start == starts.size()) {
+      const std::int64_t count = std::min<std::int64_t>(kBatchRows, targets_.nodes.num_nodes() - target);
+      starts.resize(static_cast<std::size_t>(count));
+      indptr.read(starts.data(), starts.size() * 8, kArrayHeaderBytes + static_cast<std::uint64_t>(target + 1) * 8);
+      next_start = 0;
+    }
+    return starts[next_start];
+  };
+  std::vector<std::byte> block;
+  std::vector<std::int64_t> sources(static_cast<std::size_t>(kBatchRows));
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(kBatchRows));
+  std::vector<std::int64_t> edge_ids(static_cast<std::size_t>(kBatchRows));
+  for (std::int64_t first = 0; first < built.counts.edges; first += kBatchRows) {
+    const std::int64_t count = std::min(kBatchRows, built.counts.edges - first);
+    block.resize(static_cast<std::size_t>(count) * index_bytes);
+    indices.read(block.data(), block.size(), kArrayHeaderBytes + static_cast<std::uint64_t>(first) * index_bytes);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      while (start_of_next() <= first + i) {
+        ++target;
+        ++next_start;
+      }
+      std::int32_t narrow;
+      std::memcpy(&narrow, block.data() + row * index_bytes, sizeof narrow);
+      sources[row] = narrow;
+      if (built.wide_indices) {
+        std::memcpy(&sources[row], block.data() + row * index_bytes, sizeof sources[row]);
+      }
+      targets[row] = target;
+      edge_ids[row] = first + i;
+    }
+    sorter.add(targets.data(), sources.data(), count, {reinterpret_cast<const std::byte*>(edge_ids.data())});
+  }
+  built.wide_source_indices = targets_.nodes.num_nodes() > kMostNarrowNodes;
+  ArrayFileWriter out_indptr(files.by_source->indptr, "<i8");
+  ArrayFileWriter out_indices(files.by_source->indices, built.wide_source_indices ? "<i8" : "<i4");
+  ArrayFileWriter out_edge_ids(files.by_source->edge_ids, "<i8");
+  const EdgeOutput output{&out_indptr, &out_indices, built.wide_source_indices,
+                          {{&out_edge_ids, sizeof(std::int64_t), nullptr, 0}}};
+  EdgeEmitter emitter(output, sources_.nodes.num_nodes(), true, false, options_.threads);
+  sorter.finish(emitter);
+  emitter.finish();
+  built.source_indptr = out_indptr.finish();
+  built.source_indices = out_indices.finish();
+  built.source_edge_ids = out_edge_ids.finish();
 }
 
 }  // namespace graphbox

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,10 +39,18 @@ struct Recode {
   std::int64_t size;
 };
 
+// The edges by source, then target: where they lie in the other order.
+struct BySourceFiles {
+  std::string indptr;
+  std::string indices;
+  std::string edge_ids;
+};
+
 struct EdgeFiles {
   std::string indptr;
   std::string indices;
   std::vector<std::string> columns;
+  std::optional<BySourceFiles> by_source;
 };
 
 struct BuiltEdges {
@@ -55,6 +64,11 @@ struct BuiltEdges {
   ArrayFile indices;
   bool wide_indices = false;
   std::vector<ArrayFile> columns;
+
+  ArrayFile source_indptr;  // by source, where asked for
+  ArrayFile source_indices;
+  ArrayFile source_edge_ids;
+  bool wide_source_indices = false;
 };
 
 class EdgeBuilder {
@@ -96,6 +110,8 @@ class EdgeBuilder {
   void add_found(std::int64_t first_row, std::int64_t count, const std::vector<const std::byte*>& columns,
                  std::vector<std::int64_t>* dangling);
   void add_deferred();
+  void write_by_target(const EdgeFiles& files, const std::vector<Recode>& recodes, BuiltEdges& built);
+  void write_by_source(const EdgeFiles& files, BuiltEdges& built) const;
   bool has_pairs() const { return &sources_.nodes == &targets_.nodes && sources_.discover; }
 
   End sources_;
