@@ -1,0 +1,127 @@
+#include "graph/id_table.h"
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "errors/error.h"
+#include "graph/spilled_ids.h"
+#include "io/file.h"
+#include "tests/check.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::size_t kMemory = std::size_t{256} << 20;
+
+// Ids some of which repeat, the extreme ones among them.
+std::vector<std::int64_t> some_ids(std::size_t count, std::uint64_t distinct) {
+  std::vector<std::int64_t> ids = {0, -1, std::numeric_limits<std::int64_t>::min(),
+                                   std::numeric_limits<std::int64_t>::max()};
+  std::uint64_t state = 1;
+  while (ids.size() < count) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    ids.push_back(static_cast<std::int64_t>((state >> 33) % distinct * 0x9E3779B97F4A7C15ULL));
+  }
+  return ids;
+}
+
+IdBatch batch_of(const std::vector<std::int64_t>& ids) {
+  IdBatch batch;
+  batch.size = static_cast<std::int64_t>(ids.size());
+  batch.integers = {ids.data()};
+  return batch;
+}
+
+std::vector<std::int64_t> first_appearances(const std::vector<std::int64_t>& ids) {
+  std::unordered_map<std::int64_t, std::int64_t> numbers;
+  std::vector<std::int64_t> expected;
+  for (const std::int64_t id : ids) {
+    expected.push_back(numbers.emplace(id, static_cast<std::int64_t>(numbers.size())).first->second);
+  }
+  return expected;
+}
+
+std::string index_of(const IdTable& table) {
+  return {reinterpret_cast<const char*>(table.index().data()), table.index().size_bytes()};
+}
+
+TEST(id_table, numbers_by_first_appearance_with_any_threads_and_batches) {
+  const std::vector<std::int64_t> ids = some_ids(300'000, 200'000);
+  const std::vector<std::int64_t> expected = first_appearances(ids);
+  std::string first_index;
+  for (const int threads : {1, 2, 5}) {
+    for (const std::int64_t rows : {std::int64_t{1'000}, std::int64_t{300'000}}) {
+      IdTable table(IdKind::kInteger, kMemory, threads);
+      std::vector<std::int64_t> found(ids.size());
+      const IdBatch batch = batch_of(ids);
+      for (std::int64_t first = 0; first < batch.size; first += rows) {
+        CHECK(table.reserve(rows, 0));
+        table.insert(batch.slice(first, rows), nullptr, found.data() + first);
+      }
+      CHECK(found == expected);
+      table.settle();
+      std::vector<std::int64_t> again(ids.size());
+      table.find(batch, nullptr, again.data());
+      CHECK(again == expected);
+      first_index = first_index.empty() ? index_of(table) : first_index;
+      CHECK(index_of(table) == first_index);
+    }
+  }
+}
+
+TEST(id_table, missing_rows_are_not_added) {
+  IdTable table(IdKind::kInteger, kMemory, 2);
+  const std::vector<std::int64_t> ids = {7, 8, 7, 9};
+  const std::vector<std::uint8_t> valid = {1, 0, 1, 1};
+  std::vector<std::int64_t> found(4);
+  CHECK(table.reserve(4, 0));
+  table.insert(batch_of(ids), valid.data(), found.data());
+  CHECK(found == (std::vector<std::int64_t>{0, -1, 0, 1}));
+  table.find(batch_of(ids), nullptr, found.data());
+  CHECK(found == (std::vector<std::int64_t>{0, -1, 0, 1}));
+}
+
+TEST(id_table, says_when_ids_do_not_fit) {
+  IdTable table(IdKind::kInteger, std::size_t{16} << 20, 1);
+  CHECK(table.reserve(100'000, 0));
+  CHECK(!table.reserve(2'000'000, 0));
+}
+
+TEST(id_table, spilled_ids_get_the_same_numbers_and_index) {
+  const std::vector<std::int64_t> ids = some_ids(300'000, 200'000);
+  const std::vector<std::int64_t> expected = first_appearances(ids);
+  IdTable whole(IdKind::kInteger, kMemory, 2);
+  std::vector<std::int64_t> found(ids.size());
+  CHECK(whole.reserve(300'000, 0));
+  whole.insert(batch_of(ids), nullptr, found.data());
+  whole.settle();
+
+  const std::string folder = testing::temporary_path("");
+  IdTable begun(IdKind::kInteger, kMemory, 2);
+  CHECK(begun.reserve(100'000, 0));
+  begun.insert(batch_of(ids).slice(0, 100'000), nullptr, found.data());
+  SpilledIds spilled(begun, {folder + "/spilled.npy", {}, {}}, folder, std::size_t{24} << 20, 2);
+  IdLog met(IdKind::kInteger, folder);
+  met.append(batch_of(ids).slice(100'000, 200'000), nullptr);
+  spilled.number(met);
+  spilled.close();
+  CHECK_EQUAL(spilled.size(), whole.size());
+
+  IdLog asked(IdKind::kInteger, folder);
+  asked.append(batch_of(ids), nullptr);
+  LogReplay replay = spilled.find(asked);
+  for (const std::int64_t number : expected) {
+    CHECK_EQUAL(replay.next(), number);
+  }
+  const ArrayFile index = spilled.write_index(folder + "/spilled-index.npy");
+  CHECK_EQUAL(index.shape[0], static_cast<std::uint64_t>(whole.index().layout().slots()));
+  std::string content(whole.index().size_bytes(), ' ');
+  FileReader(folder + "/spilled-index.npy").read(content.data(), content.size(), kArrayHeaderBytes);
+  CHECK(content == index_of(whole));
+}
+
+}  // namespace
+}  // namespace graphbox
