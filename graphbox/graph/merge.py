@@ -19,7 +19,7 @@ from graphbox.graph.ids import Ids, IntegerIds, StringIds
 from graphbox.graph.layout import add_strings, check_edge_type, write_ids
 from graphbox.graph.live_nodes import LiveColumn, LiveIds, LiveNodeTable
 from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_name, edge_type_text
-from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay, as_live
+from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay, TouchedRows, as_live
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
 __all__ = ["DEFAULT_MEMORY_BYTES", "write_edges", "write_nodes"]
@@ -61,11 +61,12 @@ class _Block:
 def _blocks(table: LiveEdgeTable, direction: Direction, block_edges: int) -> Iterator[_Block]:
     """Yield the merged lists of all rows of one direction, in order."""
     indptr, indices, base_ids = table.base_adjacency(direction)
-    overlay = table.overlay(direction)
+    touched = table.touched(direction)
     num_rows = table.num_targets if direction == "in" else table.num_sources
     start = 0
     while start < num_rows:
-        stop = _block_end(indptr, overlay, start, num_rows, block_edges)
+        stop = _block_end(indptr, touched, start, num_rows, block_edges)
+        overlay = table.overlay(direction, touched.between(start, stop))
         yield _block(indptr, indices, base_ids, overlay, start, stop)
         for array in (indptr, indices, base_ids):
             if array is not None:
@@ -73,19 +74,17 @@ def _blocks(table: LiveEdgeTable, direction: Direction, block_edges: int) -> Ite
         start = stop
 
 
-def _block_end(indptr: Int64Array, overlay: Overlay, start: int, num_rows: int, block_edges: int) -> int:
+def _block_end(indptr: Int64Array, touched: TouchedRows, start: int, num_rows: int, block_edges: int) -> int:
     """Return the row after a block from ``start`` that has about ``block_edges`` edges, at least one row."""
     last = len(indptr) - 1
-    rows = max(block_edges, 1)  # empty rows count too
-    stop = min(start + rows, num_rows)
+    stop = min(start + block_edges, num_rows)  # empty rows count too
     if start < last:
         by_base = int(np.searchsorted(indptr, indptr[start] + block_edges, side="right")) - 1
-        stop = min(stop, max(by_base, start + 1)) if by_base < last else stop
-    first = int(np.searchsorted(overlay.rows, start))
-    by_overlay = int(np.searchsorted(overlay.indptr, overlay.indptr[first] + block_edges, side="right")) - 1
-    if by_overlay < len(overlay.rows):
-        stop = min(stop, max(int(overlay.rows[by_overlay]), start + 1))
-    return stop
+        stop = min(stop, by_base) if by_base < last else stop
+    too_many = int(np.searchsorted(touched.rows, start)) + block_edges
+    if too_many < len(touched.rows):
+        stop = min(stop, int(touched.rows[too_many]))
+    return max(stop, start + 1)
 
 
 def _block(
@@ -100,24 +99,21 @@ def _block(
     bounds = indptr[np.minimum(np.arange(start, stop + 1), last)]
     low, high = int(bounds[0]), int(bounds[-1])
     starts, lengths = bounds[:-1] - low, np.diff(bounds)
-    first, end = np.searchsorted(overlay.rows, [start, stop])
     ids = np.arange(low, high) if base_ids is None else base_ids[low:high]
-    if first == end:
+    if not len(overlay.rows):
         return _Block(lengths, indices[low:high], ids, (low, high), None, ids[:0])
-    touched = overlay.rows[first:end] - start
-    its_bounds = overlay.indptr[first : end + 1]
-    starts[touched] = its_bounds[:-1] - its_bounds[0] + (high - low)
-    lengths[touched] = np.diff(its_bounds)
-    new = slice(int(its_bounds[0]), int(its_bounds[-1]))
+    touched = overlay.rows - start
+    starts[touched] = overlay.indptr[:-1] + (high - low)
+    lengths[touched] = np.diff(overlay.indptr)
     pool = ragged(starts, lengths)
-    both: IndexArray = np.concatenate([indices[low:high], overlay.indices[new]])
+    both: IndexArray = np.concatenate([indices[low:high], overlay.indices])
     return _Block(
         lengths=lengths,
         indices=both[pool],
-        edge_ids=np.concatenate([ids, overlay.edge_ids[new]])[pool],
+        edge_ids=np.concatenate([ids, overlay.edge_ids])[pool],
         base=(low, high),
         pool=pool,
-        overlay=overlay.edge_ids[new],
+        overlay=overlay.edge_ids,
     )
 
 

@@ -23,7 +23,7 @@ from graphbox.graph.live_nodes import extended_categories, stacked
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
 from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up
 
-__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "Overlay", "as_live"]
+__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "Overlay", "TouchedRows", "as_live"]
 
 _NO_IDS = np.zeros(0, np.int64)
 _BLOCK_EDGES = 1 << 22
@@ -98,6 +98,31 @@ class LiveLists:
     num_rows: int
     num_sources: int
     overlay: _core.Overlay
+
+
+@dataclass(frozen=True, eq=False)
+class TouchedRows:
+    """What changes did to the rows of one direction.
+
+    Attributes:
+        rows: int64 [n], ascending: the row of each added edge ...
+        columns: int64 [n], ... its neighbour, ascending within a row ...
+        edge_ids: int64 [n], ... and its id.
+        removed_from: int64, ascending: the rows that lost an edge.
+    """
+
+    rows: Int64Array
+    columns: Int64Array
+    edge_ids: Int64Array
+    removed_from: Int64Array
+
+    def between(self, start: int, stop: int) -> TouchedRows:
+        """Return what was done to the rows ``start`` to ``stop - 1``."""
+        added = slice(*np.searchsorted(self.rows, [start, stop]).tolist())
+        removed = slice(*np.searchsorted(self.removed_from, [start, stop]).tolist())
+        return TouchedRows(
+            self.rows[added], self.columns[added], self.edge_ids[added], self.removed_from[removed]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,17 +272,19 @@ class LiveEdgeTable(OwnEdges):
         """The ids of the base's edges in the order of their sources, then targets."""
         return _NO_IDS if self.base is None else self.base.base_order
 
-    def ends(self, edge_ids: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return source and target of edges: two int64 [n]."""
-        source, target = np.empty(len(edge_ids), np.int64), np.empty(len(edge_ids), np.int64)
+    def _rows_of(self, edge_ids: Int64Array, direction: Direction) -> Int64Array:
+        """Return the row of each edge: its target or its source."""
+        rows = np.empty(len(edge_ids), np.int64)
         in_base = edge_ids < self.num_base_edges
         if self.base is not None:
-            csc = self.base.csc
-            source[in_base] = csc.indices[edge_ids[in_base]]
-            target[in_base] = np.searchsorted(csc.indptr, edge_ids[in_base], side="right") - 1
-        position = edge_ids[~in_base] - self.num_base_edges
-        source[~in_base], target[~in_base] = self._added.source[position], self._added.target[position]
-        return source, target
+            csc, its_ids = self.base.csc, edge_ids[in_base]
+            if direction == "in":
+                rows[in_base] = np.searchsorted(csc.indptr, its_ids, side="right") - 1
+            else:
+                rows[in_base] = csc.indices[its_ids]
+        added = self._added.target if direction == "in" else self._added.source
+        rows[~in_base] = added[edge_ids[~in_base] - self.num_base_edges]
+        return rows
 
     def _added_rows(self, direction: Direction) -> tuple[Int64Array, Int64Array, Int64Array]:
         """Return row, neighbour and id of the added edges that are left, sorted in this order."""
@@ -268,18 +295,23 @@ class LiveEdgeTable(OwnEdges):
         position = position[order]
         return rows[position], columns[position], position + self.num_base_edges
 
-    def overlay(self, direction: Direction) -> Overlay:
+    def touched(self, direction: Direction) -> TouchedRows:
+        """Return what changes did to the rows of one direction."""
+        return TouchedRows(*self._added_rows(direction), np.unique(self._rows_of(self.removed, direction)))
+
+    def overlay(self, direction: Direction, part: TouchedRows | None = None) -> Overlay:
         """Return the new lists of the touched rows of one direction, in proportion to what was touched.
 
         For ``out`` the base's out-neighbours are needed: derived once where they are not kept on disk.
-        """
-        num_rows, num_columns = self.num_targets, self.num_sources
-        if direction == "out":
-            num_rows, num_columns = num_columns, num_rows
-        rows, columns, ids = self._added_rows(direction)
-        source, target = self.ends(self.removed)
-        touched = np.unique(np.concatenate([rows, target if direction == "in" else source]))
 
+        Args:
+            direction: which.
+            part: those of the touched rows whose lists are wanted; None for all.
+        """
+        num_columns = self.num_sources if direction == "in" else self.num_targets
+        part = self.touched(direction) if part is None else part
+        rows, columns, ids = part.rows, part.columns, part.edge_ids
+        touched = np.union1d(rows, part.removed_from)
         indptr, indices, edge_ids = self.base_adjacency(direction)
         known = touched[touched < len(indptr) - 1]
         lengths = indptr[known + 1] - indptr[known]
