@@ -24,6 +24,8 @@ def print_report(report: ImportReport, console: Console) -> None:
     console.print()
     console.print(_edges(report.edge_types))
     console.print()
+    console.print(_degree_table(report.edge_types))
+    console.print()
     for each in report.node_types:
         _print_examples(each.type, each.skipped, each.examples, console)
     for edges in report.edge_types:
@@ -72,19 +74,27 @@ def _edges(reports: Sequence[EdgeTypeReport]) -> Table:
             f"{each.dangling_edges:,}",
             f"{sum(each.skipped.values()):,}",
             f"{each.self_loops:,}",
-            _degrees(each.in_degree),
-            _degrees(each.out_degree),
         )
         for each in reports
     ]
-    figures = ("edges", "rows", "repeated", "dangling", "malformed", "loops", "in-degree", "out-degree")
-    return table("Edges (degrees: p50/p90/p99/max)", ("edge type", *figures), rows, figures)
+    figures = ("edges", "rows", "repeated", "dangling", "malformed", "loops")
+    return table("Edges", ("edge type", *figures), rows, figures)
 
 
-def _degrees(degrees: DegreeReport | None) -> str:
-    if degrees is None:
-        return ""
-    return "/".join(count(value) for value in (degrees.p50, degrees.p90, degrees.p99, degrees.max))
+def _degree_table(reports: Sequence[EdgeTypeReport]) -> Table:
+    rows = [
+        (" ".join(each.type), end, *_degrees(degrees))
+        for each in reports
+        for end, degrees in (("in", each.in_degree), ("out", each.out_degree))
+        if degrees is not None
+    ]
+    figures = ("mean", "p50", "p90", "p99", "max")
+    return table("Degrees", ("edge type", "", *figures), rows, figures)
+
+
+def _degrees(degrees: DegreeReport) -> tuple[str, ...]:
+    percentiles = (degrees.p50, degrees.p90, degrees.p99, degrees.max)
+    return (f"{degrees.mean:,.1f}", *(f"{value:,}" for value in percentiles))
 
 
 def _print_examples(

@@ -107,33 +107,36 @@ def _print(found: ImportPlan, console: Console) -> None:
     columns = ("type", "rows", "gives", "on disk", "in memory", "scratch")
     console.print(table(f"Import of `{found.name}`", columns, rows, columns[1:]))
     console.print()
-    console.print(
-        table("Tiers", ("tier", "peak", "there is", "of this"), _tiers(found), ("peak", "there is"))
-    )
+    console.print(table("Tiers", ("tier", "peak", "there is"), _tiers(found), ("peak", "there is")))
     console.print()
-    low, _, high = found.seconds
-    read, write = found.disk.read_bytes_per_s, found.disk.write_bytes_per_s
-    rates = f"{byte_size(read)}/s read, {byte_size(write)}/s written"
-    measured = f"(disk: {rates}; reading and building measured on a part)"
-    lines = [f"time: about {duration(low)} to {duration(high)} {measured}"]
-    lines += [f"estimated from a part: {each}" for each in found.uncertain]
-    if not found.problems:
-        lines.append("it fits")
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+    for line in _remarks(found):
+        console.print(line, markup=False)
 
 
-def _tiers(found: ImportPlan) -> list[tuple[str, str, str, str]]:
-    held = f"{byte_size(found.memory_bytes)} allowed"
+def _remarks(found: ImportPlan) -> list[str]:
+    memory = f"memory: {byte_size(found.memory_bytes)} are allowed"
     if found.in_memory_bytes > found.peak_memory_bytes:
-        held += f"; {byte_size(found.in_memory_bytes)} would need no scratch"
-    disk = f"{byte_size(found.size_bytes)} graph + {byte_size(found.scratch_bytes)} scratch"
-    disk += f"; {byte_size(found.written_bytes)} written in all"
+        memory += f"; with {byte_size(found.in_memory_bytes)} nothing would be spilled"
+    low, _, high = found.seconds
+    read, write = byte_size(found.disk.read_bytes_per_s), byte_size(found.disk.write_bytes_per_s)
     whole = f"topology {byte_size(found.topology_bytes)}, features {byte_size(found.feature_bytes)}"
+    graph, scratch = byte_size(found.size_bytes), byte_size(found.scratch_bytes)
+    written = f"{byte_size(found.written_bytes)} are written in all"
+    measured = f"(measured: disk {read}/s read, {write}/s written; reading and building a part)"
+    lines = [
+        memory,
+        f"disk: {graph} graph and {scratch} scratch at the peak; {written}",
+        f"time: about {duration(low)} to {duration(high)} {measured}",
+        f"all of the graph in memory later: {whole}, ids {byte_size(found.ids_bytes)}",
+    ]
+    lines += [f"estimated from a part: {each}" for each in found.uncertain]
+    return lines if found.problems else [*lines, "it fits"]
+
+
+def _tiers(found: ImportPlan) -> list[tuple[str, str, str]]:
     return [
-        ("MEM", byte_size(found.peak_memory_bytes), byte_size(found.available_memory_bytes), held),
-        ("SSD", byte_size(found.peak_disk_bytes), byte_size(found.free_bytes), disk),
-        ("the graph in MEM", "", "", f"{whole}, ids {byte_size(found.ids_bytes)} to hold all of it"),
+        ("MEM", byte_size(found.peak_memory_bytes), byte_size(found.available_memory_bytes)),
+        ("SSD", byte_size(found.peak_disk_bytes), byte_size(found.free_bytes)),
     ]
 
 

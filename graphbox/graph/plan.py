@@ -40,9 +40,10 @@ _EDGES_WORKING_BYTES = (8 << 20) + 3 * _HUGE_PAGE_BYTES
 """What is held beside ids and edges; each array takes whole huge pages."""
 _SLACK_BYTES = 20 << 20
 """Stacks of threads, and what allocators hold beside what is asked of them."""
-_BATCHES_AHEAD = 9
-_PROBE_ROWS = 500_000
-_TIME_UNCERTAINTY = 0.4
+_BATCHES_AHEAD = 12
+_PROBE_ROWS = 1_000_000
+_TIME_RANGE = (0.6, 2.0)
+"""The time is between these shares of what the probes say: the whole misses the caches more often."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def plan_import(
         topology_bytes=sizes.topology_bytes(),
         feature_bytes=sizes.feature_bytes(),
         ids_bytes=sum(_ids_size(node) for node in survey.nodes.values()),
-        seconds=(seconds * (1 - _TIME_UNCERTAINTY), seconds, seconds * (1 + _TIME_UNCERTAINTY)),
+        seconds=(seconds * _TIME_RANGE[0], seconds, seconds * _TIME_RANGE[1]),
         disk=disk,
         uncertain=_uncertain(survey),
     )
@@ -314,7 +315,7 @@ class _Sizes:
                 + node.fixed_bytes
                 + _HEADER_BYTES * len(self._source.nodes[name].features),
                 held_bytes=self._ids[name],
-                scratch_bytes=0,
+                scratch_bytes=self._ids_spilled(name),
             )
             for name, node in self._survey.nodes.items()
         ]
@@ -332,6 +333,17 @@ class _Sizes:
         ]
         return (*nodes, *edges)
 
+    def _ids_spilled(self, name: str) -> int:
+        """Ids that do not fit are joined on the disk: ends are written with their rows, then numbers."""
+        if self._ids_wanted(name) <= self._ids[name]:
+            return 0
+        node = self._survey.nodes[name]
+        ends = node.table.rows.likely if node.table is not None else 0
+        for edges in self._source.edges:
+            ends += self._survey.edges[edges.type].table.rows.likely * edges.type[::2].count(name)
+        id_bytes = 8 + (node.id_bytes if node.id_kind == "string" else 0)
+        return round(2 * ends * (id_bytes + 8))
+
     def peak_bytes(self) -> int:
         """The most that the process holds within its budget."""
         edges = max((each.held_bytes for each in self._edges.values()), default=0)
@@ -345,6 +357,7 @@ class _Sizes:
     def peak_scratch_bytes(self) -> int:
         """The most there is of temporary files at one time: of all edges that wait, or of others."""
         waiting = sum(each.spilled_bytes for each in self._edges.values() if each.waits)
+        waiting += sum(self._ids_spilled(name) for name in self._survey.nodes)
         others = [each.spilled_bytes for each in self._edges.values() if not each.waits]
         return max([waiting, *others])
 

@@ -44,7 +44,7 @@ def off(predicted: float, measured: float) -> float:
 
 
 @pytest.mark.parametrize("strings", [False, True])
-@pytest.mark.parametrize("csr", [False])
+@pytest.mark.parametrize("csr", [False, True])
 def test_the_size_is_exact_when_the_tables_are_read_wholly(tmp_path: Path, strings: bool, csr: bool) -> None:
     source = source_of(written(tmp_path / "e.parquet", 100_000, strings=strings), csr=csr)
     plan = plan_import(source, tmp_path / "g", probe=False)
