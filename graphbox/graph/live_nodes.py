@@ -77,11 +77,21 @@ class LiveIds(Ids):
     @cached_property
     def values(self) -> pa.Array:
         """All ids as an Arrow array of type large_string or int64, null where a node was removed."""
-        values = pa.concat_arrays([ids.values for _, ids in self._segments])
-        if not len(self._removed):
+        return self.read(0, len(self))
+
+    def read(self, start: int, stop: int) -> pa.Array:
+        """Return the ids ``start`` to ``stop - 1``, null where a node was removed."""
+        parts = [
+            ids.values.slice(max(start - first, 0), min(stop, first + len(ids)) - max(start, first))
+            for first, ids in self._segments
+            if first < stop and start < first + len(ids)
+        ]
+        values = pa.concat_arrays(parts) if parts else self._segments[0][1].values.slice(0, 0)
+        low, high = np.searchsorted(self._removed, [start, stop])
+        if low == high:
             return values
-        is_removed = np.zeros(len(self), bool)
-        is_removed[self._removed] = True
+        is_removed = np.zeros(len(values), bool)
+        is_removed[self._removed[low:high] - start] = True
         return pc.if_else(pa.array(is_removed), pa.scalar(None, values.type), values)
 
     def take(self, index: Int64Array) -> npt.NDArray[Any]:

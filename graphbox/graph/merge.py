@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from graphbox.graph.adjacency import index_dtype, ragged
 from graphbox.graph.array_file import ArrayWriter, release_pages
+from graphbox.graph.build import NodeIds
 from graphbox.graph.format import FolderWriter
-from graphbox.graph.ids import Ids, IntegerIds, StringIds
 from graphbox.graph.layout import add_strings, check_edge_type, write_ids
 from graphbox.graph.live_nodes import LiveColumn, LiveIds, LiveNodeTable
 from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_name, edge_type_text
@@ -28,6 +28,8 @@ Array = npt.NDArray[Any]
 
 DEFAULT_MEMORY_BYTES = 1 << 28
 _SMALLEST_BLOCK = 1 << 12
+_IDS_BLOCK = 1 << 18
+_SMALLEST_IDS_BYTES = 1 << 26
 
 _BYTES_PER_EDGE = 96
 """Of a block: indices, edge ids, their order, and a gathered copy of each, beside the payload."""
@@ -311,13 +313,13 @@ def write_nodes(
         writer: where to.
         node_type: their type.
         table: the nodes.
-        memory_bytes: about the most memory to take for a block of features.
+        memory_bytes: about the most memory to take, at least 64 MiB for ids.
     """
     folder = f"nodes/{check_type_name(node_type, 'node type')}"
     entry: dict[str, Any] = {
         "name": node_type,
         "num_nodes": table.num_nodes,
-        "ids": write_ids(writer, folder, _written_ids(table)),
+        "ids": _write_ids(writer, folder, table, memory_bytes),
         "discovered": table.discovered,
         "features": [
             _write_feature(writer, f"{folder}/feature-{number}", name, table, memory_bytes)
@@ -331,30 +333,36 @@ def write_nodes(
     return entry
 
 
-def _written_ids(table: NodeTable) -> Ids:
-    """Return the ids to write: those of removed nodes replaced by what can be no id."""
-    if not isinstance(table.ids, LiveIds):
-        return table.ids
-    values = table.ids.values.fill_null("" if table.ids.kind == "string" else 0)
-    if not len(table.removed):
-        return StringIds.of(values) if table.ids.kind == "string" else IntegerIds(values.to_numpy())
-    replaced = np.zeros(len(values), bool)
-    replaced[table.removed] = True
-    if table.ids.kind == "string":
-        # An id has no line breaks, so that no id is ever equal to one of these.
-        no_ids = pa.array([f"\n{index}" for index in table.removed.tolist()], pa.large_string())
-        return StringIds.of(pc.replace_with_mask(values, pa.array(replaced), no_ids))
-    numbers = values.to_numpy().copy()
-    numbers[table.removed] = _unused(numbers[~replaced], len(table.removed))
-    return IntegerIds(numbers)
+def _write_ids(writer: FolderWriter, folder: str, table: NodeTable, memory_bytes: int) -> dict[str, Any]:
+    """Write the ids of changed nodes; in the place of those of removed nodes stands what can be no id."""
+    live = table.ids
+    if not isinstance(live, LiveIds):
+        return write_ids(writer, folder, live)
+    ids = NodeIds(live.kind, scratch=writer.scratch, memory_bytes=max(memory_bytes, _SMALLEST_IDS_BYTES))
+    no_ids = _no_ids(live, table.removed)
+    for start in range(0, len(live), _IDS_BLOCK):
+        block = live.read(start, min(start + _IDS_BLOCK, len(live)))
+        low, high = np.searchsorted(table.removed, [start, start + len(block)])
+        if low < high:
+            block = pc.replace_with_mask(block, block.is_null(), no_ids.slice(low, high - low))
+        ids.add(block)
+    ids.close()
+    return ids.write(writer, folder)
 
 
-def _unused(numbers: Int64Array, count: int) -> Int64Array:
-    """Return the ``count`` smallest 64-bit integers that are none of ``numbers``."""
+def _no_ids(ids: LiveIds, removed: Int64Array) -> pa.Array:
+    """Return what to write for removed nodes: nothing that any node has as its id."""
+    if ids.kind == "string":
+        # An id has no line breaks.
+        return pa.array([f"\n{index}" for index in removed.tolist()], pa.large_string())
     smallest = np.iinfo(np.int64).min
-    near = np.unique(numbers[numbers < smallest + count + len(numbers)])
-    candidates = smallest + np.arange(count + len(near))
-    return candidates[~np.isin(candidates, near)][:count]
+    free = np.zeros(0, np.int64)
+    first = 0
+    while len(free) < len(removed):
+        candidates = smallest + np.arange(first, first + len(removed) - len(free))
+        first += len(candidates)
+        free = np.concatenate([free, candidates[ids.find(pa.array(candidates)) < 0]])
+    return pa.array(free)
 
 
 def _write_feature(
