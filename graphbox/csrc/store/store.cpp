@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <iterator>
 
 #include "errors/error.h"
 #include "io/block_reader.h"
 #include "parallel/parallel_for.h"
+#include "store/gather.h"
 #include "store/order.h"
 #include "store/read_plan.h"
 
@@ -143,11 +143,11 @@ void Store::read_part(const Requests& requests, const std::uint32_t* positions, 
     missing[group] = {};
   }
   if (!all.empty()) {
-    read_missing(all, requests.access);
+    read_missing(all, requests);
   }
 }
 
-void Store::read_missing(std::span<const Fragment> missing, Access access) {
+void Store::read_missing(std::span<const Fragment> missing, const Requests& requests) {
   const LentReader reader(backend_.backend, options_.depth);
   const PooledArray<std::uint32_t> order = order_by_unit(missing);
   const BlockFile& any = *space_.at(layout_.begin(missing[order[0]].unit)).file;
@@ -163,14 +163,15 @@ void Store::read_missing(std::span<const Fragment> missing, Access access) {
                  for (const std::uint32_t position : part.order) {
                    const Fragment& each = missing[position];
                    const std::uint64_t place = layout_.begin(each.unit) + each.within - part.begin;
-                   std::memcpy(each.target, data + place, each.bytes);
+                   copy_range({data + place, each.target, each.bytes}, requests.streamed);
                    if (wanted.empty() || wanted.back().unit != each.unit) {
                      wanted.push_back({each.unit, 0});
                    }
                    ++wanted.back().uses;
                  }
+                 finish_copies(requests.streamed);
                  if (cache_ != nullptr) {
-                   cache_->offer({part.begin, part.end, data, wanted}, access);
+                   cache_->offer({part.begin, part.end, data, wanted}, requests.access);
                  }
                  bytes += stretch.bytes;
                  ++reads;

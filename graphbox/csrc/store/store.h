@@ -81,7 +81,7 @@ class Store {
   void choose_cache(const RowUnits* rows);
   void read_part(const Requests& requests, const std::uint32_t* positions, std::int64_t first, std::int64_t last,
                  int threads, const Source& source);
-  void read_missing(std::span<const Fragment> missing, Access access);
+  void read_missing(std::span<const Fragment> missing, const Requests& requests);
 
   BlockSpace space_;
   StoreOptions options_;
