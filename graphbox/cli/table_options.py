@@ -152,12 +152,30 @@ class TableOptions:
                     f"{', '.join(columns)}",
                     hint="--format says how it is written when the suffix does not tell",
                 )
+            if all(_is_number(name) for name in columns[:2]):
+                raise UsageError(
+                    f"expected a header line with the names of the columns, received `{columns[0]}`, "
+                    f"`{columns[1]}`",
+                    hint=f"if the file has none, name them: `--columns {_names_for(len(columns))}`",
+                )
             remark = f"edges go from column `{columns[0]}` to column `{columns[1]}` (--source, --target)"
             return columns[0], columns[1], [remark]
         missing = "--target" if self.target is None else "--source"
         raise UsageError(
             "expected both --source and --target, or neither", where=missing, hint=f"add {missing} COLUMN"
         )
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _names_for(count: int) -> str:
+    return ",".join(["source", "target", *(f"c{number}" for number in range(3, count + 1))])
 
 
 def _name_of(path: str) -> str:

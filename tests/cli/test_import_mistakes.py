@@ -121,6 +121,9 @@ MISTAKES: dict[str, Mistake] = {
     "edge_type_with_a_bad_name": Mistake(2, nothing, ["import", "cites.csv", "--type", "pa per,cites,paper"]),
     "column_option_that_is_not_there": Mistake(2, nothing, ["import", "cites.csv", "--weight", "target2"]),
     "source_without_target": Mistake(2, other_columns, ["import", "edges.parquet", "--source", "src"]),
+    "data_where_the_header_should_be": Mistake(
+        2, written("edges.tsv", "1\t258\t0.5\n1\t401\t1\n"), ["import", "edges.tsv"]
+    ),
     "table_with_one_column": Mistake(2, nothing, ["import", "author.csv"]),
     "options_of_a_table_with_a_run_file": Mistake(
         2, nothing, ["import", "run.yaml", "--name", "other", "--weight", "w"]
