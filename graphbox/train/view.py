@@ -109,8 +109,9 @@ def _without_pairs(
     removed: dict[EdgeType, NDArray[np.int64]] = {}
     for edge_type in graph.edge_types:
         if edge_type[0] == edge_type[2] == node_type and not graph.is_reverse(edge_type):
-            source, target = graph.csc(edge_type).coo()
-            edge_ids = np.flatnonzero(np.isin(pair_keys(group[source], group[target]), pairs))
-            if len(edge_ids):
-                removed[edge_type] = edge_ids
+            csc = graph.csc(edge_type)
+            source, target = csc.coo()
+            joining = np.flatnonzero(np.isin(pair_keys(group[source], group[target]), pairs))
+            if len(joining):
+                removed[edge_type] = csc.ids_at(joining)
     return graph.without_edges(removed) if removed else graph
