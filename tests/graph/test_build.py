@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -269,3 +272,61 @@ def test_the_same_bytes_with_any_memory_and_threads(
         assert actual[0].keys() == expected[0].keys()
         for name, content in expected[0].items():
             assert actual[0][name] == content, name
+
+
+MEASURE = """
+    import sys
+    from pathlib import Path
+    import numpy as np, pyarrow as pa
+    from graphbox.graph import build
+    from graphbox.graph.format import FolderWriter
+
+    def peak_bytes():
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+    folder, (nodes, edges, ids_bytes, edges_bytes) = sys.argv[1], map(int, sys.argv[2:])
+    rng = np.random.default_rng(0)
+    rows = 1 << 15
+    with FolderWriter(Path(folder)) as writer:
+        ids = build.NodeIds("int64", scratch=writer.scratch, memory_bytes=ids_bytes, threads=2)
+        edge_builder = build.EdgeBuilder(
+            ids, ids, discover=(True, True), columns={"weight": np.dtype("<f4")}, keep_duplicates=False,
+            scratch=writer.scratch, memory_bytes=edges_bytes, threads=2)
+        before = None
+        for start in range(0, edges, rows):
+            ends = rng.integers(0, nodes, (2, rows)) * 0x9E3779B97F4A7C1 - 2**62
+            weights = rng.random(rows, np.float32)
+            before = before or peak_bytes()
+            edge_builder.add(pa.array(ends[0]), pa.array(ends[1]), {"weight": weights})
+        ids.close()
+        built = edge_builder.finish(writer, "edges/e", csr=True)
+        ids.write(writer, "nodes/n")
+    print(peak_bytes() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("nodes", "edges", "ids_bytes", "edges_bytes"),
+    [
+        (300_000, 5_000_000, 32 * MIB, 64 * MIB),
+        (2_000_000, 3_000_000, 24 * MIB, 32 * MIB),
+        (1_000_000, 5_000_000, 64 * MIB, 128 * MIB),
+    ],
+)
+def test_what_is_held_stays_within_the_budget(
+    nodes: int, edges: int, ids_bytes: int, edges_bytes: int, tmp_path: Path
+) -> None:
+    arguments = [str(number) for number in (nodes, edges, ids_bytes, edges_bytes)]
+    script = textwrap.dedent(MEASURE)
+    process = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "graph"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert process.stderr == ""
+    # What the interpreter, the allocator and the stacks of threads take comes on top.
+    assert int(process.stdout) <= ids_bytes + edges_bytes + 12 * MIB

@@ -74,7 +74,7 @@ struct BuiltEdges {
 class EdgeBuilder {
  public:
   static constexpr std::int64_t kBatchRows = std::int64_t{1} << 16;
-  static constexpr std::size_t kWorkingBytes = std::size_t{6} << 20;
+  static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 
   EdgeBuilder(NodeIds& sources, NodeIds& targets, EdgeBuilderOptions options);
 

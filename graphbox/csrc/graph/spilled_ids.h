@@ -74,7 +74,7 @@ class SpilledIds {
  public:
   // What is held for streams at a time, and the least memory to work with.
   static constexpr std::size_t kStreamBytes = 3 * IdLog::kWorkingBytes;
-  static constexpr std::size_t kFewestBytes = kStreamBytes + (std::size_t{8} << 20);
+  static constexpr std::size_t kFewestBytes = kStreamBytes + (std::size_t{5} << 20);
 
   // Takes over the ids of `table`, which keep their numbers.
   SpilledIds(const IdTable& table, IdArrayPaths paths, std::string scratch, std::size_t memory_bytes, int threads);

@@ -27,7 +27,7 @@ class StreamFile {
   };
 
  public:
-  static constexpr std::size_t kBufferBytes = std::size_t{32} << 10;  // of each stream
+  static constexpr std::size_t kBufferBytes = std::size_t{16} << 10;  // of each stream
 
   StreamFile(const std::string& scratch, std::size_t streams) : file_(scratch), streams_(streams) {}
 
@@ -103,14 +103,19 @@ class StreamFile {
     }
 
    private:
+    static constexpr std::size_t kAhead = 8;
+
     void fill() {
       if (!buffer_) {
         buffer_ = std::make_unique_for_overwrite<std::byte[]>(kBufferBytes);
       }
       held_ = stream_.extents[extent_].bytes;
       file_.file_.read(buffer_.get(), held_, stream_.extents[extent_].place);
-      if (++extent_ < stream_.extents.size()) {
-        file_.file_.will_read(stream_.extents[extent_].place, stream_.extents[extent_].bytes);
+      ++extent_;
+      // Buffers of a stream lie apart in the file: some are asked for ahead, so that the disk has several to read.
+      const std::size_t first = extent_ == 1 ? extent_ : extent_ + kAhead - 1;
+      for (std::size_t i = first; i < std::min(extent_ + kAhead, stream_.extents.size()); ++i) {
+        file_.file_.will_read(stream_.extents[i].place, stream_.extents[i].bytes);
       }
       place_ = 0;
     }
