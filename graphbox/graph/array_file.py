@@ -190,7 +190,7 @@ def check_array(path: Path, entry: Mapping[str, Any]) -> ArrayFile:
     return ArrayFile(path, HEADER_BYTES, dtype, shape)
 
 
-def map_array(path: Path, entry: Mapping[str, Any]) -> Array:
+def map_array(path: str | Path, entry: Mapping[str, Any]) -> Array:
     """Check an array file as :func:`check_array` does and map it into memory, read-only.
 
     Raises:
@@ -213,7 +213,7 @@ def map_array(path: Path, entry: Mapping[str, Any]) -> Array:
     return np.frombuffer(mapped, dtype, math.prod(shape), HEADER_BYTES).reshape(shape)
 
 
-def _described(path: Path, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _described(path: str | Path, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if entry["dtype"] not in _DTYPES:
         raise FormatError(
             f"expected one of {', '.join(_DTYPES)}, received {entry['dtype']!r}", where=str(path)
@@ -222,7 +222,7 @@ def _described(path: Path, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], tup
 
 
 def _check_open(
-    descriptor: int, path: Path, entry: Mapping[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+    descriptor: int, path: str | Path, entry: Mapping[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> int:
     """Check size and header of an open file and return its size."""
     size = os.fstat(descriptor).st_size

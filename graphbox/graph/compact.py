@@ -18,7 +18,7 @@ __all__ = ["CompactReport", "compact", "compact_in_background", "needs_compactio
 
 MAX_CHANGES = 32
 """A graph with more changes than this should be compacted ..."""
-MAX_FILES = 2000
+MAX_FILES = 1000
 """... or with more files, all of which are opened when the graph is; ..."""
 MAX_CHANGED_SHARE = 0.25
 """... and so should one whose changes added or removed more than this share of the base's edges."""

@@ -162,7 +162,9 @@ def open_snapshot(path: Path) -> Snapshot:
         manifest = _checked_manifest(content, path / MANIFEST)
         failure: FormatError | None = None
         try:
-            arrays = {name: map_array(path / name, manifest["files"][name]) for name in manifest["files"]}
+            arrays = {
+                name: map_array(f"{path}/{name}", manifest["files"][name]) for name in manifest["files"]
+            }
         except FormatError as error:
             failure = error
         # A writer may have put the next graph in place in the meantime; then this one is looked at again.
