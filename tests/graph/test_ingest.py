@@ -283,6 +283,15 @@ def test_text_without_a_header(papers: GraphSource, tmp_path: Path) -> None:
     assert edges_of(imported(source, tmp_path)[0]) == [("a", "b"), ("b", "c")]
 
 
+def test_edges_by_source_are_kept_where_asked(papers: GraphSource, tmp_path: Path) -> None:
+    graph, _ = imported(with_edges(papers, csr=True), tmp_path)
+    csr, csc = graph.csr(), graph.csc()
+    assert csr.indptr.tolist() == [0, 1, 2, 3, 3]
+    assert csr.indices.tolist() == [1, 2, 0]
+    assert csc.coo()[0][csr.edge_ids].tolist() == [0, 1, 2]
+    assert np.load(graph.array_file(CITES, "csr-indices").path).tolist() == [1, 2, 0]
+
+
 def test_a_refused_import_leaves_the_old_graph(papers: GraphSource, tmp_path: Path) -> None:
     imported(papers, tmp_path)
     before = sorted(path.name for path in (tmp_path / "graph").iterdir())

@@ -42,7 +42,7 @@ IMPORT = """
     print("ready", flush=True)
     try:
         while True:
-            import_numbers(tables, destination, "large", memory_bytes=resident_bytes() + (128 << 20))
+            import_numbers(tables, destination, "large", memory_bytes=resident_bytes() + (192 << 20))
     except DoesNotFitError as error:
         print(error)
     graph = Graph.open(destination, verify_digests=True)
@@ -172,5 +172,5 @@ def test_a_full_disk_is_named_with_what_is_needed(mebibytes: int, tables: Path, 
 
 
 def test_an_import_takes_the_memory_it_is_given(tables: Path, tmp_path: Path) -> None:
-    import_numbers(tables, tmp_path / "graph", "large", memory_bytes=resident_bytes() + (128 << 20))
+    import_numbers(tables, tmp_path / "graph", "large", memory_bytes=resident_bytes() + (192 << 20))
     assert state_of(tmp_path / "graph") == "large"

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from graphbox.errors import DataError
-from graphbox.graph import Graph, GraphSource
+from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
+from graphbox.graph.ingest.budget import Shares
 from tests.graph.papers import (
     CITES,
     Change,
@@ -303,3 +307,38 @@ def test_the_place_of_a_late_problem_skips_what_was_skipped(papers: GraphSource,
     assert caught.value.where == f"{file}:6, column `source`"
     graph: Graph = imported(papers, tmp_path)[0]
     assert edges_of(graph) == [("a", "b"), ("b", "c")]
+
+
+def test_dangling_edges_are_named_when_the_ids_are_beyond_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 800_000
+    numbers = np.arange(size)
+    ids = pc.binary_join_element_wise("node", pc.cast(pa.array(numbers), pa.string()), "")
+    pq.write_table(pa.table({"id": ids}), tmp_path / "node.parquet")
+    ends = pa.concat_arrays([ids, pa.array(["nobody", "node5", "node1"])])
+    others = pa.concat_arrays([ids.slice(1), ids.slice(0, 1), pa.array(["node1", "noone", "node2"])])
+    pq.write_table(pa.table({"source": ends, "target": others}), tmp_path / "edge.parquet")
+    edges = EdgeSource(("n", "to", "n"), tmp_path / "edge.parquet")
+    source = GraphSource("g", {"n": NodeSource(tmp_path / "node.parquet")}, (edges,))
+    expected = import_graph(source, tmp_path / "memory").edges[0]
+    monkeypatch.setattr(Shares, "of_ids", lambda self, _: 22 << 20)
+    monkeypatch.setattr(Shares, "settle", lambda *_: None)
+    report = import_graph(source, tmp_path / "disk").edges[0]
+    assert report == expected
+    assert report.examples == {
+        "dangling_edges": (
+            "edge.parquet, row 800,001, column `source`: `nobody`",
+            "edge.parquet, row 800,002, column `target`: `noone`",
+        ),
+        "duplicate_edges": ("`node1` to `node2`",),
+    }
+    files = {
+        path.relative_to(tmp_path / "memory"): path.read_bytes()
+        for path in (tmp_path / "memory").rglob("*.npy")
+    }
+    assert all((tmp_path / "disk" / name).read_bytes() == content for name, content in files.items())
+    with pytest.raises(DataError) as caught:
+        import_graph(source, tmp_path / "strict", strict=True)
+    assert (caught.value.where or "").endswith("edge.parquet, row 800,001, column `source`")
+    assert caught.value.message == "expected the id of a node of type `n`, received `nobody`"

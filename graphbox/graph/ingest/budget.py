@@ -23,8 +23,8 @@ _BATCHES = 12
 """Batches that stand about at once: four in a table's reader, four converted ones, and their temporaries."""
 _SLACK_BYTES = 40 * _MEBIBYTE
 """Stacks of threads, and what allocators hold beside what is asked of them."""
-_LEAST_EDGES_BYTES = 24 * _MEBIBYTE
-_LEAST_IDS_BYTES = 12 * _MEBIBYTE
+_LEAST_EDGES_BYTES = 32 * _MEBIBYTE
+_LEAST_IDS_BYTES = 22 * _MEBIBYTE
 """What sorting edges, and the ids of one node type, cannot do without."""
 _STEP_BYTES = 16 * _MEBIBYTE
 _CATEGORIES_SHARE = 0.1
