@@ -22,7 +22,16 @@ from graphbox.graph.ids import id_buffers, valid_rows
 from graphbox.graph.schema import IdType, Int64Array
 from graphbox.native import thread_count
 
-__all__ = ["AddedEdges", "BuiltEdges", "EdgeBuilder", "Histogram", "NodeIds", "PayloadType"]
+__all__ = [
+    "AddedEdges",
+    "BuildEstimate",
+    "BuiltEdges",
+    "EdgeBuilder",
+    "Histogram",
+    "NodeIds",
+    "PayloadType",
+    "estimate",
+]
 
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
 """What one row of a column is: a number, or an array of numbers of this shape."""
@@ -330,3 +339,65 @@ class EdgeBuilder:
         }
         arrays = {name: _adopt(writer, names[name], file) for name, file in written.items()}
         return BuiltEdges(**built, arrays=arrays)
+
+
+_MEBIBYTE = 1 << 20
+_IDS_WORKING_BYTES = 4 * _MEBIBYTE
+_EDGES_WORKING_BYTES = 12 * _MEBIBYTE
+_KEY_BYTES, _ROW_BYTES, _INDEX_BYTES = 8, 4, 8
+
+
+@dataclass(frozen=True)
+class BuildEstimate:
+    """What building one edge type and the ids of its nodes takes.
+
+    Attributes:
+        ids_bytes: memory of the ids at the end, at most what they were given.
+        edges_bytes: memory of the edges at their peak, at most what they were given.
+        scratch_bytes: temporary files at their peak.
+    """
+
+    ids_bytes: int
+    edges_bytes: int
+    scratch_bytes: int
+
+
+def estimate(
+    *,
+    num_nodes: int,
+    text_bytes: int,
+    num_edges: int,
+    column_bytes: int,
+    ids_memory_bytes: int,
+    edges_memory_bytes: int,
+    csr: bool = False,
+) -> BuildEstimate:
+    """Estimate what building takes, for node indices below 2^31 and both ends of one node type.
+
+    Args:
+        num_nodes: distinct ids.
+        text_bytes: bytes of all ids that are strings, 0 for integers.
+        num_edges: edges added.
+        column_bytes: bytes of all columns of one edge.
+        ids_memory_bytes: what the ids are given.
+        edges_memory_bytes: what the edges are given.
+        csr: whether they are written by source as well.
+    """
+    index_bytes = 2 * 4 * num_nodes
+    ids_bytes = _IDS_WORKING_BYTES + index_bytes + 8 * (num_nodes + 1) + text_bytes
+    scratch_bytes = 0
+    if ids_bytes > ids_memory_bytes:
+        ids_bytes = ids_memory_bytes
+        id_bytes = 8 if not text_bytes else 4 + text_bytes // max(1, num_nodes)
+        # Every known id with its number; every end with its partition and the number found for it; columns.
+        scratch_bytes += num_nodes * (8 + id_bytes) + num_edges * (2 * (id_bytes + 1 + 8) + column_bytes)
+    record_bytes = _KEY_BYTES + (_ROW_BYTES if column_bytes else 0)
+    edges_bytes = _EDGES_WORKING_BYTES + num_edges * (2 * record_bytes + column_bytes)
+    if edges_bytes > edges_memory_bytes:
+        scratch_bytes += num_edges * (_KEY_BYTES + column_bytes)
+    if csr:
+        by_source = _EDGES_WORKING_BYTES + num_edges * (2 * (_KEY_BYTES + _ROW_BYTES) + _INDEX_BYTES)
+        if by_source > edges_memory_bytes:
+            scratch_bytes = max(scratch_bytes, num_edges * (_KEY_BYTES + _INDEX_BYTES))
+        edges_bytes = max(edges_bytes, by_source)
+    return BuildEstimate(ids_bytes, min(edges_bytes, edges_memory_bytes), scratch_bytes)

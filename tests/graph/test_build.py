@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
+from graphbox.errors import DoesNotFitError, UsageError
 from graphbox.graph import build
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.schema import IdType
@@ -330,3 +331,52 @@ def test_what_is_held_stays_within_the_budget(
     assert process.stderr == ""
     # What the interpreter, the allocator and the stacks of threads take comes on top.
     assert int(process.stdout) <= ids_bytes + edges_bytes + 12 * MIB
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_the_estimate_is_near_what_ids_hold(kind: IdType, tmp_path: Path) -> None:
+    ids = build.NodeIds(kind, scratch=tmp_path, memory_bytes=PLENTY)
+    known = random_ids(kind, 700_000, np.random.default_rng(3))
+    ids.add(known)
+    ids.close()
+    text_bytes = 0 if kind == "int64" else known.nbytes - 8 * (len(known) + 1)
+    sizes: dict[str, Any] = {
+        "num_nodes": len(known),
+        "text_bytes": text_bytes,
+        "num_edges": 1000,
+        "column_bytes": 4,
+    }
+    plenty = build.estimate(**sizes, ids_memory_bytes=PLENTY, edges_memory_bytes=PLENTY, csr=True)
+    assert plenty.ids_bytes == pytest.approx(ids.held_bytes, rel=0.15)
+    assert plenty.scratch_bytes == 0
+    scarce = build.estimate(**sizes, ids_memory_bytes=12 * MIB, edges_memory_bytes=12 * MIB)
+    assert (scarce.ids_bytes, scarce.edges_bytes) == (12 * MIB, 12 * MIB)
+    assert scarce.scratch_bytes > 16 * len(known)
+
+
+def test_misuse_is_told_apart(writer: FolderWriter) -> None:
+    options: dict[str, Any] = {"scratch": writer.scratch, "memory_bytes": PLENTY}
+    ids = build.NodeIds("int64", **options)
+    with pytest.raises(UsageError, match="expected an id in every row, received 1 nulls"):
+        ids.add(pa.array([1, None]))
+    with pytest.raises(UsageError, match="expected ids of type int64, received string"):
+        ids.add(pa.array(["a"]))
+    edges = build.EdgeBuilder(
+        ids, ids, discover=(True, True), columns={"weight": np.dtype("<f4")}, keep_duplicates=False, **options
+    )
+    one = pa.array([1])
+    with pytest.raises(UsageError, match=r"expected the columns \['weight'\], received \[\]"):
+        edges.add(one, one, {})
+    with pytest.raises(UsageError, match=r"expected float32 \[1\], received float64 \[1\]") as wrong:
+        edges.add(one, one, {"weight": np.ones(1)})
+    assert wrong.value.where == "column `weight`"
+    with pytest.raises(UsageError, match="closed before the edges are finished"):
+        edges.finish(writer, "edges/e")
+    ids.close()
+    edges.finish(writer, "edges/e")
+    with pytest.raises(UsageError, match="once, received it again"):
+        edges.finish(writer, "edges/e")
+    options["memory_bytes"] = MIB
+    few = build.EdgeBuilder(ids, ids, discover=(False, False), columns={}, keep_duplicates=False, **options)
+    with pytest.raises(DoesNotFitError, match=r"expected at least [0-9]+ bytes of memory to sort edges"):
+        few.add(one, one, {})

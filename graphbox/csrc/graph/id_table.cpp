@@ -21,7 +21,8 @@ IdTable::IdTable(IdKind kind, std::size_t memory_bytes, int threads)
 }
 
 std::size_t IdTable::held_bytes() const {
-  return bytes_with(0, size_, text_.size()) + IdIndex::bytes_of(index_.layout(), index_.is_wide());
+  return kWorkingBytes + IdIndex::bytes_of(index_.layout(), index_.is_wide()) +
+         static_cast<std::size_t>(size_ + 1) * 8 + text_.size();
 }
 
 std::size_t IdTable::bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes) const {
