@@ -90,7 +90,11 @@ class LiveLists:
         indices: ... int32 or int64: the lists of the base; the id of an edge is its position.
         num_rows: number of rows, those that changes added among them.
         num_sources: number of nodes that the entries of ``indices`` are from.
-        overlay: the new lists, as the native core looks them up.
+        overlay: the new lists, as the native core looks them up ...
+        overlay_indptr: ... where the list of each touched row starts: int64 [touched rows + 1] ...
+        overlay_ids: ... and the id of each edge in them, never the one in the reverse edge type.
+        table: the edges.
+        direction: of the lists.
     """
 
     indptr: Int64Array
@@ -98,6 +102,21 @@ class LiveLists:
     num_rows: int
     num_sources: int
     overlay: _core.Overlay
+    overlay_indptr: Int64Array
+    overlay_ids: Int64Array
+    table: LiveEdgeTable
+    direction: Direction
+
+    @property
+    def base(self) -> CSC | CSR | None:
+        """The base's lists, with weights and timestamps; None where a change added the edge type."""
+        if self.table.base is None:
+            return None
+        return self.table.base.csc if self.direction == "in" else self.table.base.csr
+
+    def overlay_column(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
+        """Return the weight or timestamp of each edge of the new lists, None where edges have none."""
+        return self.table.column_at(name, self.overlay_ids)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +240,24 @@ class LiveEdgeTable(OwnEdges):
         parts = [] if self.base is None else [getattr(self.base.csc, name)]
         parts += [getattr(change, name) for change in self.changes if change.num_added]
         return None if not parts or any(part is None for part in parts) else np.concatenate(parts)
+
+    def column_at(
+        self, name: Literal["weight", "timestamp"], edge_ids: Int64Array
+    ) -> npt.NDArray[Any] | None:
+        """Return the weights or timestamps of some edges, reading no others; None: there are none."""
+        added = [getattr(change, name) for change in self.changes if change.num_added]
+        base = None if self.base is None else getattr(self.base.csc, name)
+        if (self.base is not None and base is None) or any(part is None for part in added):
+            return None
+        if not added:
+            return None if base is None else np.asarray(base[edge_ids])
+        new = np.concatenate(added)
+        values = np.empty(len(edge_ids), new.dtype)
+        in_base = edge_ids < self.num_base_edges
+        if base is not None:
+            values[in_base] = base[edge_ids[in_base]]
+        values[~in_base] = new[edge_ids[~in_base] - self.num_base_edges]
+        return values
 
     @cached_property
     def features(self) -> Mapping[str, Column]:
@@ -348,7 +385,17 @@ class LiveEdgeTable(OwnEdges):
                 num_rows, num_columns = num_columns, num_rows
             named = overlay.positions if reverse_ids else overlay.edge_ids
             native = _core.Overlay(overlay.rows, overlay.indptr, overlay.indices, named, num_rows)
-            self._lists[key] = LiveLists(indptr, indices, num_rows, num_columns, native)
+            self._lists[key] = LiveLists(
+                indptr,
+                indices,
+                num_rows,
+                num_columns,
+                native,
+                overlay.indptr,
+                overlay.edge_ids,
+                self,
+                direction,
+            )
         return self._lists[key]
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphbox.sample.alias import alias_table_bytes
 from graphbox.sample.loader import NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
@@ -13,6 +14,7 @@ __all__ = [
     "NegativeSampler",
     "NeighborLoader",
     "NeighborSample",
+    "alias_table_bytes",
     "metapath_walk",
     "permutation",
     "random_walk",

@@ -18,6 +18,7 @@ __all__ = [
     "Arrays",
     "EdgeType",
     "GraphLike",
+    "LiveAdjacency",
     "LiveGraph",
     "as_arrays",
     "edge_type_name",
@@ -45,6 +46,30 @@ class Adjacency(Protocol):
     @property
     def indices(self) -> npt.NDArray[Any]:
         """Int32 or int64 [edges]."""
+        ...
+
+
+@runtime_checkable
+class LiveAdjacency(Adjacency, Protocol):
+    """The lists of a base, and new lists of some rows: what :meth:`graphbox.graph.Graph.lists` gives."""
+
+    @property
+    def overlay(self) -> _core.Overlay:
+        """The new lists, as the native core looks them up."""
+        ...
+
+    @property
+    def overlay_indptr(self) -> Int64Array:
+        """Where each of the new lists starts: int64 [touched rows + 1]."""
+        ...
+
+    @property
+    def base(self) -> Any:
+        """The lists of the base with ``weight`` and ``timestamp``, or None."""
+        ...
+
+    def overlay_column(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
+        """Return the weight or timestamp of each edge of the new lists, or None."""
         ...
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -48,6 +48,8 @@ class NeighborLoader:
         batch_size: seeds in a batch.
         shuffle: seeds in another order each epoch.
         replace: draw neighbours with replacement.
+        weighted: draw neighbours in proportion to the edges' weights: those of all edge types that are
+            sampled, or of some. Edges of the others are equally likely.
         drop_last: leave out a last batch that is not full.
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type.
@@ -70,6 +72,7 @@ class NeighborLoader:
         *,
         shuffle: bool = False,
         replace: bool = False,
+        weighted: bool | Collection[EdgeType] = False,
         drop_last: bool = False,
         features: Mapping[str, Sequence[str]] | Sequence[str] = (),
         transform: Callable[[Any], Any] | None = None,
@@ -88,6 +91,7 @@ class NeighborLoader:
         self._batch_size = int(batch_size)
         self._shuffle = shuffle
         self._replace = replace
+        self._weighted = weighted
         self._drop_last = drop_last
         self._features = _features_of(graph, features)
         self._transform = transform
@@ -143,6 +147,7 @@ class NeighborLoader:
             {self._node_type: self._seeds[chosen]},
             self._num_neighbors,
             replace=self._replace,
+            weighted=self._weighted,
             seed=self._seed,
             epoch=epoch,
             batch=batch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -20,6 +20,7 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name, lists_of
+from graphbox.sample.alias import weights_of
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +80,8 @@ def sample_neighbors(
     seeds: torch.Tensor,
     num_neighbors: Sequence[int],
     replace: bool = ...,
+    weighted: bool = ...,
+    *,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -92,6 +95,8 @@ def sample_neighbors(
     seeds: npt.ArrayLike,
     num_neighbors: Sequence[int],
     replace: bool = ...,
+    weighted: bool = ...,
+    *,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -104,6 +109,8 @@ def sample_neighbors(
     seeds: Any,
     num_neighbors: Sequence[int],
     replace: bool = False,
+    weighted: bool = False,
+    *,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -111,16 +118,20 @@ def sample_neighbors(
 ) -> NeighborSample[Any]:
     """Sample in-neighbours of ``seeds``, then of the nodes found, and so on.
 
-    Every in-neighbour is equally likely. Without replacement the choice is exact (Floyd's algorithm); a node
-    with no more neighbours than asked for gives all of them, in order. What a node draws depends on ``seed``,
-    ``epoch``, ``batch``, the hop and its index alone: neither on the number of threads nor on the other
-    seeds.
+    Every in-neighbour is equally likely, or likely in proportion to the weight of its edge. Without
+    replacement the choice is exact (Floyd's algorithm; with weights successive sampling: each next edge in
+    proportion to its weight among those not taken yet); a node with no more neighbours than asked for gives
+    all of them, in order. What a node draws depends on ``seed``, ``epoch``, ``batch``, the hop and its index
+    alone: neither on the number of threads nor on the other seeds.
+
+    Weights need alias tables: see :func:`graphbox.sample.alias.weights_of`.
 
     Args:
         graph: a graph with one node and one edge type, or its CSC.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
+        weighted: draw in proportion to the edges' weights.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -130,8 +141,9 @@ def sample_neighbors(
         The sample; torch tensors when ``seeds`` is one, else NumPy arrays.
 
     Raises:
-        UsageError: a seed that is no node of the graph, or another wrong argument.
-        DataError: the adjacency is damaged.
+        UsageError: a seed that is no node of the graph, weights that are not there, or another wrong
+            argument.
+        DataError: the adjacency is damaged, or a weight is not a positive number.
     """
     adjacency: Adjacency
     name = "csc"
@@ -143,7 +155,8 @@ def sample_neighbors(
     indptr, indices, overlay = as_arrays(adjacency, name)
     num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else len(indptr) - 1
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay)
+    weights = weights_of(adjacency, name, threads) if weighted else (None, None)
+    relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
         [num_nodes],
@@ -171,6 +184,8 @@ def sample_heterogeneous(
     seeds: Mapping[str, torch.Tensor],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = ...,
+    weighted: bool | Collection[EdgeType] = ...,
+    *,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -184,6 +199,8 @@ def sample_heterogeneous(
     seeds: Mapping[str, npt.ArrayLike],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = ...,
+    weighted: bool | Collection[EdgeType] = ...,
+    *,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -196,6 +213,8 @@ def sample_heterogeneous(
     seeds: Mapping[str, Any],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = False,
+    weighted: bool | Collection[EdgeType] = False,
+    *,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -212,6 +231,8 @@ def sample_heterogeneous(
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type. Edge types that
             are left out of a mapping are not sampled.
         replace: draw with replacement.
+        weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
+            some. Edges of the others are equally likely.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -222,8 +243,9 @@ def sample_heterogeneous(
         seeds are.
 
     Raises:
-        UsageError: an unknown type, a seed that is no node of the graph, or another wrong argument.
-        DataError: the adjacency is damaged.
+        UsageError: an unknown type, a seed that is no node of the graph, weights that are not there, or
+            another wrong argument.
+        DataError: the adjacency is damaged, or a weight is not a positive number.
     """
     hops_by_type = _hops_by_edge_type(graph, num_neighbors)
     cscs = {
@@ -238,6 +260,7 @@ def sample_heterogeneous(
             raise UsageError(
                 f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
             )
+    chosen = _weighted_types(weighted, cscs)
     relations = [
         _core.Relation(
             arrays[edge_type].indptr,
@@ -247,6 +270,11 @@ def sample_heterogeneous(
             hops,
             edge_type_name(edge_type),
             arrays[edge_type].overlay,
+            *(
+                weights_of(cscs[edge_type], edge_type_name(edge_type), threads)
+                if edge_type in chosen
+                else (None, None)
+            ),
         )
         for edge_type, hops in hops_by_type.items()
     ]
@@ -327,6 +355,21 @@ def _hops_by_edge_type(
             hint="0 skips a hop",
         )
     return by_type
+
+
+def _weighted_types(
+    weighted: bool | Collection[EdgeType], sampled: Collection[EdgeType]
+) -> Collection[EdgeType]:
+    if isinstance(weighted, bool):
+        return sampled if weighted else ()
+    for edge_type in weighted:
+        if edge_type not in sampled:
+            raise UsageError(
+                f"expected edge types that are sampled: {', '.join(map(edge_type_name, sampled))}; received "
+                f"{edge_type!r}",
+                where="weighted",
+            )
+    return weighted
 
 
 def _node_counts(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,24 +23,49 @@ ALONE = ("node", "to", "node")
 
 
 def change(
-    rng: np.random.Generator, first: int, count: int, num_sources: int, num_targets: int
+    rng: np.random.Generator,
+    first: int,
+    count: int,
+    num_sources: int,
+    num_targets: int,
+    columns: bool = False,
 ) -> EdgeChange:
     source, target = rng.integers(0, num_sources, count), rng.integers(0, num_targets, count)
     order = np.lexsort((source, target))
     removed = np.unique(rng.integers(0, first, count // 2)) if first else np.zeros(0, np.int64)
-    return EdgeChange(first, source[order], target[order], removed=removed)
+    return EdgeChange(
+        first,
+        source[order],
+        target[order],
+        random_weights(rng, count) if columns else None,
+        rng.integers(0, 50, count) if columns else None,
+        removed=removed,
+    )
 
 
-def live_table(seed: int, *, base: int = 400, nodes: int = 60, changes: int = 3) -> LiveEdgeTable:
-    """Return random edges with random changes; nodes were added since the base."""
+def random_weights(rng: np.random.Generator, count: int) -> np.ndarray:
+    return np.exp(rng.normal(0, 1, count)).astype(np.float32)
+
+
+def live_table(
+    seed: int, *, base: int = 400, nodes: int = 60, changes: int = 3, columns: bool = False
+) -> LiveEdgeTable:
+    """Return random edges with random changes, with weights and timestamps if asked; nodes were added too."""
     rng = np.random.default_rng(seed)
     table: EdgeTable | None = None
     if base:
-        table = edge_table(rng.integers(0, nodes, base), rng.integers(0, nodes, base), nodes, nodes)
+        table = edge_table(
+            rng.integers(0, nodes, base),
+            rng.integers(0, nodes, base),
+            nodes,
+            nodes,
+            weight=random_weights(rng, base) if columns else None,
+            timestamp=rng.integers(0, 50, base) if columns else None,
+        )
     made, first, gone = [], base, np.zeros(0, np.int64)
     for number in range(changes):
-        one = change(rng, first, int(rng.integers(0, 40)), nodes + number, nodes + number)
-        one = EdgeChange(one.first, one.source, one.target, removed=np.setdiff1d(one.removed, gone))
+        one = change(rng, first, int(rng.integers(0, 40)), nodes + number, nodes + number, columns)
+        one = replace(one, removed=np.setdiff1d(one.removed, gone))
         gone = np.union1d(gone, one.removed)
         first += one.num_added
         made.append(one)
@@ -63,17 +90,17 @@ def alone(table: LiveEdgeTable) -> Graph:
     seed=st.integers(0, 10_000),
     base=st.sampled_from([0, 1, 30, 400]),
     changes=st.integers(0, 4),
-    replace=st.booleans(),
+    with_replacement=st.booleans(),
     num_neighbors=st.lists(st.integers(-1, 6), min_size=1, max_size=3),
 )
 def test_as_from_the_merged_edges(
-    seed: int, base: int, changes: int, replace: bool, num_neighbors: list[int]
+    seed: int, base: int, changes: int, with_replacement: bool, num_neighbors: list[int]
 ) -> None:
     graph = alone(live_table(seed, base=base, changes=changes))
     csc = graph.csc()
     seeds = np.random.default_rng(seed).choice(graph.num_nodes(), 20, replace=False)
-    live = sample_neighbors(graph, seeds, num_neighbors, replace, seed=seed)
-    merged = sample_neighbors(csc, seeds, num_neighbors, replace, seed=seed)
+    live = sample_neighbors(graph, seeds, num_neighbors, with_replacement, seed=seed)
+    merged = sample_neighbors(csc, seeds, num_neighbors, with_replacement, seed=seed)
     np.testing.assert_array_equal(live.nodes, merged.nodes)
     np.testing.assert_array_equal(live.rows, merged.rows)
     np.testing.assert_array_equal(live.cols, merged.cols)

@@ -145,7 +145,9 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     }
     replace = data.draw(st.booleans())
     seed, epoch, batch = (data.draw(st.integers(0, 2**bits - 1)) for bits in (64, 32, 64))
-    sample = sample_heterogeneous(cscs, seeds, num_neighbors, replace, seed, epoch, batch, threads=1)
+    sample = sample_heterogeneous(
+        cscs, seeds, num_neighbors, replace, seed=seed, epoch=epoch, batch=batch, threads=1
+    )
     key = _core.philox_key(NEIGHBOR_STREAM, seed, epoch, batch)
     assert_equal(sample, plain_sample(cscs, seeds, num_neighbors, replace, key))
 

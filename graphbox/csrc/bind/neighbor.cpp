@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
 #include <tuple>
 
 #include "bind/arrays.h"
@@ -81,18 +82,37 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
 }  // namespace
 
 void add_neighbor(nb::module_& module) {
+  // The tables refer to the arrays: their Python object keeps those alive.
+  nb::class_<AliasTables>(module, "AliasTables",
+                          "For each edge what weighted sampling needs: 8 bytes. The arrays must not be written to.")
+      .def(
+          "__init__",
+          [](AliasTables* self, const InputArray<std::int64_t>& indptr, const InputArray<float>& weights,
+             const std::string& name, int threads) {
+            if (indptr.shape(0) == 0) {
+              throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
+            }
+            const nb::gil_scoped_release release;
+            new (self) AliasTables(view(indptr), view(weights), name, threads);
+          },
+          nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"), nb::arg("threads"),
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def_prop_ro("bytes", &AliasTables::bytes);
   nb::class_<RelationArrays>(module, "Relation",
                              "An edge type to sample: arrays, node type numbers, neighbours per hop.")
       .def(
           "__init__",
           [](RelationArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, int source_type,
-             int target_type, std::vector<std::int64_t> num_neighbors, std::string name, const OverlayArrays* overlay) {
+             int target_type, std::vector<std::int64_t> num_neighbors, std::string name, const OverlayArrays* overlay,
+             const AliasTables* weights, const AliasTables* overlay_weights) {
             Relation relation{to_adjacency(indptr, indices, std::move(name), overlay), source_type, target_type,
-                              std::move(num_neighbors)};
+                              std::move(num_neighbors), weights, overlay_weights};
             new (self) RelationArrays{std::move(indptr), std::move(indices), std::move(relation)};
           },
           nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source_type"), nb::arg("target_type"),
-          nb::arg("num_neighbors"), nb::arg("name"), nb::arg("overlay").none() = nb::none(), nb::keep_alive<1, 8>());
+          nb::arg("num_neighbors"), nb::arg("name"), nb::arg("overlay").none() = nb::none(),
+          nb::arg("weights").none() = nb::none(), nb::arg("overlay_weights").none() = nb::none(),
+          nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>());
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"),

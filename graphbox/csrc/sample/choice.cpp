@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
 namespace graphbox {
 namespace {
@@ -107,32 +106,17 @@ void EdgeChooser::without_replacement(const DrawSequence& draws, EdgeSpan edges,
 
 // Many choices: a small hash set.
 void EdgeChooser::with_set(const DrawSequence& draws, EdgeSpan edges, std::uint32_t count, std::int64_t* out) {
-  const std::uint64_t capacity = std::bit_ceil(std::uint64_t{count} * 2);
-  mask_ = capacity - 1;
-  slots_.assign(capacity, 0);
+  taken_.start(count);
   const auto first = static_cast<std::uint64_t>(edges.degree) - count;
   for (std::uint32_t draw = 0; draw < count; ++draw) {
     const std::uint64_t last = first + draw;
     const std::uint64_t drawn = draws.bounded_wide(draw, last + 1);
     std::uint64_t choice = drawn;
-    if (!insert(drawn)) {
+    if (!taken_.insert(drawn)) {
       choice = last;
-      insert(last);
+      taken_.insert(last);
     }
     out[draw] = edges.begin + static_cast<std::int64_t>(choice);
-  }
-}
-
-// False when the set has the value.
-bool EdgeChooser::insert(std::uint64_t value) {
-  for (std::uint64_t slot = value * 0x9E3779B97F4A7C15ULL >> 20 & mask_;; slot = (slot + 1) & mask_) {
-    if (slots_[slot] == 0) {
-      slots_[slot] = value + 1;
-      return true;
-    }
-    if (slots_[slot] == value + 1) {
-      return false;
-    }
   }
 }
 

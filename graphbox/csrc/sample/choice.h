@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "random/philox.h"
+#include "sample/offset_set.h"
 
 namespace graphbox {
 
@@ -33,10 +33,8 @@ class EdgeChooser {
  private:
   void without_replacement(const DrawSequence& draws, EdgeSpan edges, std::uint32_t count, std::int64_t* out);
   void with_set(const DrawSequence& draws, EdgeSpan edges, std::uint32_t count, std::int64_t* out);
-  bool insert(std::uint64_t value);
 
-  std::vector<std::uint64_t> slots_;  // values + 1, so that 0 is free
-  std::uint64_t mask_ = 0;
+  OffsetSet taken_;
 };
 
 }  // namespace graphbox

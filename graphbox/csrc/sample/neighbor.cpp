@@ -8,6 +8,7 @@
 #include "parallel/parallel_for.h"
 #include "sample/choice.h"
 #include "sample/node_map.h"
+#include "sample/weighted_choice.h"
 
 namespace graphbox {
 namespace {
@@ -180,20 +181,20 @@ class RelationHop {
     const auto chunks = static_cast<std::int64_t>(chunk_offsets_.size()) - 1;
     const std::int64_t end = before + chunk_offsets_.back();
     if (threads_ <= 1) {
-      EdgeChooser chooser;
+      Choosers choosers;
       Cursor cursor{before, before, before};
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        draw_chunk<true>(map, chooser, chunk, cursor);
+        draw_chunk<true>(map, choosers, chunk, cursor);
       }
       read_until(map, cursor, end);
       insert_until(map, cursor, end);
       return;
     }
     parallel_for(threads_, chunks, [&](std::int64_t chunk) {
-      EdgeChooser chooser;
+      Choosers choosers;
       const std::int64_t offset = before + chunk_offsets_[static_cast<std::size_t>(chunk)];
       Cursor cursor{offset, offset, offset};
-      draw_chunk<false>(map, chooser, chunk, cursor);
+      draw_chunk<false>(map, choosers, chunk, cursor);
       read_until(map, cursor, cursor.drawn);
     });
     // Positions go by first appearance in the order of edges, so this part has one order and one thread.
@@ -209,26 +210,69 @@ class RelationHop {
     std::int64_t inserted;
   };
 
+  struct Choosers {
+    EdgeChooser uniform;
+    WeightedChooser weighted;
+  };
+
   template <bool kInsert, typename Map>
-  void draw_chunk(Map& map, EdgeChooser& chooser, std::int64_t chunk, Cursor& cursor) {
+  void draw_chunk(Map& map, Choosers& choosers, std::int64_t chunk, Cursor& cursor) {
     const std::int64_t begin = chunk * kChunkNodes;
     const std::int64_t end = std::min(begin + kChunkNodes, frontier_size_);
-    std::int64_t* const edge_ids = out_.edge_ids.data();
-    std::int64_t* const cols = out_.cols.data();
+    if (relation_.weights != nullptr) {
+      draw_weighted<kInsert>(map, choosers.weighted, begin, end, cursor);
+      return;
+    }
     for (std::int64_t i = begin; i < end; ++i) {
-      const EdgeSpan span = spans_[i];
-      const std::int64_t count = choice_count(span.degree, wanted_, replace_);
-      const DrawSequence draws(key_, hop_, relation_number_, static_cast<std::uint64_t>(frontier_[i]));
-      chooser.choose(draws, span, wanted_, replace_, edge_ids + cursor.drawn);
-      for (std::int64_t j = cursor.drawn; j < cursor.drawn + count; ++j) {
-        prefetch(neighbor(edge_ids[j]));
-        cols[j] = first_target_ + i;
+      choosers.uniform.choose(draws_of(i), spans_[i], wanted_, replace_, out_.edge_ids.data() + cursor.drawn);
+      advance<kInsert>(map, i, cursor);
+    }
+  }
+
+  // The lines of the alias tables are one stage more.
+  template <bool kInsert, typename Map>
+  void draw_weighted(Map& map, WeightedChooser& chooser, std::int64_t begin, std::int64_t end, Cursor& cursor) {
+    std::int64_t next = begin;
+    const auto choose_next = [&] {
+      chooser.choose(out_.edge_ids.data() + cursor.drawn);
+      advance<kInsert>(map, next++, cursor);
+    };
+    for (std::int64_t i = begin; i < end; ++i) {
+      while (chooser.is_full()) {
+        choose_next();
       }
-      cursor.drawn += count;
-      read_until(map, cursor, cursor.drawn - kIndicesDistance);
-      if constexpr (kInsert) {
-        insert_until(map, cursor, cursor.read - kMapDistance);
-      }
+      chooser.prepare(draws_of(i), weighted_edges(spans_[i]), wanted_, replace_);
+    }
+    while (next < end) {
+      choose_next();
+    }
+  }
+
+  GRAPHBOX_INLINE DrawSequence draws_of(std::int64_t i) const {
+    return {key_, hop_, relation_number_, static_cast<std::uint64_t>(frontier_[i])};
+  }
+
+  WeightedEdges weighted_edges(EdgeSpan span) const {
+    if (kLive && span.begin >= adjacency_.num_edges) {
+      const std::int64_t offset = span.begin - adjacency_.num_edges;
+      return {span, relation_.overlay_weights->entries() + offset, relation_.overlay_weights->weights() + offset};
+    }
+    return {span, relation_.weights->entries() + span.begin, relation_.weights->weights() + span.begin};
+  }
+
+  // The edges of the i-th frontier node are chosen: asks for their neighbours, and lets the later stages follow.
+  template <bool kInsert, typename Map>
+  GRAPHBOX_INLINE void advance(Map& map, std::int64_t i, Cursor& cursor) {
+    const std::int64_t end = cursor.drawn + choice_count(spans_[i].degree, wanted_, replace_);
+    const std::int64_t* const edge_ids = out_.edge_ids.data();
+    std::int64_t* const cols = out_.cols.data();
+    for (; cursor.drawn < end; ++cursor.drawn) {
+      prefetch(neighbor(edge_ids[cursor.drawn]));
+      cols[cursor.drawn] = first_target_ + i;
+    }
+    read_until(map, cursor, cursor.drawn - kIndicesDistance);
+    if constexpr (kInsert) {
+      insert_until(map, cursor, cursor.read - kMapDistance);
     }
   }
 
@@ -312,6 +356,29 @@ void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
   }
 }
 
+void check_weights(const Relation& relation) {
+  const Adjacency& adjacency = relation.adjacency;
+  const auto fit = [&](const AliasTables* tables, std::int64_t edges) {
+    if (tables->num_edges() != edges) {
+      throw Error(ErrorKind::kUsage,
+                  "expected a weight for each of " + std::to_string(edges) + " edges, received " +
+                      std::to_string(tables->num_edges()),
+                  adjacency.name);
+    }
+  };
+  if (relation.weights == nullptr) {
+    return;
+  }
+  fit(relation.weights, adjacency.num_edges);
+  if (adjacency.overlay != nullptr) {
+    if (relation.overlay_weights == nullptr) {
+      throw Error(ErrorKind::kUsage, "the edges of the base have weights, those of its changes have none",
+                  adjacency.name);
+    }
+    fit(relation.overlay_weights, adjacency.overlay->num_edges());
+  }
+}
+
 void check(const NeighborRequest& request) {
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
@@ -321,6 +388,7 @@ void check(const NeighborRequest& request) {
                       ", received " + std::to_string(relation.adjacency.num_rows + 1),
                   relation.adjacency.name);
     }
+    check_weights(relation);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "memory/buffer.h"
 #include "random/philox.h"
 #include "sample/adjacency.h"
+#include "sample/alias.h"
 
 namespace graphbox {
 
@@ -18,6 +19,8 @@ struct Relation {
   int source_type = 0;
   int target_type = 0;
   std::vector<std::int64_t> num_neighbors;  // for each hop, -1: all
+  const AliasTables* weights = nullptr;     // of the base's edges: neighbours in proportion to their weights
+  const AliasTables* overlay_weights = nullptr;  // of the overlay's edges, where there is one
 };
 
 struct NeighborRequest {
