@@ -79,14 +79,14 @@ def test_node_tables_and_features(tmp_path: Path) -> None:
 
 
 def test_less_memory_means_scratch(tmp_path: Path) -> None:
-    source = source_of(written(tmp_path / "e.parquet", 1_500_000))
+    source = source_of(written(tmp_path / "e.parquet", 4_000_000))
     whole = plan_import(source, tmp_path / "g", probe=False)
     base = whole.peak_memory_bytes - whole.in_memory_bytes
     assert base == 0
     little = _least_memory(source, tmp_path)
     tight = plan_import(source, tmp_path / "g", memory_bytes=little, probe=False)
     assert tight.peak_memory_bytes <= little
-    assert tight.scratch_bytes == 1_500_000 * (8 + 4)
+    assert tight.scratch_bytes == 4_000_000 * (8 + 4)
     assert tight.size_bytes == whole.size_bytes
     assert tight.written_bytes == tight.size_bytes + tight.scratch_bytes
 
