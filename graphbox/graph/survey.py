@@ -167,7 +167,7 @@ def extrapolate(counts: Sequence[int], factor: float) -> Estimate:
     With each doubling of the rows the number of distinct values grows by a factor of 2^b. When values are
     drawn alike from a bounded set, b falls by a ratio that about squares with each doubling; when their
     frequencies follow a power law, b falls by about the same ratio each time, if at all (Heaps' law). The two
-    bound the estimate; between them the power to which the ratio was raised within the part decides.
+    frame the estimate; between them the power to which the ratio was raised within the part decides.
 
     Args:
         counts: distinct values in an eighth, a quarter, a half and all of the part.
@@ -199,12 +199,14 @@ def extrapolate(counts: Sequence[int], factor: float) -> Estimate:
         return float(whole * 2.0**total)
 
     likely = grown(power)
-    # Beyond what the two laws leave open, each doubling adds a little doubt.
+    # Beyond what the two laws leave open, each doubling adds a little doubt; and where later rows are about
+    # other things than the first ones, as in a sorted table, growth may not slow down at all.
     doubt = 1 + _DOUBT_PER_DOUBLING * doublings
+    unslowed = whole * 2.0 ** (exponents[-1] * doublings)
     return Estimate(
         max(whole, int(min(grown(2.0), likely / doubt))),
         int(likely),
-        math.ceil(max(grown(1.0), likely * doubt)),
+        math.ceil(max(unslowed, likely * doubt)),
     )
 
 
