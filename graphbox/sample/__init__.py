@@ -6,8 +6,9 @@ from graphbox.sample.alias import alias_table_bytes
 from graphbox.sample.loader import NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
+from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
-from graphbox.sample.walk import metapath_walk, random_walk, skip_gram_pairs
+from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
     "HeteroSample",
@@ -15,10 +16,12 @@ __all__ = [
     "NeighborLoader",
     "NeighborSample",
     "alias_table_bytes",
+    "keep_probability",
     "metapath_walk",
     "permutation",
     "random_walk",
     "sample_heterogeneous",
     "sample_neighbors",
     "skip_gram_pairs",
+    "walk_pairs",
 ]

@@ -1,9 +1,9 @@
-"""Random walks along out-edges, and the skip-gram pairs of nodes that appear near each other on them."""
+"""Random walks along out-edges: uniform, looking back a step (node2vec), with restarts, along metapaths."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +15,13 @@ from graphbox.native import (
     batch_number,
     epoch_number,
     integer_array,
-    is_torch,
     like,
     seed_number,
     thread_count,
 )
 from graphbox.sample.adjacency import (
     Adjacency,
+    Arrays,
     EdgeType,
     GraphLike,
     as_arrays,
@@ -29,13 +29,12 @@ from graphbox.sample.adjacency import (
     lists_of,
     steps_of_metapath,
 )
+from graphbox.sample.list_order import most_parallel_edges
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["metapath_walk", "random_walk", "skip_gram_pairs"]
-
-Pairs: TypeAlias = tuple[Int64Array, Int64Array]
+__all__ = ["WalkPlan", "metapath_walk", "plan_walk", "random_walk"]
 
 _LONGEST_WALK = 2**31 - 1
 
@@ -45,7 +44,11 @@ def random_walk(
     graph: GraphLike | Adjacency,
     start: torch.Tensor,
     length: int,
+    p: float = ...,
+    q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
+    *,
+    restart_probability: float = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -58,7 +61,11 @@ def random_walk(
     graph: GraphLike | Adjacency,
     start: npt.ArrayLike,
     length: int,
+    p: float = ...,
+    q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
+    *,
+    restart_probability: float = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -70,24 +77,45 @@ def random_walk(
     graph: GraphLike | Adjacency,
     start: Any,
     length: int,
+    p: float = 1.0,
+    q: float = 1.0,
     metapath: Sequence[EdgeType] | None = None,
+    *,
+    restart_probability: float = 0.0,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
     threads: int | None = None,
 ) -> Any:
-    """Walk ``length`` steps from each start node, every out-edge equally likely.
+    """Walk ``length`` steps from each start, every out-edge equally likely unless ``p`` or ``q`` is given.
 
-    What a walker draws depends on ``seed``, ``epoch``, ``batch``, its place in ``start`` and the step alone,
-    so walkers that meet part again, and the number of threads does not matter.
+    With ``p`` or ``q`` other than 1 a walker that came from ``t`` to ``v`` takes an edge from ``v`` to
+    ``x`` with a probability in proportion to ``1 / p`` where ``x`` is ``t``, else to 1 where there is an
+    edge from ``t`` to ``x``, else to ``1 / q`` (node2vec: Grover and Leskovec, KDD 2016). Its first step
+    is uniform. Each of parallel edges counts by itself: ``k`` edges from ``v`` to ``x`` make ``x`` ``k``
+    times as likely as one. A self-loop is an edge like others.
+
+    With ``restart_probability`` each step leads back to the walker's start with that probability,
+    whatever node it is at, as does every step from a dead end; the step after it looks back at nothing.
+    With ``p`` and ``q`` 1, where long walks are is then the personalised PageRank of their start with
+    damping ``1 - restart_probability``.
+
+    What a walker draws depends on ``seed``, ``epoch``, ``batch``, its place in ``start`` and the step
+    alone, so walkers that meet part again, and the number of threads does not matter.
 
     Args:
         graph: a graph with one edge type, or a CSR; with ``metapath`` a graph.
         start: integers [n], node indices.
         length: number of steps, 0 or more.
+        p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
+        q: node2vec's in-out parameter, 1e-30 to 1e30: the higher, the closer walkers stay to where they were.
+            With ``p`` or ``q`` other than 1 the neighbours of each node must ascend, as those of a graph do;
+            this is checked once for each CSR.
         metapath: edge types of the steps, from the first again when the walk is longer. ``rev_`` before a
             relation goes against its edges: ``(("package", "depends", "package"), ("package", "rev_depends",
-            "package"))``.
+            "package"))``. With ``p``, ``q`` or ``restart_probability`` it must be one edge type between nodes
+            of one type.
+        restart_probability: at least 0 and below 1, rounded to a multiple of 2^-32.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -101,25 +129,128 @@ def random_walk(
         UsageError: a start that is no node, steps that do not meet, or another wrong argument.
         DataError: the adjacency is damaged.
     """
-    steps: list[tuple[Adjacency, str]]
+    plan = plan_walk(graph, length, metapath, p, q, restart_probability, threads)
+    return _walk(plan, start, seed, epoch, batch)
+
+
+class WalkPlan(NamedTuple):
+    """What walkers do, as the native core takes it.
+
+    Attributes:
+        steps: indptr, indices, name for messages and overlay of each step.
+        length: number of steps.
+        p_q_restart: node2vec's ``p`` and ``q``, the restart probability.
+        most_parallel: most edges from one node to another; 1 where nothing depends on it.
+        threads: how many to use.
+    """
+
+    steps: list[tuple[Int64Array, npt.NDArray[Any], str, _core.Overlay | None]]
+    length: int
+    p_q_restart: tuple[float, float, float]
+    most_parallel: int
+    threads: int
+
+
+def plan_walk(
+    graph: GraphLike | Adjacency,
+    length: int,
+    metapath: Sequence[EdgeType] | None,
+    p: float,
+    q: float,
+    restart_probability: float,
+    threads: int | None,
+) -> WalkPlan:
+    """Check the arguments of :func:`random_walk` and find what the walkers follow.
+
+    Raises:
+        UsageError: a wrong argument.
+        DataError: the adjacency is damaged.
+    """
+    length = _step_count(length)
+    p, q = _parameter(p, "p"), _parameter(q, "q")
+    restart_probability = _probability(restart_probability)
+    if (p, q, restart_probability) != (1.0, 1.0, 0.0):
+        _refuse_several_types(metapath)
+    steps = _steps(graph, metapath, length)
+    plan = _plan(steps, length, threads)
+    most = 1
+    if (p, q) != (1.0, 1.0):
+        indptr, indices, name, overlay = plan.steps[0]
+        most = most_parallel_edges(steps[0][0], Arrays(indptr, indices, overlay), name, plan.threads)
+    return plan._replace(p_q_restart=(p, q, restart_probability), most_parallel=most)
+
+
+def _steps(
+    graph: GraphLike | Adjacency, metapath: Sequence[EdgeType] | None, length: int
+) -> list[tuple[Adjacency, str]]:
     if not isinstance(graph, GraphLike):
         if metapath is not None:
             raise UsageError(
                 "a metapath needs a graph", where="metapath", hint="metapath_walk takes a CSR for each step"
             )
-        steps = [(graph, "csr")]
-    elif metapath is not None:
-        steps = steps_of_metapath(graph, metapath, length)
-    elif len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
+        return [(graph, "csr")]
+    if metapath is not None:
+        return steps_of_metapath(graph, metapath, length)
+    if len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
         (edge_type,) = graph.edge_types
-        steps = [(lists_of(graph, edge_type, "out"), edge_type_name(edge_type))]
-    else:
+        return [(lists_of(graph, edge_type, "out"), edge_type_name(edge_type))]
+    raise UsageError(
+        f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
+        + ", ".join(map(edge_type_name, graph.edge_types)),
+        where="metapath",
+    )
+
+
+def _refuse_several_types(metapath: Sequence[EdgeType] | None) -> None:
+    if metapath is None or not len(metapath):
+        return
+    first = tuple(metapath[0])
+    if len(metapath) > 1 or first[0] != first[-1]:
         raise UsageError(
-            f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
-            + ", ".join(map(edge_type_name, graph.edge_types)),
+            "p, q and restart_probability need one edge type between nodes of one type, received "
+            + ", ".join(f"`{' '.join(step)}`" for step in metapath),
             where="metapath",
+            hint="leave them out along a metapath: each of its columns has nodes of one type, and whether a"
+            " node is near the one before is known within one edge type alone",
         )
-    return _walk(steps, start, length, seed, epoch, batch, threads)
+
+
+def _parameter(value: float, name: str) -> float:
+    if not _is_number(value) or not 1e-30 <= float(value) <= 1e30:
+        raise UsageError(f"expected a number from 1e-30 to 1e30, received {value!r}", where=name)
+    return float(value)
+
+
+def _probability(value: float) -> float:
+    if not _is_number(value) or not 0 <= float(value) < 1:
+        raise UsageError(
+            f"expected a probability, at least 0 and below 1, received {value!r}", where="restart_probability"
+        )
+    return float(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _step_count(length: int) -> int:
+    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
+    if not whole or not 0 <= length <= _LONGEST_WALK:
+        raise UsageError(f"expected a number of steps, 0 or more, received {length!r}", where="length")
+    return int(length)
+
+
+def _plan(steps: Sequence[tuple[Adjacency, str]], length: int, threads: int | None) -> WalkPlan:
+    if not steps:
+        raise UsageError("expected at least one CSR, received none", where="csrs")
+    arrays = [(as_arrays(adjacency, name), name) for adjacency, name in steps]
+    return WalkPlan(
+        [(a.indptr, a.indices, name, a.overlay) for a, name in arrays],
+        length,
+        (1.0, 1.0, 0.0),
+        1,
+        thread_count(threads),
+    )
 
 
 @overload
@@ -165,136 +296,19 @@ def metapath_walk(
         int64 [n, length + 1], indices of nodes of the type that each step reaches.
     """
     steps = [(csr, f"csrs[{number}]") for number, csr in enumerate(csrs)]
-    return _walk(steps, start, length, seed, epoch, batch, threads)
+    return _walk(_plan(steps, _step_count(length), threads), start, seed, epoch, batch)
 
 
-def _walk(
-    steps: Sequence[tuple[Adjacency, str]],
-    start: Any,
-    length: int,
-    seed: int,
-    epoch: int,
-    batch: int,
-    threads: int | None,
-) -> Any:
-    if not steps:
-        raise UsageError("expected at least one CSR, received none", where="csrs")
-    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
-    if not whole or not 0 <= length <= _LONGEST_WALK:
-        raise UsageError(f"expected a number of steps, 0 or more, received {length!r}", where="length")
-    arrays = [(as_arrays(adjacency, name), name) for adjacency, name in steps]
+def _walk(plan: WalkPlan, start: Any, seed: int, epoch: int, batch: int) -> Any:
     walks = _core.random_walks(
-        [(a.indptr, a.indices, name, a.overlay) for a, name in arrays],
+        plan.steps,
         integer_array(start, "start"),
-        int(length),
+        plan.length,
+        plan.p_q_restart,
+        plan.most_parallel,
         seed_number(seed),
         epoch_number(epoch),
         batch_number(batch),
-        thread_count(threads),
+        plan.threads,
     )
     return like(walks, start)
-
-
-@overload
-def skip_gram_pairs(
-    walks: torch.Tensor,
-    window: int,
-    *,
-    column_offsets: npt.ArrayLike | None = ...,
-    dynamic_window: bool = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    out: tuple[torch.Tensor, torch.Tensor] | None = ...,
-    threads: int | None = ...,
-) -> tuple[torch.Tensor, torch.Tensor]: ...
-
-
-@overload
-def skip_gram_pairs(
-    walks: npt.ArrayLike,
-    window: int,
-    *,
-    column_offsets: npt.ArrayLike | None = ...,
-    dynamic_window: bool = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    out: Pairs | None = ...,
-    threads: int | None = ...,
-) -> Pairs: ...
-
-
-def skip_gram_pairs(
-    walks: Any,
-    window: int,
-    *,
-    column_offsets: npt.ArrayLike | None = None,
-    dynamic_window: bool = False,
-    seed: int = 0,
-    epoch: int = 0,
-    batch: int = 0,
-    out: tuple[Any, Any] | None = None,
-    threads: int | None = None,
-) -> tuple[Any, Any]:
-    """Return all pairs of nodes at most ``window`` steps apart on a walk (Perozzi et al., KDD 2014).
-
-    Pairs come walk by walk, centre by centre, contexts in the order of the walk. A walk ends at its first
-    negative entry. To stream, call it for a few walks at a time with the same ``out``.
-
-    Args:
-        walks: integers [n, width].
-        window: most steps between centre and context, 1 or more.
-        column_offsets: integers [width] added to the nodes of each column: makes keys of one numbering out of
-            the indices of several node types.
-        dynamic_window: draw a window from 1 to ``window`` for each centre, as word2vec does: the nearer, the
-            more often.
-        seed: of these draws.
-        epoch: part of their key.
-        batch: part of their key.
-        out: two int64 arrays, centres and contexts, to write into.
-        threads: None: see :func:`graphbox.native.thread_count`.
-
-    Returns:
-        (centres, contexts), int64 [pairs] each: the first parts of ``out`` when given, else new arrays; torch
-        tensors when ``walks`` is one.
-
-    Raises:
-        UsageError: ``out`` is too short, or another wrong argument.
-    """
-    whole = isinstance(window, int | np.integer) and not isinstance(window, bool)
-    if not whole or not 1 <= window <= _LONGEST_WALK:
-        raise UsageError(f"expected a number of steps, 1 or more, received {window!r}", where="window")
-    arguments = (
-        integer_array(walks, "walks", dimensions=2),
-        int(window),
-        None if column_offsets is None else integer_array(column_offsets, "column_offsets"),
-        dynamic_window,
-        seed_number(seed),
-        epoch_number(epoch),
-        batch_number(batch),
-        thread_count(threads),
-    )
-    if out is None:
-        centers, contexts = _core.skip_gram_pairs(*arguments)
-        return like(centers, walks), like(contexts, walks)
-    arrays = [_writable(array) for array in out]
-    if len(arrays) != 2:
-        raise UsageError(f"expected two arrays, received {len(arrays)}", where="out")
-    count = _core.skip_gram_pairs_into(*arguments, arrays[0], arrays[1])
-    return out[0][:count], out[1][:count]
-
-
-def _writable(array: Any) -> Int64Array:
-    view = array.detach().numpy() if is_torch(array) and array.device.type == "cpu" else array
-    if (
-        not isinstance(view, np.ndarray)
-        or view.dtype != np.int64
-        or view.ndim != 1
-        or not view.flags.c_contiguous
-        or not view.flags.writeable
-    ):
-        raise UsageError(
-            "expected contiguous, writable int64 arrays in host memory with one dimension", where="out"
-        )
-    return view

@@ -152,7 +152,7 @@ class SkipGramTrainer:
             self._view,
             starts,
             self._config.walk_length,
-            self._metapaths[metapath],
+            metapath=self._metapaths[metapath],
             seed=self._seed + metapath,
             epoch=epoch,
             batch=batch,

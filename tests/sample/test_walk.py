@@ -1,4 +1,4 @@
-"""Walks and skip-gram pairs against plain implementations, and against what they promise."""
+"""Walks against a plain implementation, and against what they promise."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,9 @@ from scipy import stats
 from graphbox import _core
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
-from graphbox.sample import metapath_walk, random_walk, skip_gram_pairs
+from graphbox.sample import metapath_walk, random_walk
 
 WALK_STREAM = 2
-WINDOW_STREAM = 6
 
 
 @dataclass
@@ -81,7 +80,9 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     key = _core.philox_key(WALK_STREAM, seed, epoch, batch)
     assert walks.tolist() == plain_walk(csrs, start, length, key)
     if len(csrs) == 1:
-        np.testing.assert_array_equal(random_walk(csrs[0], start, length, None, seed, epoch, batch), walks)
+        np.testing.assert_array_equal(
+            random_walk(csrs[0], start, length, seed=seed, epoch=epoch, batch=batch), walks
+        )
 
 
 def test_same_for_any_number_of_threads() -> None:
@@ -131,9 +132,6 @@ def test_torch_in_torch_out() -> None:
     walks = random_walk(graph, torch.tensor([0]), 3)
     assert isinstance(walks, torch.Tensor)
     assert walks.tolist() == [[0, 1, 0, 1]]
-    centers, contexts = skip_gram_pairs(walks, 1)
-    assert torch.equal(centers, torch.tensor([0, 1, 1, 0, 0, 1]))
-    assert torch.equal(contexts, torch.tensor([1, 0, 0, 1, 1, 0]))
 
 
 class Hetero:
@@ -189,81 +187,3 @@ def test_damaged_adjacency() -> None:
         random_walk(Csr(np.array([0, 3]), np.array([0])), [0], 1)
     with pytest.raises(DataError, match="edge 0 leads to node 9"):
         random_walk(Csr(np.array([0, 1]), np.array([9])), [0], 2)
-
-
-# ------------------------------------------------------------------ skip-gram pairs
-
-
-def plain_pairs(walks: list[list[int]], windows: Any, offsets: list[int]) -> list[tuple[int, int]]:
-    pairs = []
-    for number, walk in enumerate(walks):
-        length = next((i for i, node in enumerate(walk) if node < 0), len(walk))
-        for center in range(length):
-            window = windows(number, center)
-            pairs += [
-                (walk[center] + offsets[center], walk[context] + offsets[context])
-                for context in range(max(0, center - window), min(length, center + window + 1))
-                if context != center
-            ]
-    return pairs
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_pairs_agree_with_the_plain_implementation(data: st.DataObject) -> None:
-    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    width = data.draw(st.integers(1, 9))
-    walks = rng.integers(-1, 8, (data.draw(st.integers(0, 30)), width))
-    window = data.draw(st.integers(1, 12))
-    offsets = data.draw(st.one_of(st.none(), st.just(rng.integers(-100, 100, width).tolist())))
-    dynamic = data.draw(st.booleans())
-    key = _core.philox_key(WINDOW_STREAM, 7, 1, 2)
-
-    def window_of(walk: int, center: int) -> int:
-        return 1 + bounded(key, walk, center, window) if dynamic else window
-
-    arguments: dict[str, Any] = {
-        "column_offsets": offsets,
-        "dynamic_window": dynamic,
-        "seed": 7,
-        "epoch": 1,
-        "batch": 2,
-    }
-    centers, contexts = skip_gram_pairs(walks, window, **arguments)
-    expected = plain_pairs(walks.tolist(), window_of, offsets or [0] * width)
-    assert list(zip(centers.tolist(), contexts.tolist(), strict=True)) == expected
-    out = np.full(len(expected) + 3, 99), np.full(len(expected) + 5, 99)
-    into = skip_gram_pairs(walks, window, out=out, **arguments)
-    np.testing.assert_array_equal(into, (centers, contexts))
-    assert np.shares_memory(into[0], out[0]) or not expected
-    assert (out[0][len(expected) :] == 99).all()
-
-
-def test_pairs_same_for_any_number_of_threads() -> None:
-    walks = np.random.default_rng(0).integers(-1, 100, (5000, 11))
-    one = skip_gram_pairs(walks, 4, dynamic_window=True, threads=1)
-    two = skip_gram_pairs(walks, 4, dynamic_window=True, threads=2)
-    np.testing.assert_array_equal(one, two)
-
-
-def test_pairs_into_torch() -> None:
-    out = torch.zeros(10, dtype=torch.int64), torch.zeros(10, dtype=torch.int64)
-    centers, _ = skip_gram_pairs(torch.tensor([[5, 6]]), 1, out=out)
-    assert centers.tolist() == [5, 6]
-    assert out[1][:2].tolist() == [6, 5]
-
-
-def test_wrong_pairs() -> None:
-    walks = np.array([[0, 1, 2]])
-    with pytest.raises(UsageError, match="room for 6 pairs, received 4"):
-        skip_gram_pairs(walks, 2, out=(np.zeros(4, dtype=np.int64), np.zeros(9, dtype=np.int64)))
-    for bad in (np.zeros(9), np.zeros(9, dtype=np.int32), np.zeros((3, 3), dtype=np.int64), [0] * 9):
-        with pytest.raises(UsageError, match="writable int64"):
-            skip_gram_pairs(walks, 2, out=(bad, bad))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="one entry for each column of walks: 3, received 2"):
-        skip_gram_pairs(walks, 2, column_offsets=[0, 1])
-    for window in (0, -1, 1.5, True):
-        with pytest.raises(UsageError, match="window: expected"):
-            skip_gram_pairs(walks, window)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"2 dimension\(s\)"):
-        skip_gram_pairs([1, 2], 1)

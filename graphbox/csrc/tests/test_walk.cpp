@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "sample/negative.h"
+#include "sample/pairs.h"
 #include "tests/check.h"
 
 namespace graphbox {

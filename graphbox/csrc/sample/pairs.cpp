@@ -1,0 +1,137 @@
+#include "sample/pairs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "errors/error.h"
+#include "parallel/parallel_for.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::int64_t kChunkWalks = 1024;
+constexpr std::uint32_t kKeepHop = 1;  // of the counter; hop 0 has the draws of windows
+
+// The words of the draws of one walk, in rising order of their numbers.
+class Words {
+ public:
+  Words(PhiloxKey key, std::uint32_t hop, std::int64_t position)
+      : draws_(key, hop, 0, static_cast<std::uint64_t>(position)) {}
+  const DrawSequence& draws() const { return draws_; }
+  std::uint32_t operator[](std::uint32_t draw) {
+    if (!known_ || draw / 4 != number_) {
+      number_ = draw / 4;
+      block_ = draws_.block(number_);
+      known_ = true;
+    }
+    return block_[draw % 4];
+  }
+
+ private:
+  DrawSequence draws_;
+  PhiloxBlock block_{};
+  std::uint32_t number_ = 0;
+  bool known_ = false;
+};
+
+}  // namespace
+
+// What is left of a walk: keys, and the columns they stood in.
+struct SkipGramPairs::Walk {
+  std::int64_t position;
+  std::span<const std::int64_t> keys;
+  const std::int64_t* columns;  // null: 0, 1, 2, ...
+};
+
+SkipGramPairs::Walk SkipGramPairs::read(std::int64_t walk, std::vector<std::int64_t>& keys,
+                                        std::vector<std::int64_t>& columns) const {
+  const std::int64_t* const nodes = request_.walks + walk * request_.width;
+  const std::int64_t length = std::find_if(nodes, nodes + request_.width, [](auto node) { return node < 0; }) - nodes;
+  const std::int64_t position = request_.first_position + walk;
+  if (request_.column_offsets == nullptr && request_.keep == nullptr) {
+    return {position, {nodes, static_cast<std::size_t>(length)}, nullptr};
+  }
+  keys.clear();
+  columns.clear();
+  Words words(request_.key, kKeepHop, position);
+  for (std::int64_t column = 0; column < length; ++column) {
+    const std::int64_t key = nodes[column] + (request_.column_offsets != nullptr ? request_.column_offsets[column] : 0);
+    if (request_.keep != nullptr) {
+      if (key < 0 || key >= request_.num_keep) [[unlikely]] {
+        throw Error(ErrorKind::kUsage,
+                    "subsample must have a probability for every key; it has " + std::to_string(request_.num_keep) +
+                        ", walk " + std::to_string(position) + " has key " + std::to_string(key),
+                    "subsample");
+      }
+      if (static_cast<double>(words[static_cast<std::uint32_t>(column)]) >= request_.keep[key] * 0x1p32) {
+        continue;
+      }
+    }
+    keys.push_back(key);
+    columns.push_back(column);
+  }
+  return {position, keys, columns.data()};
+}
+
+template <typename Visit>
+void SkipGramPairs::for_each_walk(std::int64_t chunk, Visit visit) const {
+  const std::int64_t end = std::min((chunk + 1) * kChunkWalks, request_.num_walks);
+  std::vector<std::int64_t> keys;
+  std::vector<std::int64_t> columns;
+  for (std::int64_t walk = chunk * kChunkWalks; walk < end; ++walk) {
+    visit(read(walk, keys, columns));
+  }
+}
+
+// Calls visit(centre, first context, one past the last), places in walk.keys, for each centre of the walk.
+template <typename Visit>
+void SkipGramPairs::for_each_center(const Walk& walk, Visit visit) const {
+  const auto length = static_cast<std::int64_t>(walk.keys.size());
+  Words words(request_.key, 0, walk.position);
+  for (std::int64_t center = 0; center < length; ++center) {
+    std::int64_t window = request_.window;
+    if (request_.dynamic_window) {
+      const auto draw = static_cast<std::uint32_t>(walk.columns != nullptr ? walk.columns[center] : center);
+      window = 1 + words.draws().bounded(words[draw], draw, static_cast<std::uint32_t>(request_.window));
+    }
+    visit(center, std::max<std::int64_t>(0, center - window), std::min(length, center + window + 1));
+  }
+}
+
+SkipGramPairs::SkipGramPairs(const SkipGramRequest& request) : request_(request) {
+  const std::int64_t chunks = (request.num_walks + kChunkWalks - 1) / kChunkWalks;
+  chunk_offsets_.assign(static_cast<std::size_t>(chunks) + 1, 0);
+  parallel_for(request.threads, chunks, [&](std::int64_t chunk) {
+    std::int64_t count = 0;
+    for_each_walk(chunk, [&](const Walk& walk) {
+      for_each_center(walk, [&](std::int64_t, std::int64_t first, std::int64_t last) { count += last - first - 1; });
+    });
+    chunk_offsets_[static_cast<std::size_t>(chunk) + 1] = count;
+  });
+  for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
+    chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
+  }
+}
+
+void SkipGramPairs::write(std::int64_t* centers, std::int64_t* contexts) const {
+  const auto chunks = static_cast<std::int64_t>(chunk_offsets_.size()) - 1;
+  parallel_for(request_.threads, chunks, [&](std::int64_t chunk) {
+    std::int64_t pair = chunk_offsets_[static_cast<std::size_t>(chunk)];
+    for_each_walk(chunk, [&](const Walk& walk) {
+      const std::int64_t* const keys = walk.keys.data();
+      for_each_center(walk, [&](std::int64_t center, std::int64_t first, std::int64_t last) {
+        for (std::int64_t context = first; context < last; ++context) {
+          if (context != center) {
+            centers[pair] = keys[center];
+            contexts[pair] = keys[context];
+            ++pair;
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace graphbox
