@@ -11,6 +11,7 @@ from graphbox.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from graphbox.config import GraphConfig
+    from graphbox.graph.source import Table
 
 __all__ = ["TableOptions", "is_run_file"]
 
@@ -81,8 +82,11 @@ class TableOptions:
             )
         if self.id_type not in {None, "string", "int64"}:
             raise UsageError(f"expected `string` or `int64`, received `{self.id_type}`", where="--id-type")
-        columns = self._columns(path)
+        table = self._table(path)
+        columns = table.column_names()
         source, target, remarks = self._ends(columns)
+        if table.comment_lines:
+            remarks.append(f"{table.comment_lines:,} lines of comment at the beginning passed over")
         document = {
             "name": self.name if self.name is not None else _name_of(path),
             "root": str(Path.cwd()),
@@ -125,12 +129,11 @@ class TableOptions:
     def _names(self) -> tuple[str, ...] | None:
         return None if self.columns is None else tuple(part.strip() for part in self.columns.split(","))
 
-    def _columns(self, path: str) -> tuple[str, ...]:
+    def _table(self, path: str) -> Table:
         from graphbox.graph.source import open_table
 
         names = self._names()
-        table = open_table(path, format=self.format or "auto", has_header=names is None, names=names)
-        return table.column_names()
+        return open_table(path, format=self.format or "auto", has_header=names is None, names=names)
 
     def _ends(self, columns: Sequence[str]) -> tuple[str, str, list[str]]:
         for option in ("source", "target", "weight", "timestamp"):
@@ -150,7 +153,9 @@ class TableOptions:
                 raise UsageError(
                     f"expected a table of edges with two columns of ids, received {len(columns)}: "
                     f"{', '.join(columns)}",
-                    hint="--format says how it is written when the suffix does not tell",
+                    hint="if it has comments first, or no header line: `--format edge_list`"
+                    if columns[0].startswith(("#", "%"))
+                    else "--format says how it is written when the suffix does not tell",
                 )
             if all(_is_number(name) for name in columns[:2]):
                 raise UsageError(

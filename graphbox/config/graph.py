@@ -17,7 +17,9 @@ from graphbox.errors import ConfigError
 __all__ = ["EdgesConfig", "FeatureKind", "GraphConfig", "NodesConfig", "TableFormat"]
 
 FeatureKind = Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
-TableFormat = Literal["auto", "csv", "tsv", "parquet", "arrow", "npz", "npy", "recbole", "pglbox"]
+TableFormat = Literal[
+    "auto", "csv", "tsv", "edge_list", "parquet", "arrow", "npz", "npy", "recbole", "pglbox"
+]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(?:::|://)")
 

@@ -8,13 +8,14 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphbox.errors import UsageError
 from graphbox.graph.source.arrow_file import ArrowFileTable
+from graphbox.graph.source.edge_list import EDGE_LIST_SUFFIXES, EdgeListTable
 from graphbox.graph.source.formats import (
     FORMATS,
     FileOptions,
     TableFormat,
     add_format,
     format_of,
-    known_suffixes,
+    part_suffixes,
 )
 from graphbox.graph.source.location import find_files, shown_name
 from graphbox.graph.source.memory import StreamTable, arrow_table
@@ -70,6 +71,13 @@ for _table_format in (
     TableFormat("npy", (".npy",), NpyTable, takes_names=True),
     TableFormat("csv", _text_suffixes(".csv"), CsvTable, takes_names=True),
     TableFormat("tsv", _text_suffixes(".tsv"), TsvTable, takes_names=True),
+    TableFormat(
+        "edge_list",
+        tuple(each for suffix in EDGE_LIST_SUFFIXES for each in _text_suffixes(suffix)),
+        EdgeListTable,
+        takes_names=True,
+        marks_parts=False,
+    ),
     TableFormat("recbole", RECBOLE_SUFFIXES, RecBoleTable),
     TableFormat("pglbox", (), open_pglbox_file, open_parts=open_pglbox_parts),
 ):
@@ -134,7 +142,7 @@ def open_table(
 
 
 def _open_files(data: str | Path, format_name: str, options: FileOptions) -> Table:
-    suffixes = FORMATS[format_name].suffixes if format_name in FORMATS else known_suffixes()
+    suffixes = FORMATS[format_name].suffixes if format_name in FORMATS else part_suffixes()
     files = find_files(data, suffixes)
     joined = FORMATS[format_name].open_parts if format_name in FORMATS else None
     if joined is not None and len(files) > 1:

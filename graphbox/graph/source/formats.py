@@ -9,7 +9,7 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.source.location import InputFile
 from graphbox.graph.source.table import Table
 
-__all__ = ["FORMATS", "FileOptions", "TableFormat", "add_format", "format_of", "known_suffixes"]
+__all__ = ["FORMATS", "FileOptions", "TableFormat", "add_format", "format_of", "part_suffixes"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class TableFormat:
         open: makes the table of one file; part files are opened one by one and joined.
         open_parts: makes the table of several part files, where the others must be known to read one.
         takes_names: whether :attr:`FileOptions.names` has a meaning (text that may lack a header line).
+        marks_parts: whether its suffixes tell the parts in a folder from other files; `.txt` does not, as
+            a `README.txt` may lie beside them.
     """
 
     name: str
@@ -44,6 +46,7 @@ class TableFormat:
     open: Callable[[InputFile, FileOptions], Table]
     takes_names: bool = False
     open_parts: Callable[[str, Sequence[InputFile], FileOptions], Table] | None = None
+    marks_parts: bool = True
 
 
 FORMATS: dict[str, TableFormat] = {}
@@ -55,9 +58,9 @@ def add_format(table_format: TableFormat) -> None:
     FORMATS[table_format.name] = table_format
 
 
-def known_suffixes() -> tuple[str, ...]:
-    """Return all endings of file names that mean a format."""
-    return tuple(suffix for table_format in FORMATS.values() for suffix in table_format.suffixes)
+def part_suffixes() -> tuple[str, ...]:
+    """Return all endings of file names that tell the parts in a folder from other files."""
+    return tuple(suffix for each in FORMATS.values() if each.marks_parts for suffix in each.suffixes)
 
 
 def format_of(file: InputFile, name: str) -> TableFormat:
@@ -82,8 +85,9 @@ def format_of(file: InputFile, name: str) -> TableFormat:
     ]
     if not matches:
         raise UsageError(
-            f"expected a file ending in {', '.join(known_suffixes())}, received `{file.file_name}`",
+            f"expected a file whose ending tells its format, received `{file.file_name}`",
             where=file.name,
-            hint="name the format if the file is called otherwise, e.g. `format: csv`",
+            hint="name the format (`format: csv`, `--format csv`): " + ", ".join(FORMATS) + "; edge_list is "
+            "text without a header line",
         )
     return max(matches, key=lambda match: match[0])[1]

@@ -75,6 +75,15 @@ class Table(ABC):
     is_text: bool = False
     reiterable: bool = True
 
+    @property
+    def comment_lines(self) -> int:
+        """How many lines at its beginning are comments and no rows.
+
+        Raises:
+            DataError: see :meth:`column_names`.
+        """
+        return 0
+
     @abstractmethod
     def column_names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order.

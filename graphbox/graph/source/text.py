@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +19,12 @@ from graphbox.graph.source.formats import FileOptions
 from graphbox.graph.source.location import InputFile
 from graphbox.graph.source.read_ahead import map_in_order, read_ahead
 from graphbox.graph.source.table import Batch, MalformedLine, Table, check_columns
-from graphbox.graph.source.text_file import TextBlock, TextFile, TextHeader
+from graphbox.graph.source.text_file import TextBlock, TextFile, TextHeader, TextOpening
 
-__all__ = ["CsvTable", "TextTable", "TsvTable"]
+__all__ = ["CsvTable", "ParsedBlock", "TextTable", "TsvTable"]
 
 _MALFORMED_KINDS = ("wrong number of cells", "bad encoding", "unbalanced quote")
+_COMMENT = re.compile(rb"#+(\s|$)")  # not `#tag`, which may be an id
 _EXAMPLES = 5
 _LARGEST_BLOCK_BYTES = 4 << 20
 _MOST_THREADS = 8
@@ -30,7 +32,9 @@ _BLOCKS_PER_BATCH = 3  # cells take up to about as many times the bytes of their
 
 
 @dataclass(frozen=True, eq=False)
-class _ParsedBlock:
+class ParsedBlock:
+    """The rows of a block, and the lines they are from."""
+
     columns: list[pa.Array]
     rows: int
     lines: int
@@ -61,12 +65,16 @@ class TextTable(Table):
     has a quote. A line with another number of cells than the header, with bytes that are not UTF-8, or with
     a quote that is not closed where the cell ends (within 1 MiB) is malformed: it is reported and skipped.
 
-    A further format is a subclass with another delimiter, quote, or :meth:`names_of_header`.
+    Where the names of the columns are given, lines that begin as ``comment`` says and stand before the first
+    record are passed over; :attr:`comment_lines` counts them.
+
+    A further format is a subclass with another delimiter, quote, comment, or :meth:`names_of_header`.
     """
 
     is_text = True
     delimiter: ClassVar[str]
     quote: ClassVar[str] = '"'
+    comment: ClassVar[re.Pattern[bytes] | None] = None
 
     def __init__(self, file: InputFile, options: FileOptions) -> None:
         self.name = file.name
@@ -76,11 +84,26 @@ class TextTable(Table):
         self._threads = min(options.threads, _MOST_THREADS)
         self._header: TextHeader | None = None
         self._places: list[_BlockPlace] = []
-        self._latest: tuple[_BlockPlace, _ParsedBlock] | None = None
+        self._latest: tuple[_BlockPlace, ParsedBlock] | None = None
 
     @cached_property
     def _text(self) -> TextFile:
         return TextFile(self._file, self.delimiter, self.quote)
+
+    @property
+    def _has_header(self) -> bool:
+        return self._given_names is None
+
+    @cached_property
+    def _opening(self) -> TextOpening:
+        """How the file begins, where it has no header line and its format has comments."""
+        assert self.comment is not None  # noqa: S101 - asked for only by formats that have comments
+        return self._text.opening(self.comment)
+
+    @property
+    def comment_lines(self) -> int:
+        """How many lines of comment stand before the first record; see :attr:`Table.comment_lines`."""
+        return 0 if self._has_header or self.comment is None else self._opening.comment_lines
 
     def names_of_header(self, cells: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the columns, given the cells of the first line."""
@@ -129,7 +152,9 @@ class TextTable(Table):
             raise
 
     def _start(self) -> _BlockPlace:
-        if self._given_names is not None:
+        if not self._has_header and self.comment is not None:
+            return _BlockPlace(first_row=0, first_line=self._opening.line, offset=self._opening.offset)
+        if not self._has_header:
             return _BlockPlace(first_row=0, first_line=1, offset=0)
         header = self._read_header()
         return _BlockPlace(first_row=0, first_line=header.next_line, offset=header.next_offset)
@@ -157,11 +182,11 @@ class TextTable(Table):
             row += parsed.rows
             line += parsed.lines
 
-    def _parse(self, block: TextBlock, positions: list[int], cells: int) -> _ParsedBlock:
+    def _parse(self, block: TextBlock, positions: list[int], cells: int) -> ParsedBlock:
         rows, lines, columns, jump_rows, jump_lines, malformed, counts = _core.split_text(
             block.text, self._text.delimiter, self._text.quote, cells, positions, _EXAMPLES
         )
-        return _ParsedBlock(
+        return ParsedBlock(
             [_string_array(rows, *column) for column in columns],
             rows=rows,
             lines=lines,
@@ -182,7 +207,7 @@ class TextTable(Table):
 
     # Places
 
-    def _remember(self, place: _BlockPlace, parsed: _ParsedBlock) -> None:
+    def _remember(self, place: _BlockPlace, parsed: ParsedBlock) -> None:
         self._latest = (place, parsed)
         if not self._places or place.first_row > self._places[-1].first_row:
             self._places.append(place)
@@ -210,6 +235,7 @@ class CsvTable(TextTable):
     """Comma-separated values; separated by semicolons, tabs or bars where the header line has no comma."""
 
     delimiter = ","
+    comment = _COMMENT
 
     @cached_property
     def _text(self) -> TextFile:
@@ -227,6 +253,7 @@ class TsvTable(TextTable):
     """Tab-separated values."""
 
     delimiter = "\t"
+    comment = _COMMENT
 
 
 def _string_array(

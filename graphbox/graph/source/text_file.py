@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from graphbox import _core
 from graphbox.errors import DataError
 from graphbox.graph.source.location import InputFile
 
-__all__ = ["TEXT_COMPRESSIONS", "TextBlock", "TextFile", "TextHeader"]
+__all__ = ["TEXT_COMPRESSIONS", "TextBlock", "TextFile", "TextHeader", "TextOpening"]
 
 TEXT_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd"}
 """Codec by the last suffix of a text file's name."""
@@ -58,6 +59,23 @@ class TextHeader:
     next_line: int
 
 
+@dataclass(frozen=True)
+class TextOpening:
+    """How a text without a header line begins.
+
+    Attributes:
+        comment_lines: how many lines of comment stand before the first record.
+        offset: place of the line after them in the decompressed file; 0 where there are none.
+        line: that line, from 1.
+        records: the first lines after them that are not blank, at most two; what is not UTF-8 is replaced.
+    """
+
+    comment_lines: int
+    offset: int
+    line: int
+    records: tuple[str, ...]
+
+
 class TextFile:
     """A text file of records, plain, gzipped or Zstandard compressed.
 
@@ -97,6 +115,25 @@ class TextFile:
                 hint="save the file as UTF-8, with every quoted cell closed",
             )
         return TextHeader(tuple(cell.decode() for cell in cells), max(lines, 1), skipped + size, lines + 1)
+
+    def opening(self, comment: re.Pattern[bytes]) -> TextOpening:
+        """Read the beginning of a file without a header line.
+
+        Args:
+            comment: what a line of comment begins with.
+
+        Raises:
+            DataError: the text is UTF-16, or the file is damaged.
+        """
+        text = b""
+        found = None
+        with self._opened() as (_, stream):
+            while found is None:
+                more = self._read(stream, max(_HEADER_BYTES, len(text)))
+                text += more
+                last = not more or len(text) > _LONGEST_RECORD_BYTES
+                found = _opening_of(text, self.mark_bytes(text), comment, last=last)
+        return found
 
     def mark_bytes(self, start: bytes) -> int:
         """Return how many bytes at the start of the file are no text: the byte order mark of UTF-8.
@@ -188,3 +225,21 @@ class TextFile:
             return bytes(stream.read(size))
         except (pa.ArrowException, OSError) as error:
             raise self.file.unreadable(error, "a whole file", "write or fetch the file again") from None
+
+
+def _opening_of(text: bytes, begin: int, comment: re.Pattern[bytes], *, last: bool) -> TextOpening | None:
+    """Return how a text begins, or None where more of it must be read to know."""
+    comment_lines, offset, line = 0, 0, 1
+    records: list[str] = []
+    at, number = begin, 1
+    while at < len(text) and len(records) < 2:
+        end = text.find(b"\n", at)
+        if end < 0 and not last:
+            return None
+        record = text[at:] if end < 0 else text[at:end]
+        at, number = (len(text) if end < 0 else end + 1), number + 1
+        if not records and comment.match(record):
+            comment_lines, offset, line = comment_lines + 1, at, number
+        elif record.strip():
+            records.append(record.decode("utf-8", "replace").rstrip("\r"))
+    return TextOpening(comment_lines, offset, line, tuple(records)) if last or len(records) == 2 else None
