@@ -138,12 +138,23 @@ class Relation:
 
     def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str, overlay: Overlay | None = None, weights: AliasTables | None = None, overlay_weights: AliasTables | None = None) -> None: ...
 
-def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
+    def give_weight(self, base: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], overlay: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Give the weight of each sampled edge: of those of the base and of those of the overlay.
+        """
+
+    def give_timestamp(self, base: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], overlay: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Give the timestamp of each sampled edge: of those of the base and of those of the overlay.
+        """
+
+def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]]:
     """
     Sample in-neighbours hop by hop.
 
-    Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop) for each
-    relation. -1 in num_nodes means unknown, for types that are only sources.
+    Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop, weights,
+    timestamps) for each relation, the last two empty unless the relation gives them.
+    -1 in num_nodes means unknown, for types that are only sources.
     """
 
 def random_walks(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, p_q_restart: tuple[float, float, float], most_parallel: int, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:

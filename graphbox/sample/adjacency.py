@@ -16,11 +16,14 @@ from graphbox.native import Int64Array
 __all__ = [
     "Adjacency",
     "Arrays",
+    "EdgeColumn",
+    "EdgeColumnName",
     "EdgeType",
     "GraphLike",
     "LiveAdjacency",
     "LiveGraph",
     "as_arrays",
+    "edge_column",
     "edge_type_name",
     "lists_of",
     "steps_of_metapath",
@@ -29,7 +32,14 @@ __all__ = [
 EdgeType: TypeAlias = tuple[str, str, str]
 """``(source type, relation, target type)``."""
 
+EdgeColumnName: TypeAlias = Literal["weight", "timestamp"]
+"""What edges can have besides their ends."""
+
 _REVERSED = "rev_"
+_COLUMN_DTYPES: dict[EdgeColumnName, np.dtype[Any]] = {
+    "weight": np.dtype(np.float32),
+    "timestamp": np.dtype(np.int64),
+}
 
 
 class Adjacency(Protocol):
@@ -68,7 +78,7 @@ class LiveAdjacency(Adjacency, Protocol):
         """The lists of the base with ``weight`` and ``timestamp``, or None."""
         ...
 
-    def overlay_column(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
+    def overlay_column(self, name: EdgeColumnName) -> npt.NDArray[Any] | None:
         """Return the weight or timestamp of each edge of the new lists, or None."""
         ...
 
@@ -128,6 +138,48 @@ class Arrays(NamedTuple):
     indptr: Int64Array
     indices: npt.NDArray[Any]
     overlay: _core.Overlay | None
+
+
+class EdgeColumn(NamedTuple):
+    """The weight or timestamp of each edge, as the native core takes it.
+
+    Attributes:
+        base: [edges] of the adjacency's arrays.
+        overlay: [edges] of the new lists of some rows.
+    """
+
+    base: npt.NDArray[Any]
+    overlay: npt.NDArray[Any]
+
+
+def edge_column(adjacency: Adjacency, column: EdgeColumnName, name: str) -> EdgeColumn | None:
+    """Return the weights or timestamps of an adjacency's edges, None where it has none.
+
+    Args:
+        adjacency: what to read.
+        column: ``weight`` or ``timestamp``.
+        name: of the adjacency, for messages.
+
+    Raises:
+        UsageError: of another dtype or shape than float32 or int64 with one dimension.
+    """
+    dtype = _COLUMN_DTYPES[column]
+    none: npt.NDArray[Any] = np.zeros(0, dtype)
+    if isinstance(adjacency, LiveAdjacency):
+        base = none if adjacency.base is None else getattr(adjacency.base, column)
+        overlay = adjacency.overlay_column(column)
+    else:
+        base, overlay = getattr(adjacency, column, None), none
+    if base is None or overlay is None:
+        return None
+    arrays = np.asarray(base), np.asarray(overlay)
+    for array in arrays:
+        if array.dtype != dtype or array.ndim != 1:
+            raise UsageError(
+                f"{column} must be {dtype} with one dimension, received {array.dtype} {array.shape}",
+                where=name,
+            )
+    return EdgeColumn(np.ascontiguousarray(arrays[0]), np.ascontiguousarray(arrays[1]))
 
 
 def edge_type_name(edge_type: EdgeType) -> str:

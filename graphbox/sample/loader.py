@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from graphbox.errors import UsageError, missing_extra
 from graphbox.native import Int64Array, epoch_number, integer_array, seed_number, thread_count
-from graphbox.sample.adjacency import EdgeType, GraphLike
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
 from graphbox.sample.neighbor import sample_heterogeneous
 from graphbox.sample.permutation import permutation
 
@@ -35,7 +35,8 @@ class NeighborLoader:
 
     A graph with one node and one edge type gives ``torch_geometric.data.Data``, others ``HeteroData``, with
     the attributes PyTorch Geometric's own loader sets: ``edge_index``, ``n_id`` (node indices), ``e_id`` (CSC
-    positions), ``batch_size`` and ``input_id`` (which seeds), ``num_sampled_nodes``, ``num_sampled_edges``.
+    positions), ``batch_size`` and ``input_id`` (which seeds), ``num_sampled_nodes``, ``num_sampled_edges``,
+    and, if asked for, ``edge_weight`` and ``edge_time``.
 
     Each pass over the loader is an epoch: seeds are shuffled and neighbours drawn anew by (seed, epoch,
     batch), the same for any number of threads. :meth:`set_epoch` chooses the next.
@@ -53,6 +54,8 @@ class NeighborLoader:
         drop_last: leave out a last batch that is not full.
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type.
+        edge_attributes: what to put into the batch of each edge: ``weight``, ``timestamp``, both or none; of
+            the edge types that have it, one at least.
         transform: called with each batch in the loader's threads; what it returns is the batch.
         seed: of all random draws.
         num_threads: threads that sample ahead. None: see :func:`graphbox.native.thread_count`.
@@ -75,6 +78,7 @@ class NeighborLoader:
         weighted: bool | Collection[EdgeType] = False,
         drop_last: bool = False,
         features: Mapping[str, Sequence[str]] | Sequence[str] = (),
+        edge_attributes: Collection[EdgeColumnName] = (),
         transform: Callable[[Any], Any] | None = None,
         seed: int = 0,
         num_threads: int | None = None,
@@ -94,6 +98,7 @@ class NeighborLoader:
         self._weighted = weighted
         self._drop_last = drop_last
         self._features = _features_of(graph, features)
+        self._edge_attributes = edge_attributes
         self._transform = transform
         self._seed = seed_number(seed)
         self._threads = thread_count(num_threads)
@@ -148,6 +153,7 @@ class NeighborLoader:
             self._num_neighbors,
             replace=self._replace,
             weighted=self._weighted,
+            edge_attributes=self._edge_attributes,
             seed=self._seed,
             epoch=epoch,
             batch=batch,
@@ -179,6 +185,10 @@ class NeighborLoader:
             store = data if single else data[edge_type]
             store.edge_index = torch.from_numpy(np.stack([rows, sample.cols[edge_type]]))
             store.e_id = torch.from_numpy(sample.edge_ids[edge_type])
+            if edge_type in sample.weight:
+                store.edge_weight = torch.from_numpy(sample.weight[edge_type])
+            if edge_type in sample.timestamp:
+                store.edge_time = torch.from_numpy(sample.timestamp[edge_type])
             if not single:
                 store.num_sampled_edges = sample.edges_per_hop[edge_type]
         if single:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import numpy.typing as npt
@@ -19,7 +19,16 @@ from graphbox.native import (
     seed_number,
     thread_count,
 )
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name, lists_of
+from graphbox.sample.adjacency import (
+    Adjacency,
+    EdgeColumnName,
+    EdgeType,
+    GraphLike,
+    as_arrays,
+    edge_column,
+    edge_type_name,
+    lists_of,
+)
 from graphbox.sample.alias import weights_of
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ __all__ = ["HeteroSample", "NeighborSample", "sample_heterogeneous", "sample_nei
 
 Array = TypeVar("Array")
 
+_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 _MOST_HOPS = 255
 _MOST_NEIGHBORS = 2**31 - 1
 _UNKNOWN = -1
@@ -48,6 +58,8 @@ class NeighborSample(Generic[Array]):
         edge_ids: int64 [e], positions in the CSC.
         nodes_per_hop: hops + 1 numbers: the seeds, then the nodes that each hop added.
         edges_per_hop: number of edges of each hop.
+        weight: float32 [e] if asked for, else None.
+        timestamp: int64 [e] if asked for, else None.
     """
 
     nodes: Array
@@ -56,6 +68,8 @@ class NeighborSample(Generic[Array]):
     edge_ids: Array
     nodes_per_hop: list[int]
     edges_per_hop: list[int]
+    weight: Any = None
+    timestamp: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,7 @@ class HeteroSample(Generic[Array]):
     """A sampled subgraph with several types: as :class:`NeighborSample`, by node type and by edge type.
 
     ``rows[t]`` are positions in ``nodes`` of the source type of ``t``, ``cols[t]`` in those of its target
-    type.
+    type. ``weight`` and ``timestamp`` have the edge types whose edges have them, if they were asked for.
     """
 
     nodes: dict[str, Array]
@@ -72,6 +86,8 @@ class HeteroSample(Generic[Array]):
     edge_ids: dict[EdgeType, Array]
     nodes_per_hop: dict[str, list[int]]
     edges_per_hop: dict[EdgeType, list[int]]
+    weight: dict[EdgeType, Any] = field(default_factory=dict)
+    timestamp: dict[EdgeType, Any] = field(default_factory=dict)
 
 
 @overload
@@ -82,6 +98,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -97,6 +114,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -111,6 +129,7 @@ def sample_neighbors(
     replace: bool = False,
     weighted: bool = False,
     *,
+    edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -132,6 +151,7 @@ def sample_neighbors(
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
         weighted: draw in proportion to the edges' weights.
+        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -157,6 +177,7 @@ def sample_neighbors(
     hops = _checked_hops(num_neighbors, "num_neighbors")
     weights = weights_of(adjacency, name, threads) if weighted else (None, None)
     relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
+    given = _give_attributes([(relation, adjacency, name)], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
         [num_nodes],
@@ -175,6 +196,8 @@ def sample_neighbors(
         edge_ids=like(edges[2], seeds),
         nodes_per_hop=nodes[1],
         edges_per_hop=edges[3],
+        weight=like(edges[4], seeds) if 0 in given["weight"] else None,
+        timestamp=like(edges[5], seeds) if 0 in given["timestamp"] else None,
     )
 
 
@@ -186,6 +209,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -201,6 +225,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -215,6 +240,7 @@ def sample_heterogeneous(
     replace: bool = False,
     weighted: bool | Collection[EdgeType] = False,
     *,
+    edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -233,6 +259,8 @@ def sample_heterogeneous(
         replace: draw with replacement.
         weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
             some. Edges of the others are equally likely.
+        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
+            edge types that have it, one at least.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -278,6 +306,13 @@ def sample_heterogeneous(
         )
         for edge_type, hops in hops_by_type.items()
     ]
+    given = _give_attributes(
+        [
+            (relation, csc, edge_type_name(edge_type))
+            for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
+        ],
+        edge_attributes,
+    )
     types, edges = _core.sample_neighbors(
         relations,
         list(num_nodes.values()),
@@ -299,7 +334,43 @@ def sample_heterogeneous(
         edge_ids={edge_type: like(entry[2], example) for edge_type, entry in by_edge_type.items()},
         nodes_per_hop={node_type: entry[1] for node_type, entry in by_node_type.items()},
         edges_per_hop={edge_type: entry[3] for edge_type, entry in by_edge_type.items()},
+        weight={
+            edge_type: like(entry[4], example)
+            for number, (edge_type, entry) in enumerate(by_edge_type.items())
+            if number in given["weight"]
+        },
+        timestamp={
+            edge_type: like(entry[5], example)
+            for number, (edge_type, entry) in enumerate(by_edge_type.items())
+            if number in given["timestamp"]
+        },
     )
+
+
+def _give_attributes(
+    relations: Sequence[tuple[_core.Relation, Adjacency, str]], wanted: Collection[EdgeColumnName]
+) -> dict[str, set[int]]:
+    """Make relations give the wanted values of their edges; return the numbers of those that do."""
+    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
+        raise UsageError(
+            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
+            where="edge_attributes",
+        )
+    giving: dict[str, set[int]] = {attribute: set() for attribute in _EDGE_ATTRIBUTES}
+    for attribute in wanted:
+        for number, (relation, adjacency, name) in enumerate(relations):
+            column = edge_column(adjacency, attribute, name)
+            if column is not None:
+                give = relation.give_weight if attribute == "weight" else relation.give_timestamp
+                give(*column)
+                giving[attribute].add(number)
+        if relations and not giving[attribute]:
+            raise UsageError(
+                f"no sampled edges have a {attribute}: {', '.join(name for _, _, name in relations)}",
+                where="edge_attributes",
+                hint=f"import them with a {attribute} column",
+            )
+    return giving
 
 
 def _only_edge_type(graph: GraphLike) -> EdgeType:

@@ -26,7 +26,8 @@ struct RelationArrays {
 
 using NodesResult = std::pair<NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
 using EdgesResult =
-    std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
+    std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>,
+               NumpyArray<float>, NumpyArray<std::int64_t>>;
 
 void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
   bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
@@ -74,7 +75,8 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
   }
   for (SampledEdges& relation : sampled.relations) {
     result.second.emplace_back(to_numpy(std::move(relation.rows)), to_numpy(std::move(relation.cols)),
-                               to_numpy(std::move(relation.edge_ids)), std::move(relation.edges_per_hop));
+                               to_numpy(std::move(relation.edge_ids)), std::move(relation.edges_per_hop),
+                               to_numpy(std::move(relation.weight)), to_numpy(std::move(relation.timestamp)));
   }
   return result;
 }
@@ -105,20 +107,40 @@ void add_neighbor(nb::module_& module) {
           [](RelationArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, int source_type,
              int target_type, std::vector<std::int64_t> num_neighbors, std::string name, const OverlayArrays* overlay,
              const AliasTables* weights, const AliasTables* overlay_weights) {
-            Relation relation{to_adjacency(indptr, indices, std::move(name), overlay), source_type, target_type,
-                              std::move(num_neighbors), weights, overlay_weights};
+            Relation relation;
+            relation.adjacency = to_adjacency(indptr, indices, std::move(name), overlay);
+            relation.source_type = source_type;
+            relation.target_type = target_type;
+            relation.num_neighbors = std::move(num_neighbors);
+            relation.weights = weights;
+            relation.overlay_weights = overlay_weights;
             new (self) RelationArrays{std::move(indptr), std::move(indices), std::move(relation)};
           },
           nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source_type"), nb::arg("target_type"),
           nb::arg("num_neighbors"), nb::arg("name"), nb::arg("overlay").none() = nb::none(),
           nb::arg("weights").none() = nb::none(), nb::arg("overlay_weights").none() = nb::none(),
-          nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>());
+          nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>())
+      .def(
+          "give_weight",
+          [](RelationArrays& self, const InputArray<float>& base, const InputArray<float>& overlay) {
+            self.relation.weight = {view(base), view(overlay), true};
+          },
+          nb::arg("base").noconvert(), nb::arg("overlay").noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          "Give the weight of each sampled edge: of those of the base and of those of the overlay.")
+      .def(
+          "give_timestamp",
+          [](RelationArrays& self, const InputArray<std::int64_t>& base, const InputArray<std::int64_t>& overlay) {
+            self.relation.timestamp = {view(base), view(overlay), true};
+          },
+          nb::arg("base").noconvert(), nb::arg("overlay").noconvert(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          "Give the timestamp of each sampled edge: of those of the base and of those of the overlay.");
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"),
              "Sample in-neighbours hop by hop.\n\n"
-             "Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop) for each\n"
-             "relation. -1 in num_nodes means unknown, for types that are only sources.");
+             "Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
+             "timestamps) for each relation, the last two empty unless the relation gives them.\n"
+             "-1 in num_nodes means unknown, for types that are only sources.");
 }
 
 }  // namespace graphbox::bind

@@ -21,6 +21,8 @@ constexpr std::int64_t kMapDistance = 16;
 
 constexpr std::int64_t kChunkNodes = 1024;        // frontier nodes that one thread takes at a time
 constexpr std::int64_t kParallelFrontier = 4096;  // smaller frontiers are not worth waking a thread
+constexpr std::int64_t kChunkEdges = 16384;       // the same for edges whose values are read
+constexpr std::int64_t kParallelEdges = 65536;
 
 // A borrowed node map, given back to its pool.
 template <typename Map>
@@ -346,6 +348,31 @@ void sample_hop(const NeighborRequest& request, int relation, int hop, TypeState
   }
 }
 
+// Reads a value of each sampled edge, as long as edge_ids are positions.
+template <typename Value>
+void read_column(const EdgeColumn<Value>& column, const PooledArray<std::int64_t>& positions, int threads,
+                 PooledArray<Value>& out) {
+  if (!column.is_wanted) {
+    return;
+  }
+  const std::int64_t edges = positions.size();
+  const auto in_base = static_cast<std::int64_t>(column.base.size());
+  const auto place = [&](std::int64_t i) {
+    const std::int64_t position = positions[i];
+    return position < in_base ? column.base.data() + position : column.overlay.data() + (position - in_base);
+  };
+  out.resize(edges);
+  parallel_for(edges >= kParallelEdges ? threads : 1, (edges + kChunkEdges - 1) / kChunkEdges, [&](std::int64_t chunk) {
+    const std::int64_t end = std::min((chunk + 1) * kChunkEdges, edges);
+    for (std::int64_t i = chunk * kChunkEdges; i < end; ++i) {
+      if (i + kIndicesDistance < end) {
+        prefetch(place(i + kIndicesDistance));
+      }
+      out[i] = *place(i);
+    }
+  });
+}
+
 // Positions become edge ids.
 void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
   if (adjacency.overlay == nullptr) {
@@ -379,6 +406,19 @@ void check_weights(const Relation& relation) {
   }
 }
 
+template <typename Value>
+void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, const char* name) {
+  const std::int64_t overlay_edges = adjacency.overlay == nullptr ? 0 : adjacency.overlay->num_edges();
+  if (column.is_wanted && (static_cast<std::int64_t>(column.base.size()) != adjacency.num_edges ||
+                           static_cast<std::int64_t>(column.overlay.size()) != overlay_edges)) {
+    throw Error(ErrorKind::kUsage,
+                std::string(name) + " must have an entry for each of " + std::to_string(adjacency.num_edges) + " and " +
+                    std::to_string(overlay_edges) + " edges, received " + std::to_string(column.base.size()) + " and " +
+                    std::to_string(column.overlay.size()),
+                adjacency.name);
+  }
+}
+
 void check(const NeighborRequest& request) {
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
@@ -389,6 +429,8 @@ void check(const NeighborRequest& request) {
                   relation.adjacency.name);
     }
     check_weights(relation);
+    check_column(relation.weight, relation.adjacency, "weight");
+    check_column(relation.timestamp, relation.adjacency, "timestamp");
   }
 }
 
@@ -419,7 +461,11 @@ NeighborSample sample_neighbors(const NeighborRequest& request) {
     }
   }
   for (std::size_t relation = 0; relation < request.relations.size(); ++relation) {
-    name_edges(request.relations[relation].adjacency, sample.relations[relation]);
+    const Relation& given = request.relations[relation];
+    SampledEdges& edges = sample.relations[relation];
+    read_column(given.weight, edges.edge_ids, request.threads, edges.weight);
+    read_column(given.timestamp, edges.edge_ids, request.threads, edges.timestamp);
+    name_edges(given.adjacency, edges);
   }
   return sample;
 }

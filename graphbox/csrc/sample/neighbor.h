@@ -13,6 +13,14 @@
 
 namespace graphbox {
 
+// A value for each edge of an adjacency and of its overlay; absent unless asked for.
+template <typename Value>
+struct EdgeColumn {
+  std::span<const Value> base;
+  std::span<const Value> overlay;
+  bool is_wanted = false;
+};
+
 // An edge type: rows of `adjacency` are nodes of `target_type`, its indices nodes of `source_type`.
 struct Relation {
   Adjacency adjacency;
@@ -21,6 +29,8 @@ struct Relation {
   std::vector<std::int64_t> num_neighbors;  // for each hop, -1: all
   const AliasTables* weights = nullptr;     // of the base's edges: neighbours in proportion to their weights
   const AliasTables* overlay_weights = nullptr;  // of the overlay's edges, where there is one
+  EdgeColumn<float> weight;                      // to be given with the sampled edges, as is ...
+  EdgeColumn<std::int64_t> timestamp;            // ... this
 };
 
 struct NeighborRequest {
@@ -45,6 +55,8 @@ struct SampledEdges {
   PooledArray<std::int64_t> cols;
   PooledArray<std::int64_t> edge_ids;  // positions in `indices`
   std::vector<std::int64_t> edges_per_hop;
+  PooledArray<float> weight;            // empty unless wanted
+  PooledArray<std::int64_t> timestamp;  // empty unless wanted
 };
 
 struct NeighborSample {

@@ -105,6 +105,37 @@ TEST(neighbor, damaged_arrays_are_refused_and_not_followed) {
   }
 }
 
+TEST(neighbor, values_of_the_edges) {
+  Graph graph(20000);
+  for (std::int64_t seed = 0; seed < 5000; ++seed) {
+    graph.seeds.push_back(seed);
+  }
+  std::vector<float> weight;
+  std::vector<std::int64_t> timestamp;
+  for (std::size_t edge = 0; edge < graph.indices.size(); ++edge) {
+    weight.push_back(static_cast<float>(edge % 1000));
+    timestamp.push_back(static_cast<std::int64_t>(edge) * 3);
+  }
+  for (const int threads : {1, 2}) {
+    NeighborRequest request = graph.request({20, 2}, false, threads);
+    request.relations[0].weight = {weight, {}, true};
+    request.relations[0].timestamp = {timestamp, {}, true};
+    const NeighborSample sample = sample_neighbors(request);
+    const SampledEdges& edges = sample.relations[0];
+    CHECK(edges.edge_ids.size() > 65536);
+    CHECK_EQUAL(edges.weight.size(), edges.edge_ids.size());
+    for (std::int64_t i = 0; i < edges.edge_ids.size(); ++i) {
+      CHECK(edges.weight[i] == static_cast<float>(edges.edge_ids[i] % 1000));
+      CHECK(edges.timestamp[i] == edges.edge_ids[i] * 3);
+    }
+    weight.pop_back();
+    request.relations[0].weight = {weight, {}, true};
+    CHECK_THROWS(sample_neighbors(request), ErrorKind::kUsage, "weight must have an entry for each of");
+    weight.push_back(0);
+  }
+  CHECK_EQUAL(sample_neighbors(graph.request({2}, false, 1)).relations[0].weight.size(), std::int64_t{0});
+}
+
 TEST(neighbor, wrong_seeds_are_refused) {
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{100}, INT64_MIN, INT64_MAX}) {
     Graph graph(100);
