@@ -238,8 +238,8 @@ def walk_pairs(
         column_offsets: integers [length + 1] added to the nodes of each column.
         dynamic_window: draw a window for each centre.
         subsample: numbers [keys], the probability that an occurrence of each key stays.
-        chunk_pairs: most pairs of a chunk, unless one walk alone has more. Up to 32 bytes of memory are
-            needed for each.
+        chunk_pairs: most pairs of a chunk, unless one walk alone has more. A chunk takes up to 48 bytes of
+            memory for each while it is made, with its walks, and 32 after.
         seed: of the random draws.
         epoch: part of their key.
         batch: part of their key.

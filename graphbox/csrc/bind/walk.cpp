@@ -203,18 +203,19 @@ void add_walk(nb::module_& module) {
   module.def("random_walks", &walk, nb::arg("steps").noconvert(), nb::arg("start").noconvert(), nb::arg("length"),
              nb::arg("p_q_restart"), nb::arg("most_parallel"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"),
-             "Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 after a "
-             "dead end.");
+             "Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 "
+             "after a dead end.");
   module.def("most_parallel_edges", &most_parallel, nb::arg("step").noconvert(), nb::arg("threads"),
              "The most edges from one node to another; an error where a list does not ascend.");
   module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("window"),
-             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"), nb::arg("keep").noconvert().none(),
-             nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
-             "All (centre, context) pairs within the window, two int64[pairs].");
+             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),
+             nb::arg("keep").noconvert().none(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
+             nb::arg("threads"), "All (centre, context) pairs within the window, two int64[pairs].");
   module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(), nb::arg("window"),
-             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"), nb::arg("keep").noconvert().none(),
-             nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"), nb::arg("centers").noconvert(),
-             nb::arg("contexts").noconvert(), "The same into arrays of the caller; returns the number of pairs.");
+             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),
+             nb::arg("keep").noconvert().none(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
+             nb::arg("threads"), nb::arg("centers").noconvert(), nb::arg("contexts").noconvert(),
+             "The same into arrays of the caller; returns the number of pairs.");
   module.def("walk_pairs", &walk_pairs, nb::arg("steps").noconvert(), nb::arg("start").noconvert(),
              nb::arg("first_position"), nb::arg("length"), nb::arg("p_q_restart"), nb::arg("most_parallel"),
              nb::arg("window"), nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),

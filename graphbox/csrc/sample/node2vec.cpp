@@ -14,7 +14,7 @@ namespace {
 constexpr int kSlots = 96;  // walkers under way at once
 constexpr std::int64_t kChunkWalkers = 2048;
 constexpr std::int64_t kChunkRows = 1 << 14;
-constexpr std::uint32_t kHop = 1;  // of the counter: hop 0 has the draws of uniform walks
+constexpr std::uint32_t kHop = 1;  // of the counter: hops 0 and 2 have the draws of uniform walks and their restarts
 constexpr std::uint32_t kMostDarts = 32;
 
 GRAPHBOX_INLINE double unit_interval(std::uint32_t low, std::uint32_t high) {
@@ -45,6 +45,7 @@ class Node2VecWalkers {
         height_(std::max(1.0, far_weight_)),
         excess_(std::max(0.0, return_weight_ - height_)),
         sure_below_(far_weight_ == 1 ? 2.0 : std::min(1.0, far_weight_)),
+        restarts_(request.restart_probability > 0),
         restart_below_(restart_threshold(request.restart_probability)) {}
 
   void run() {
@@ -104,6 +105,8 @@ class Node2VecWalkers {
 
   std::int64_t* row(const Walker& walker) const { return out_ + walker.number * (request_.length + 1); }
   const Index* list(const EdgeSpan& edges) const { return neighbor_at(edges_, indices_, edges.begin); }
+  // A dart's draws do not depend on how many there were before: its number stands where relations do, its step is the
+  // number of the block. Word 0 chooses the edge, 1 and 2 where the dart falls, 3 of the first dart whether to restart.
   DrawSequence draws(const Walker& walker) const {
     return DrawSequence(request_.key, kHop, walker.dart,
                         static_cast<std::uint64_t>(request_.first_position + walker.number));
@@ -138,7 +141,7 @@ class Node2VecWalkers {
     const PhiloxBlock words = sequence.block(static_cast<std::uint32_t>(walker.step));
     const std::int64_t degree = walker.edges.degree;
     if (walker.dart == 0) {
-      if (restart_below_ > 0 && (words[3] < restart_below_ || degree == 0)) {
+      if (restarts_ && (words[3] < restart_below_ || degree == 0)) {
         walker.previous = -1;
         arrive(slot, request_.start[static_cast<std::size_t>(walker.number)]);
         return;
@@ -296,6 +299,7 @@ class Node2VecWalkers {
   double height_;      // of a column
   double excess_;      // what the weight of an edge back exceeds it by
   double sure_below_;  // every edge has at least this weight, edges back apart
+  bool restarts_;
   std::uint64_t restart_below_;
   Queue rows_;
   Queue candidates_;
