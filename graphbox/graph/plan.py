@@ -42,6 +42,8 @@ _SLACK_BYTES = 20 << 20
 """Stacks of threads, and what allocators hold beside what is asked of them."""
 _BATCHES_AHEAD = 12
 _PROBE_ROWS = 1_000_000
+_STARTING_SECONDS = 0.2
+"""What any import takes, however small: its threads, files and the manifest."""
 _TIME_RANGE = (0.6, 2.0)
 """The time is between these shares of what the probes say: the whole misses the caches more often."""
 
@@ -211,7 +213,11 @@ def plan_import(
     size_bytes = sum(each.size_bytes for each in types) + _MANIFEST_BYTES
     scratch_bytes = sum(each.scratch_bytes for each in types)
     seconds = _seconds(source, survey, folder if probe else None, threads)
-    seconds += (size_bytes + scratch_bytes) / disk.write_bytes_per_s + scratch_bytes / disk.read_bytes_per_s
+    seconds += (
+        _STARTING_SECONDS
+        + (size_bytes + scratch_bytes) / disk.write_bytes_per_s
+        + scratch_bytes / disk.read_bytes_per_s
+    )
     return ImportPlan(
         name=source.name,
         types=types,

@@ -9,13 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from graphbox.config.graph import TableFormat
 from graphbox.graph import Graph
+from graphbox.graph.source import FORMATS
 from graphbox.workspace import Workspace
 from tests.cli.conftest import Call
 
@@ -101,6 +104,10 @@ def test_a_run_file_of_a_graph_alone(graphbox: Call, folder: Path) -> None:
     outcome = graphbox("train", "graph.yaml")
     assert outcome.code == 2
     assert "the section `models` of the run file adds it" in outcome.err
+
+
+def test_the_run_file_knows_every_format() -> None:
+    assert set(get_args(TableFormat)) == {"auto", *FORMATS}
 
 
 def test_append_a_table(graphbox: Call, folder: Path, shop: Path) -> None:
