@@ -99,6 +99,14 @@ def import_graph(
             metavar="string|int64", help="What ids are. (default: told by the table)", rich_help_panel=_TABLE
         ),
     ] = None,
+    keep_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--keep-duplicates",
+            help="Keep every edge of a repeated source and target, not only the first.",
+            rich_help_panel=_TABLE,
+        ),
+    ] = False,
     append: Annotated[
         bool,
         typer.Option(
@@ -150,7 +158,9 @@ def import_graph(
         raise UsageError("expected --append or --remove, received both", hint="call the command twice")
     if not remove and (node is not None or ids is not None):
         raise UsageError("--node and --ids say what to remove", hint="add --remove")
-    options = TableOptions(name, type, source, target, weight, timestamp, format, columns, id_type)
+    options = TableOptions(
+        name, type, source, target, weight, timestamp, format, columns, id_type, keep_duplicates or None
+    )
     if remove:
         nodes = RemovedNodes(node, arguments or (), ids)
         remove_source(session, arguments or (), options, nodes, strict=strict, compact=not no_compact)

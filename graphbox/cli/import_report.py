@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["print_report"]
 
 _KINDS = {"dangling_edges": "dangling", "duplicate_edges": "repeated"}
+_REPEATED = "    of these only the first is kept: `keep_duplicates: true` (--keep-duplicates) keeps all"
 
 
 def print_report(report: ImportReport, console: Console) -> None:
@@ -35,6 +36,8 @@ def print_report(report: ImportReport, console: Console) -> None:
             "duplicate_edges": edges.duplicate_edges,
         }
         _print_examples(" ".join(edges.type), counts, edges.examples, console)
+        if edges.edges < edges.rows - edges.dangling_edges - sum(edges.skipped.values()):
+            console.print(_REPEATED, soft_wrap=True)
     nodes, kept = sum(report.nodes.values()), sum(each.edges for each in report.edge_types)
     size = byte_size(report.size_bytes)
     written = "" if report.written_bytes is None else f", {byte_size(report.written_bytes)} written"

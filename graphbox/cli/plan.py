@@ -68,6 +68,14 @@ def plan(
         str | None,
         typer.Option(metavar="NAME,...", help="Columns of a file without header.", rich_help_panel=_TABLE),
     ] = None,
+    keep_duplicates: Annotated[
+        bool,
+        typer.Option(
+            "--keep-duplicates",
+            help="Keep every edge of a repeated source and target, not only the first.",
+            rich_help_panel=_TABLE,
+        ),
+    ] = False,
 ) -> None:
     """Predict the memory, disk and time that an import takes, and whether there is as much.
 
@@ -79,7 +87,9 @@ def plan(
 
     if not arguments:
         raise UsageError("expected a run file or a table of edges", hint="`graphbox plan FILE`")
-    options = TableOptions(None, type, source, target, weight, timestamp, format, columns, None)
+    options = TableOptions(
+        None, type, source, target, weight, timestamp, format, columns, None, keep_duplicates or None
+    )
     memory_bytes(memory)
     config, threads = read_graph_config(
         session, arguments[0], arguments[1:], options, memory=memory, threads=threads

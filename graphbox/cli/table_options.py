@@ -37,6 +37,7 @@ class TableOptions:
     format: str | None
     columns: str | None
     id_type: str | None
+    keep_duplicates: bool | None = None
 
     def given(self) -> list[str]:
         """Return the options that were given."""
@@ -101,6 +102,7 @@ class TableOptions:
                     "timestamp": self.timestamp,
                     "format": self.format or "auto",
                     "columns": self._names(),
+                    "keep_duplicates": bool(self.keep_duplicates),
                 },
             ),
             "strict": strict,

@@ -269,6 +269,9 @@ def _any(wrong: tuple[Wrong, ...], rows: int) -> BoolArray:
 # Weights and timestamps
 
 
+_TEXT_TIMESTAMP = "an integer such as seconds since 1970 (dates are read from Parquet and Arrow only)"
+
+
 def read_weight(values: pa.Array, *, is_text: bool, place: str) -> Converted[Float32Array]:
     """Return edge weights as float32, finite and positive.
 
@@ -294,7 +297,9 @@ def read_timestamp(values: pa.Array, *, is_text: bool, place: str) -> Converted[
         DataError: the column is of another type.
     """
     if not pa.types.is_timestamp(values.type):
-        return _read_integers(values, is_text=is_text, place=place, missing="missing timestamp")
+        return _read_integers(
+            values, is_text=is_text, place=place, missing="missing timestamp", expected=_TEXT_TIMESTAMP
+        )
     missing = _nulls(values)
     numbers: Int64Array = values.view(pa.int64()).fill_null(0).to_numpy()
     unit = values.type.unit
@@ -342,7 +347,9 @@ def _read_numbers(values: pa.Array, *, is_text: bool, place: str) -> Converted[F
     )
 
 
-def _read_integers(values: pa.Array, *, is_text: bool, place: str, missing: str) -> Converted[Int64Array]:
+def _read_integers(
+    values: pa.Array, *, is_text: bool, place: str, missing: str, expected: str = "an integer of 64 bits"
+) -> Converted[Int64Array]:
     if is_text and pa.types.is_large_string(values.type):
         numbers, wrong = _parse_integers(values, plain=False)
     elif pa.types.is_integer(values.type):
@@ -353,7 +360,7 @@ def _read_integers(values: pa.Array, *, is_text: bool, place: str, missing: str)
         numbers,
         _found(
             (missing, "an integer in every row", _nulls(values)),
-            ("not an integer", "an integer of 64 bits", wrong),
+            ("not an integer", expected, wrong),
         ),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -38,14 +39,15 @@ def existing_folder(path: Path) -> Path:
 
 
 def measure_disk(folder: Path, probe_bytes: int = _PROBE_BYTES) -> DiskRates:
-    """Write and read a temporary file of ``probe_bytes``.
+    """Write and read a temporary file of ``probe_bytes``, or of half of what is free where that is less.
 
     Raises:
         UsageError: the folder cannot be written.
     """
     block = os.urandom(_BLOCK_BYTES)  # a disk that compresses must not look faster than it is
-    blocks = max(1, probe_bytes // _BLOCK_BYTES)
     try:
+        free_bytes = shutil.disk_usage(existing_folder(folder)).free
+        blocks = max(1, min(probe_bytes, free_bytes // 2) // _BLOCK_BYTES)
         with tempfile.TemporaryFile(dir=existing_folder(folder), buffering=0) as file:
             started = time.perf_counter()
             for _ in range(blocks):

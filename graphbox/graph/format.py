@@ -237,7 +237,7 @@ def check_digests(snapshot: Snapshot) -> None:
         raise FormatError(
             f"expected the content that was written, received other bytes in {', '.join(damaged)}",
             where=str(snapshot.path),
-            hint="import the graph again",
+            hint="import the graph again, with --again",
         )
 
 

@@ -213,3 +213,31 @@ def test_interrupted_import_leaves_the_old_graph(graphbox: Call, folder: Path) -
     assert "the graph is as it was before" in err
     assert graph_of("g").num_edges() == before
     assert graphbox("import", "edges.csv", "--name", "g", "-q").code == 0, "it starts again"
+
+
+def test_a_graph_that_does_not_open_is_imported_anew(graphbox: Call, folder: Path) -> None:
+    (folder / "follows.csv").write_text("source,target\na,b\nb,c\n")
+    assert graphbox("import", "follows.csv").code == 0
+    indices = next((folder / "workspace" / "graphs" / "follows").rglob("indices.npy"))
+    indices.write_bytes(indices.read_bytes()[:-1])
+    assert graphbox("describe", "follows").code == 4
+    assert "already there" not in graphbox("import", "follows.csv").out
+    assert counts("follows") == ({"node": 3}, 2)
+
+
+def test_an_edge_list_of_snap(graphbox: Call, folder: Path) -> None:
+    (folder / "web.txt").write_text("# Nodes: 3 Edges: 2\n# FromNodeId\tToNodeId\n0\t1\n1\t2\n")
+    outcome = graphbox("import", "web.txt")
+    assert outcome.code == 0, outcome.err
+    assert "2 lines of comment" in outcome.err
+    assert counts("web") == ({"node": 3}, 2)
+
+
+def test_repeated_edges_are_kept_when_asked_for(graphbox: Call, folder: Path) -> None:
+    (folder / "messages.txt").write_text("1 2 100\n1 2 200\n2 1 300\n")
+    once = graphbox("import", "messages.txt", "--timestamp", "column_3")
+    assert "--keep-duplicates" in once.out
+    assert counts("messages") == ({"node": 2}, 2)
+    every = graphbox("import", "messages.txt", "--timestamp", "column_3", "--keep-duplicates")
+    assert "--keep-duplicates" not in every.out
+    assert counts("messages") == ({"node": 2}, 3)

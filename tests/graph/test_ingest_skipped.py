@@ -224,7 +224,7 @@ UNUSABLE: dict[str, tuple[Change, str, str, str]] = {
         content("cites.csv", "source,target,w,t\na,b,1,1\nb,c,1,May\n"),
         "not an integer",
         "cites.csv:3, column `t`",
-        "expected an integer of 64 bits, received 'May'",
+        "(dates are read from Parquet and Arrow only), received 'May'",
     ),
 }
 

@@ -20,6 +20,7 @@ DUPLICATE = "duplicate_edges"
 """Kind of the edges whose source and target are those of an edge before."""
 
 _HINT = "correct the row, or import without strict to skip and count such rows"
+_HINT_OF_ALL = "check that the format, the columns and the kinds asked for are those of the table"
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,18 @@ class Problem:
         file, separator, column = self.place.partition(", column ")
         return f"{file.rpartition('/')[2]}{separator}{column}: {self.received}"
 
-    def error(self, more: str = "") -> DataError:
+    def error(self) -> DataError:
         """Return the error that refuses the row."""
         return DataError(
-            f"expected {self.expected}, received {self.received}{more}", where=self.place, hint=self.hint
+            f"expected {self.expected}, received {self.received}", where=self.place, hint=self.hint
+        )
+
+    def error_of_all(self, rows: int, what: str) -> DataError:
+        """Return the error for a table of ``rows`` of which, as of this row, none can be used."""
+        return DataError(
+            f"expected {self.expected}, received {self.received} (none of the {rows:,} {what} can be used)",
+            where=self.place,
+            hint=_HINT_OF_ALL if self.hint == _HINT else self.hint,
         )
 
 
@@ -128,4 +137,4 @@ class SkippedRows:
         """
         first = next((problems[0] for problems in self._problems.values() if problems), None)
         if first is not None:
-            raise first.error(f" (none of the {rows:,} {what} can be used)")
+            raise first.error_of_all(rows, what)

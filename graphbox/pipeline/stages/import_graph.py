@@ -80,6 +80,7 @@ def import_config(
 ) -> Imported:
     """Import the section ``graph`` of a run file into ``workspace``; what is there unchanged is kept.
 
+    What is there but does not open, as it is damaged, is imported anew.
     A graph that was changed since by appending or removing is kept too while its tables are as they were.
 
     Args:
@@ -96,7 +97,7 @@ def import_config(
     with workspace.graph_lock(config.name):
         known = {record.name: record for record in workspace.graphs()}
         there = known.get(config.name)
-        if not again and there is not None and _same_tables(there, fingerprint) and there.path.is_dir():
+        if not again and there is not None and _same_tables(there, fingerprint) and _opens(there):
             return Imported(there, None)
         report = import_graph(
             graph_source(config),
@@ -133,6 +134,16 @@ def is_changed(record: GraphRecord) -> bool:
 
 def _same_tables(record: GraphRecord, fingerprint: str) -> bool:
     return record.fingerprint[:_TABLES_DIGITS] == fingerprint[:_TABLES_DIGITS]
+
+
+def _opens(record: GraphRecord) -> bool:
+    from graphbox.graph import Graph
+
+    try:
+        Graph.open(record.path)
+    except GraphboxError:
+        return False
+    return True
 
 
 def open_graph(context: StageContext) -> Any:
