@@ -51,6 +51,7 @@ class NeighborLoader:
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights: those of all edge types that are
             sampled, or of some. Edges of the others are equally likely.
+        disjoint: a tree of its own for each seed; ``batch`` tells which a node is in.
         drop_last: leave out a last batch that is not full.
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type.
@@ -76,6 +77,7 @@ class NeighborLoader:
         shuffle: bool = False,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
+        disjoint: bool = False,
         drop_last: bool = False,
         features: Mapping[str, Sequence[str]] | Sequence[str] = (),
         edge_attributes: Collection[EdgeColumnName] = (),
@@ -96,6 +98,7 @@ class NeighborLoader:
         self._shuffle = shuffle
         self._replace = replace
         self._weighted = weighted
+        self._disjoint = disjoint
         self._drop_last = drop_last
         self._features = _features_of(graph, features)
         self._edge_attributes = edge_attributes
@@ -153,6 +156,7 @@ class NeighborLoader:
             self._num_neighbors,
             replace=self._replace,
             weighted=self._weighted,
+            disjoint=self._disjoint,
             edge_attributes=self._edge_attributes,
             seed=self._seed,
             epoch=epoch,
@@ -176,6 +180,8 @@ class NeighborLoader:
             store = data if single else data[node_type]
             store.n_id = torch.from_numpy(nodes)
             store.num_nodes = len(nodes)
+            if node_type in sample.trees:
+                store.batch = torch.from_numpy(sample.trees[node_type])
             for name in self._features.get(node_type, ()):
                 values = self._graph.feature(node_type, name)  # type: ignore[attr-defined]  # see _features_of
                 store[name] = torch.from_numpy(np.asarray(values[nodes]))

@@ -60,6 +60,7 @@ class NeighborSample(Generic[Array]):
         edges_per_hop: number of edges of each hop.
         weight: float32 [e] if asked for, else None.
         timestamp: int64 [e] if asked for, else None.
+        trees: int64 [n], which seed's tree a node is in, if the sample is disjoint, else None.
     """
 
     nodes: Array
@@ -70,6 +71,7 @@ class NeighborSample(Generic[Array]):
     edges_per_hop: list[int]
     weight: Any = None
     timestamp: Any = None
+    trees: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ class HeteroSample(Generic[Array]):
 
     ``rows[t]`` are positions in ``nodes`` of the source type of ``t``, ``cols[t]`` in those of its target
     type. ``weight`` and ``timestamp`` have the edge types whose edges have them, if they were asked for.
+    ``trees`` is empty unless the sample is disjoint; trees are numbered over all node types with seeds.
     """
 
     nodes: dict[str, Array]
@@ -88,6 +91,7 @@ class HeteroSample(Generic[Array]):
     edges_per_hop: dict[EdgeType, list[int]]
     weight: dict[EdgeType, Any] = field(default_factory=dict)
     timestamp: dict[EdgeType, Any] = field(default_factory=dict)
+    trees: dict[str, Any] = field(default_factory=dict)
 
 
 @overload
@@ -98,6 +102,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    disjoint: bool = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -114,6 +119,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    disjoint: bool = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -129,6 +135,7 @@ def sample_neighbors(
     replace: bool = False,
     weighted: bool = False,
     *,
+    disjoint: bool = False,
     edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
@@ -151,6 +158,8 @@ def sample_neighbors(
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
         weighted: draw in proportion to the edges' weights.
+        disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
+            times. Trees are independent of each other, and ``trees`` tells them apart.
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
@@ -188,6 +197,7 @@ def sample_neighbors(
         epoch_number(epoch),
         batch_number(batch),
         thread_count(threads),
+        disjoint,
     )
     return NeighborSample(
         nodes=like(nodes[0], seeds),
@@ -198,6 +208,7 @@ def sample_neighbors(
         edges_per_hop=edges[3],
         weight=like(edges[4], seeds) if 0 in given["weight"] else None,
         timestamp=like(edges[5], seeds) if 0 in given["timestamp"] else None,
+        trees=like(nodes[2], seeds) if disjoint else None,
     )
 
 
@@ -209,6 +220,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    disjoint: bool = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -225,6 +237,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    disjoint: bool = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -240,6 +253,7 @@ def sample_heterogeneous(
     replace: bool = False,
     weighted: bool | Collection[EdgeType] = False,
     *,
+    disjoint: bool = False,
     edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
@@ -259,6 +273,8 @@ def sample_heterogeneous(
         replace: draw with replacement.
         weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
             some. Edges of the others are equally likely.
+        disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
+            times. Trees are independent of each other, and ``trees`` tells them apart.
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
             edge types that have it, one at least.
         seed: of the random draws.
@@ -323,6 +339,7 @@ def sample_heterogeneous(
         epoch_number(epoch),
         batch_number(batch),
         thread_count(threads),
+        disjoint,
     )
     example = next(iter(seeds.values()), None)
     by_node_type = dict(zip(num_nodes, types, strict=True))
@@ -344,6 +361,7 @@ def sample_heterogeneous(
             for number, (edge_type, entry) in enumerate(by_edge_type.items())
             if number in given["timestamp"]
         },
+        trees={name: like(entry[2], example) for name, entry in by_node_type.items()} if disjoint else {},
     )
 
 

@@ -24,7 +24,7 @@ struct RelationArrays {
   Relation relation;
 };
 
-using NodesResult = std::pair<NumpyArray<std::int64_t>, std::vector<std::int64_t>>;
+using NodesResult = std::tuple<NumpyArray<std::int64_t>, std::vector<std::int64_t>, NumpyArray<std::int64_t>>;
 using EdgesResult =
     std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>,
                NumpyArray<float>, NumpyArray<std::int64_t>>;
@@ -50,7 +50,7 @@ void check_types(const std::vector<const RelationArrays*>& relations, std::size_
 std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
     const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
-    std::uint64_t batch, int threads) {
+    std::uint64_t batch, int threads, bool disjoint) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
@@ -66,12 +66,14 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     request.replace = replace;
     request.key = derive_key(Stream::kNeighbor, seed, epoch, batch);
     request.threads = threads;
+    request.disjoint = disjoint;
     const nb::gil_scoped_release release;
     sampled = sample_neighbors(request);
   }
   std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> result;
   for (SampledNodes& type : sampled.types) {
-    result.first.emplace_back(to_numpy(std::move(type.nodes)), std::move(type.nodes_per_hop));
+    result.first.emplace_back(to_numpy(std::move(type.nodes)), std::move(type.nodes_per_hop),
+                              to_numpy(std::move(type.trees)));
   }
   for (SampledEdges& relation : sampled.relations) {
     result.second.emplace_back(to_numpy(std::move(relation.rows)), to_numpy(std::move(relation.cols)),
@@ -136,9 +138,9 @@ void add_neighbor(nb::module_& module) {
           "Give the timestamp of each sampled edge: of those of the base and of those of the overlay.");
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"),
+             nb::arg("threads"), nb::arg("disjoint") = false,
              "Sample in-neighbours hop by hop.\n\n"
-             "Returns (nodes, nodes per hop) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
+             "Returns (nodes, nodes per hop, trees, empty unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
              "timestamps) for each relation, the last two empty unless the relation gives them.\n"
              "-1 in num_nodes means unknown, for types that are only sources.");
 }

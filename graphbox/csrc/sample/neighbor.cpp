@@ -60,6 +60,11 @@ struct TypeState {
   std::int64_t num_nodes;  // -1: unknown
   std::int64_t frontier_begin = 0;
   std::int64_t frontier_end = 0;
+  // Of disjoint samples: a node of a tree is tree * nodes_per_tree + node in the map.
+  std::int64_t first_tree = 0;  // of the seeds
+  std::int64_t nodes_per_tree = 0;
+  PooledArray<std::uint32_t> numbers{};       // of each node within its tree and type
+  std::vector<std::uint32_t> nodes_of_tree{};  // how many nodes of this type each tree has
 };
 
 void check_batch_size(std::int64_t nodes) {
@@ -70,7 +75,35 @@ void check_batch_size(std::int64_t nodes) {
   }
 }
 
-void insert_seeds(TypeState& type, std::span<const std::int64_t> seeds) {
+// Gives every type room for `trees` trees.
+void start_trees(TypeState& type, std::int64_t first_tree, std::int64_t trees) {
+  type.first_tree = first_tree;
+  type.nodes_per_tree = type.num_nodes >= 0 ? type.num_nodes : INT64_MAX / std::max<std::int64_t>(trees, 1);
+  if (trees > 0 && type.nodes_per_tree > INT64_MAX / trees) {
+    throw Error(ErrorKind::kDoesNotFit,
+                "disjoint samples need seeds times nodes below 2^63, received " + std::to_string(trees) +
+                    " seeds and " + std::to_string(type.num_nodes) + " nodes",
+                {}, "ask for fewer seeds");
+  }
+  type.nodes_of_tree.assign(static_cast<std::size_t>(trees), 0);
+}
+
+// The seeds of a disjoint sample: each the first node of its own tree.
+void plant_seeds(TypeState& type) {
+  auto& map = *std::get<BorrowedMap<HashNodeMap>>(type.map);
+  const std::int64_t count = type.out->nodes.size();
+  type.out->trees.resize(count);
+  type.numbers.resize(count);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t tree = type.first_tree + i;
+    map.find_or_insert(tree * type.nodes_per_tree + type.out->nodes[i], static_cast<std::uint32_t>(i));
+    type.out->trees[i] = tree;
+    type.numbers[i] = 0;
+    type.nodes_of_tree[static_cast<std::size_t>(tree)] = 1;
+  }
+}
+
+void insert_seeds(TypeState& type, std::span<const std::int64_t> seeds, bool disjoint) {
   const auto count = static_cast<std::int64_t>(seeds.size());
   check_batch_size(count);
   type.out->nodes.resize(count);
@@ -86,17 +119,22 @@ void insert_seeds(TypeState& type, std::span<const std::int64_t> seeds) {
                             "), received " + std::to_string(seed) + " at position " + std::to_string(i),
                         "seeds");
           }
-          map.find_or_insert(seed, static_cast<std::uint32_t>(i));
+          if (!disjoint) {
+            map.find_or_insert(seed, static_cast<std::uint32_t>(i));
+          }
           type.out->nodes[i] = seed;
         }
       },
       type.map);
+  if (disjoint) {
+    plant_seeds(type);
+  }
   type.frontier_end = count;
   type.out->nodes_per_hop.push_back(count);
 }
 
-// One hop of one relation; kLive: it has an overlay.
-template <typename Index, bool kLive>
+// One hop of one relation; kLive: it has an overlay; kDisjoint: each seed has a tree.
+template <typename Index, bool kLive, bool kDisjoint>
 class RelationHop {
  public:
   RelationHop(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
@@ -170,11 +208,16 @@ class RelationHop {
     out_.cols.resize(edges);
     out_.edge_ids.resize(edges);
     std::int64_t nodes = source_.out->nodes.size() + chunk_offsets_.back();
-    if (source_.num_nodes >= 0) {
+    if (!kDisjoint && source_.num_nodes >= 0) {
       nodes = std::min(nodes, source_.out->nodes_per_hop.front() + source_.num_nodes);
     }
     check_batch_size(nodes);
     source_.out->nodes.reserve(nodes + 1);                  // insert_until writes one past the last
+    if constexpr (kDisjoint) {
+      source_.out->trees.reserve(nodes + 1);
+      source_.numbers.reserve(nodes + 1);
+      trees_ = target_.out->trees.data();
+    }
     frontier_ = target_.out->nodes.data() + first_target_;  // may have moved: source and target can be one type
   }
 
@@ -251,6 +294,10 @@ class RelationHop {
   }
 
   GRAPHBOX_INLINE DrawSequence draws_of(std::int64_t i) const {
+    if constexpr (kDisjoint) {
+      const auto tree = static_cast<std::uint64_t>(trees_[first_target_ + i]);
+      return {key_, hop_, relation_number_, tree << 32 | target_.numbers[first_target_ + i]};
+    }
     return {key_, hop_, relation_number_, static_cast<std::uint64_t>(frontier_[i])};
   }
 
@@ -282,12 +329,16 @@ class RelationHop {
   void read_until(const Map& map, Cursor& cursor, std::int64_t end) {
     const std::int64_t* const edge_ids = out_.edge_ids.data();
     std::int64_t* const rows = out_.rows.data();
-    const auto limit =
-        source_.num_nodes >= 0 ? static_cast<std::uint64_t>(source_.num_nodes) : static_cast<std::uint64_t>(INT64_MAX);
+    const std::int64_t* const cols = out_.cols.data();
+    const std::int64_t unknown = kDisjoint ? source_.nodes_per_tree : INT64_MAX;
+    const auto limit = static_cast<std::uint64_t>(source_.num_nodes >= 0 ? source_.num_nodes : unknown);
     for (; cursor.read < end; ++cursor.read) {
-      const std::int64_t node = *neighbor(edge_ids[cursor.read]);
+      std::int64_t node = *neighbor(edge_ids[cursor.read]);
       if (static_cast<std::uint64_t>(node) >= limit) [[unlikely]] {
         throw_bad_neighbor(adjacency_, edge_ids[cursor.read], node, static_cast<std::int64_t>(limit));
+      }
+      if constexpr (kDisjoint) {
+        node += trees_[cols[cursor.read]] * source_.nodes_per_tree;
       }
       rows[cursor.read] = node;
       map.prefetch(node);
@@ -310,10 +361,23 @@ class RelationHop {
       const std::int64_t node = rows[cursor.inserted];
       const std::uint32_t position = map.find_or_insert(node, next);
       rows[cursor.inserted] = position;
-      node_data[next] = node;
+      if constexpr (kDisjoint) {
+        const std::int64_t tree = trees_[out_.cols[cursor.inserted]];
+        std::uint32_t& nodes_of_tree = source_.nodes_of_tree[static_cast<std::size_t>(tree)];
+        node_data[next] = node - tree * source_.nodes_per_tree;
+        source_.out->trees.data()[next] = tree;
+        source_.numbers.data()[next] = nodes_of_tree;
+        nodes_of_tree += position == next ? 1U : 0U;
+      } else {
+        node_data[next] = node;
+      }
       next += position == next ? 1U : 0U;
     }
     nodes.resize(next);
+    if constexpr (kDisjoint) {
+      source_.out->trees.resize(next);
+      source_.numbers.resize(next);
+    }
   }
 
   const Relation& relation_;
@@ -327,6 +391,7 @@ class RelationHop {
   TypeState& source_;
   const TypeState& target_;
   const std::int64_t* frontier_;
+  const std::int64_t* trees_ = nullptr;  // of the nodes of the target type
   std::int64_t frontier_size_;
   std::int64_t first_target_;
   int threads_;
@@ -335,16 +400,26 @@ class RelationHop {
   std::vector<std::int64_t> chunk_offsets_;
 };
 
+template <typename Index, bool kLive>
+void sample_hop_as(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
+                   SampledEdges& out) {
+  if (request.disjoint) {
+    RelationHop<Index, kLive, true>(request, relation, hop, source, target, out).run();
+  } else {
+    RelationHop<Index, kLive, false>(request, relation, hop, source, target, out).run();
+  }
+}
+
 void sample_hop(const NeighborRequest& request, int relation, int hop, TypeState& source, const TypeState& target,
                 SampledEdges& out) {
   const Adjacency& adjacency = request.relations[static_cast<std::size_t>(relation)].adjacency;
   const bool live = adjacency.overlay != nullptr;
   if (adjacency.wide_indices != nullptr) {
-    live ? RelationHop<std::int64_t, true>(request, relation, hop, source, target, out).run()
-         : RelationHop<std::int64_t, false>(request, relation, hop, source, target, out).run();
+    live ? sample_hop_as<std::int64_t, true>(request, relation, hop, source, target, out)
+         : sample_hop_as<std::int64_t, false>(request, relation, hop, source, target, out);
   } else {
-    live ? RelationHop<std::int32_t, true>(request, relation, hop, source, target, out).run()
-         : RelationHop<std::int32_t, false>(request, relation, hop, source, target, out).run();
+    live ? sample_hop_as<std::int32_t, true>(request, relation, hop, source, target, out)
+         : sample_hop_as<std::int32_t, false>(request, relation, hop, source, target, out);
   }
 }
 
@@ -441,11 +516,22 @@ NeighborSample sample_neighbors(const NeighborRequest& request) {
   NeighborSample sample;
   sample.types.resize(request.num_nodes.size());
   sample.relations.resize(request.relations.size());
+  std::int64_t trees = 0;
+  for (const auto& seeds : request.seeds) {
+    trees += static_cast<std::int64_t>(seeds.size());
+  }
+  check_batch_size(trees);
+  std::int64_t first_tree = 0;
   std::vector<TypeState> types;
   types.reserve(request.num_nodes.size());
   for (std::size_t type = 0; type < request.num_nodes.size(); ++type) {
-    types.push_back({borrow_map(request.num_nodes[type]), &sample.types[type], request.num_nodes[type]});
-    insert_seeds(types.back(), request.seeds[type]);
+    const std::int64_t num_nodes = request.num_nodes[type];
+    types.push_back({borrow_map(request.disjoint ? -1 : num_nodes), &sample.types[type], num_nodes});
+    if (request.disjoint) {
+      start_trees(types.back(), first_tree, trees);
+      first_tree += static_cast<std::int64_t>(request.seeds[type].size());
+    }
+    insert_seeds(types.back(), request.seeds[type], request.disjoint);
   }
   for (int hop = 0; hop < request.hops; ++hop) {
     for (std::size_t relation = 0; relation < request.relations.size(); ++relation) {

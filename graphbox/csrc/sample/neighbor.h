@@ -39,6 +39,7 @@ struct NeighborRequest {
   std::vector<std::span<const std::int64_t>> seeds;  // for each node type
   int hops = 0;
   bool replace = false;
+  bool disjoint = false;  // a tree of its own for each seed
   PhiloxKey key{};
   int threads = 1;
 };
@@ -47,6 +48,7 @@ struct NeighborRequest {
 struct SampledNodes {
   PooledArray<std::int64_t> nodes;
   std::vector<std::int64_t> nodes_per_hop;  // hops + 1 numbers, the seeds first
+  PooledArray<std::int64_t> trees;          // of disjoint samples the tree of each node, else empty
 };
 
 // The edges of one relation: rows[i] -> cols[i] are positions in the nodes of its source and target type.
@@ -67,6 +69,10 @@ struct NeighborSample {
 // At each hop every relation samples in-neighbours of the target nodes that the hop before added; relations take
 // their turns in order. A node draws by its index (position), so shared subgraphs draw the same whatever the batch
 // around it. A seed given twice is kept twice; edges to it lead to the first.
+//
+// Disjoint samples have a tree for each seed, numbered over all types; a node that several reach is in each of them.
+// There a node draws by its tree and its number within that (position: both, 32 bits each), so trees are independent,
+// and none depends on what the others reach.
 NeighborSample sample_neighbors(const NeighborRequest& request);
 
 }  // namespace graphbox

@@ -136,6 +136,32 @@ TEST(neighbor, values_of_the_edges) {
   CHECK_EQUAL(sample_neighbors(graph.request({2}, false, 1)).relations[0].weight.size(), std::int64_t{0});
 }
 
+TEST(neighbor, disjoint_trees) {
+  Graph graph(3000);
+  for (std::int64_t seed = 0; seed < 5000; ++seed) {
+    graph.seeds.push_back(seed % 1500);
+  }
+  NeighborRequest request = graph.request({3, 2}, false, 1);
+  request.disjoint = true;
+  const NeighborSample one = sample_neighbors(request);
+  request.threads = 2;
+  const NeighborSample two = sample_neighbors(request);
+  const SampledNodes& nodes = one.types[0];
+  CHECK(same(nodes.nodes, two.types[0].nodes));
+  CHECK(same(nodes.trees, two.types[0].trees));
+  CHECK_EQUAL(nodes.trees.size(), nodes.nodes.size());
+  const SampledEdges& edges = one.relations[0];
+  for (std::int64_t i = 0; i < edges.rows.size(); ++i) {
+    CHECK_EQUAL(nodes.trees[edges.rows[i]], nodes.trees[edges.cols[i]]);
+    CHECK_EQUAL(graph.indices[static_cast<std::size_t>(edges.edge_ids[i])], nodes.nodes[edges.rows[i]]);
+  }
+  std::set<std::pair<std::int64_t, std::int64_t>> distinct;
+  for (std::int64_t i = 0; i < nodes.nodes.size(); ++i) {
+    distinct.emplace(nodes.trees[i], nodes.nodes[i]);
+  }
+  CHECK_EQUAL(static_cast<std::int64_t>(distinct.size()), nodes.nodes.size());
+}
+
 TEST(neighbor, wrong_seeds_are_refused) {
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{100}, INT64_MIN, INT64_MAX}) {
     Graph graph(100);
