@@ -146,10 +146,10 @@ class Session:
             self.err().print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _console(self, file: Any) -> Console:
-        from rich.console import Console
+        from graphbox.cli.console import DataConsole
 
         terminal = file.isatty()
-        return Console(
+        return DataConsole(
             file=file,
             force_terminal=True if self.color is Color.ALWAYS else None,
             no_color=True if self.color is Color.NEVER else None,

@@ -241,3 +241,19 @@ def test_repeated_edges_are_kept_when_asked_for(graphbox: Call, folder: Path) ->
     every = graphbox("import", "messages.txt", "--timestamp", "column_3", "--keep-duplicates")
     assert "--keep-duplicates" not in every.out
     assert counts("messages") == ({"node": 2}, 3)
+
+
+def test_text_of_the_data_cannot_steer_the_terminal(graphbox: Call, folder: Path) -> None:
+    lines = ["source,target", "\x1b[31mred,2,3", "a\x1b]0;title\x07\u202e,b", "a\x1b]0;title\x07\u202e,b"]
+    (folder / "edges.csv").write_text("\n".join(lines))
+    imported = graphbox("import", "edges.csv", "--color", "never")
+    assert "\u241b[31mred,2,3" in imported.out
+    described = graphbox("describe", "edges", "--color", "never")
+    assert "a\u241b]0;title" in described.out
+    refused = graphbox("import", "edges.csv", "--strict", "--color", "never")
+    assert refused.code == 4
+    assert not any(
+        code in outcome.out + outcome.err
+        for outcome in (imported, described, refused)
+        for code in "\x1b\x07\u202e"
+    )
