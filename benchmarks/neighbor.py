@@ -18,7 +18,7 @@ import numpy.typing as npt
 from benchmarks.measure import arguments, measure, random_read_limit, show
 from benchmarks.rmat import Rmat, rmat
 from graphbox.sample import sample_neighbors
-from graphbox.sample.alias import weights_of
+from graphbox.sample.derived import weights_of
 
 LINES_PER_EDGE = 2.3
 ALIAS_LINES_PER_EDGE = 1.0  # of the alias tables, for weighted sampling

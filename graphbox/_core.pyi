@@ -133,10 +133,21 @@ class AliasTables:
     @property
     def bytes(self) -> int: ...
 
+class TimeOrder:
+    """The edges of each node by time: 12 bytes for each edge."""
+
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], timestamps: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], name: str, threads: int) -> None: ...
+
+    @property
+    def bytes(self) -> int: ...
+
 class Relation:
     """An edge type to sample: arrays, node type numbers, neighbours per hop."""
 
     def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str, overlay: Overlay | None = None, weights: AliasTables | None = None, overlay_weights: AliasTables | None = None) -> None: ...
+
+    def sample_until(self, base: TimeOrder, overlay: TimeOrder | None) -> None:
+        """Sample only edges that are not later than the time of their tree."""
 
     def give_weight(self, base: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], overlay: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """
@@ -148,7 +159,7 @@ class Relation:
         Give the timestamp of each sampled edge: of those of the base and of those of the overlay.
         """
 
-def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]]:
+def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False, tree_times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, take_last: bool = False) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]]:
     """
     Sample in-neighbours hop by hop.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphbox.sample.alias import alias_table_bytes
+from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.loader import NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
@@ -15,7 +15,7 @@ __all__ = [
     "NegativeSampler",
     "NeighborLoader",
     "NeighborSample",
-    "alias_table_bytes",
+    "derived_table_bytes",
     "keep_probability",
     "metapath_walk",
     "permutation",

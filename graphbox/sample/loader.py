@@ -14,7 +14,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, missing_extra
 from graphbox.native import Int64Array, epoch_number, integer_array, seed_number, thread_count
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
-from graphbox.sample.neighbor import sample_heterogeneous
+from graphbox.sample.neighbor import TemporalStrategy, sample_heterogeneous
 from graphbox.sample.permutation import permutation
 
 if TYPE_CHECKING:
@@ -52,6 +52,10 @@ class NeighborLoader:
         weighted: draw neighbours in proportion to the edges' weights: those of all edge types that are
             sampled, or of some. Edges of the others are equally likely.
         disjoint: a tree of its own for each seed; ``batch`` tells which a node is in.
+        input_time: int64, a time for each seed: only edges whose timestamp is not later are sampled. Batches
+            are disjoint and have the times of their seeds as ``seed_time``. Needs ``time_attr``.
+        time_attr: ``timestamp``: edges have times by this name. Edges of types without are always sampled.
+        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node.
         drop_last: leave out a last batch that is not full.
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type.
@@ -78,6 +82,9 @@ class NeighborLoader:
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
         disjoint: bool = False,
+        input_time: npt.ArrayLike | None = None,
+        time_attr: str | None = None,
+        temporal_strategy: TemporalStrategy = "uniform",
         drop_last: bool = False,
         features: Mapping[str, Sequence[str]] | Sequence[str] = (),
         edge_attributes: Collection[EdgeColumnName] = (),
@@ -99,6 +106,8 @@ class NeighborLoader:
         self._replace = replace
         self._weighted = weighted
         self._disjoint = disjoint
+        self._times = _times_of(input_time, time_attr, len(self._seeds))
+        self._temporal_strategy: TemporalStrategy = temporal_strategy
         self._drop_last = drop_last
         self._features = _features_of(graph, features)
         self._edge_attributes = edge_attributes
@@ -157,6 +166,8 @@ class NeighborLoader:
             replace=self._replace,
             weighted=self._weighted,
             disjoint=self._disjoint,
+            input_time=None if self._times is None else {self._node_type: self._times[chosen]},
+            temporal_strategy=self._temporal_strategy,
             edge_attributes=self._edge_attributes,
             seed=self._seed,
             epoch=epoch,
@@ -171,6 +182,8 @@ class NeighborLoader:
 
         seeds.input_id = torch.from_numpy(chosen)
         seeds.batch_size = len(chosen)
+        if self._times is not None:
+            seeds.seed_time = torch.from_numpy(self._times[chosen])
         return data if self._transform is None else self._transform(data)
 
     def _fill(self, data: Data | HeteroData, sample: Any, *, single: bool) -> None:
@@ -230,6 +243,23 @@ def _seeds_of(graph: GraphLike, input_nodes: Any) -> tuple[str, Int64Array]:
             )
         return node_type, np.flatnonzero(array)
     return node_type, integer_array(array, "input_nodes")
+
+
+def _times_of(input_time: Any, time_attr: str | None, seeds: int) -> Int64Array | None:
+    if input_time is None and time_attr is None:
+        return None
+    if input_time is None or time_attr != "timestamp":
+        raise UsageError(
+            f"expected both input_time and time_attr='timestamp', received time_attr={time_attr!r} and "
+            f"{'no' if input_time is None else 'an'} input_time",
+            where="time_attr",
+        )
+    times = integer_array(input_time, "input_time")
+    if len(times) != seeds:
+        raise UsageError(
+            f"expected a time for each of {seeds} seeds, received {len(times)}", where="input_time"
+        )
+    return times
 
 
 def _features_of(graph: GraphLike, features: Any) -> dict[str, tuple[str, ...]]:

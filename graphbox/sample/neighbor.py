@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
+from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -29,7 +30,7 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     lists_of,
 )
-from graphbox.sample.alias import weights_of
+from graphbox.sample.derived import times_of, weights_of
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["HeteroSample", "NeighborSample", "sample_heterogeneous", "sample_neighbors"]
 
 Array = TypeVar("Array")
+TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 _MOST_HOPS = 255
@@ -103,6 +105,8 @@ def sample_neighbors(
     weighted: bool = ...,
     *,
     disjoint: bool = ...,
+    input_time: Any | None = ...,
+    temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -120,6 +124,8 @@ def sample_neighbors(
     weighted: bool = ...,
     *,
     disjoint: bool = ...,
+    input_time: Any | None = ...,
+    temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -136,6 +142,8 @@ def sample_neighbors(
     weighted: bool = False,
     *,
     disjoint: bool = False,
+    input_time: Any | None = None,
+    temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
@@ -150,7 +158,7 @@ def sample_neighbors(
     all of them, in order. What a node draws depends on ``seed``, ``epoch``, ``batch``, the hop and its index
     alone: neither on the number of threads nor on the other seeds.
 
-    Weights need alias tables: see :func:`graphbox.sample.alias.weights_of`.
+    Weights need alias tables: see :func:`graphbox.sample.derived.weights_of`.
 
     Args:
         graph: a graph with one node and one edge type, or its CSC.
@@ -160,6 +168,10 @@ def sample_neighbors(
         weighted: draw in proportion to the edges' weights.
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
+        input_time: int64 [s], a time for each seed: only edges whose timestamp is not later are sampled, at
+            all hops. The sample is disjoint.
+        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node (of
+            equal timestamps those later in the adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
@@ -186,6 +198,10 @@ def sample_neighbors(
     hops = _checked_hops(num_neighbors, "num_neighbors")
     weights = weights_of(adjacency, name, threads) if weighted else (None, None)
     relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
+    times = None
+    if input_time is not None:
+        times = _time_array(input_time, seeds, "input_time")
+        _sample_until([(relation, adjacency, name)], temporal_strategy, replace, weighted, threads)
     given = _give_attributes([(relation, adjacency, name)], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
@@ -197,7 +213,9 @@ def sample_neighbors(
         epoch_number(epoch),
         batch_number(batch),
         thread_count(threads),
-        disjoint,
+        disjoint or times is not None,
+        times,
+        temporal_strategy == "last",
     )
     return NeighborSample(
         nodes=like(nodes[0], seeds),
@@ -208,7 +226,7 @@ def sample_neighbors(
         edges_per_hop=edges[3],
         weight=like(edges[4], seeds) if 0 in given["weight"] else None,
         timestamp=like(edges[5], seeds) if 0 in given["timestamp"] else None,
-        trees=like(nodes[2], seeds) if disjoint else None,
+        trees=like(nodes[2], seeds) if disjoint or times is not None else None,
     )
 
 
@@ -221,6 +239,8 @@ def sample_heterogeneous(
     weighted: bool | Collection[EdgeType] = ...,
     *,
     disjoint: bool = ...,
+    input_time: Mapping[str, Any] | None = ...,
+    temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -238,6 +258,8 @@ def sample_heterogeneous(
     weighted: bool | Collection[EdgeType] = ...,
     *,
     disjoint: bool = ...,
+    input_time: Mapping[str, Any] | None = ...,
+    temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     seed: int = ...,
     epoch: int = ...,
@@ -254,6 +276,8 @@ def sample_heterogeneous(
     weighted: bool | Collection[EdgeType] = False,
     *,
     disjoint: bool = False,
+    input_time: Mapping[str, Any] | None = None,
+    temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
     seed: int = 0,
     epoch: int = 0,
@@ -275,6 +299,10 @@ def sample_heterogeneous(
             some. Edges of the others are equally likely.
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
+        input_time: the time of each seed by node type: only edges whose timestamp is not later are sampled,
+            at all hops; edges of types without timestamps always. The sample is disjoint.
+        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node (of
+            equal timestamps those later in the adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
             edge types that have it, one at least.
         seed: of the random draws.
@@ -322,6 +350,30 @@ def sample_heterogeneous(
         )
         for edge_type, hops in hops_by_type.items()
     ]
+    times = None
+    if input_time is not None:
+        if set(input_time) != {name for name, nodes in seeds.items() if len(nodes)}:
+            raise UsageError(
+                f"expected times for the node types with seeds: {', '.join(seeds)}; received "
+                f"{', '.join(input_time)}",
+                where="input_time",
+            )
+        in_order = [
+            _time_array(input_time[name], seeds[name], f"input_time[{name!r}]")
+            for name in num_nodes
+            if name in input_time
+        ]
+        times = np.concatenate([np.zeros(0, np.int64), *in_order])
+        _sample_until(
+            [
+                (relation, csc, edge_type_name(edge_type))
+                for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
+            ],
+            temporal_strategy,
+            replace,
+            bool(chosen),
+            threads,
+        )
     given = _give_attributes(
         [
             (relation, csc, edge_type_name(edge_type))
@@ -339,7 +391,9 @@ def sample_heterogeneous(
         epoch_number(epoch),
         batch_number(batch),
         thread_count(threads),
-        disjoint,
+        disjoint or times is not None,
+        times,
+        temporal_strategy == "last",
     )
     example = next(iter(seeds.values()), None)
     by_node_type = dict(zip(num_nodes, types, strict=True))
@@ -361,8 +415,52 @@ def sample_heterogeneous(
             for number, (edge_type, entry) in enumerate(by_edge_type.items())
             if number in given["timestamp"]
         },
-        trees={name: like(entry[2], example) for name, entry in by_node_type.items()} if disjoint else {},
+        trees={name: like(entry[2], example) for name, entry in by_node_type.items()}
+        if disjoint or times is not None
+        else {},
     )
+
+
+def _time_array(times: Any, seeds: Any, where: str) -> Int64Array:
+    array = integer_array(times, where)
+    if len(array) != len(seeds):
+        raise UsageError(
+            f"expected a time for each of {len(seeds)} seeds, received {len(array)}", where=where
+        )
+    return array
+
+
+def _sample_until(
+    relations: Sequence[tuple[_core.Relation, Adjacency, str]],
+    strategy: TemporalStrategy,
+    replace: bool,
+    weighted: bool,
+    threads: int | None,
+) -> None:
+    """Make the relations whose edges have timestamps sample only those not later than their tree's time."""
+    if strategy not in ("uniform", "last"):
+        raise UsageError(f"expected uniform or last, received {strategy!r}", where="temporal_strategy")
+    if strategy == "last" and replace:
+        raise UsageError("the last neighbours cannot be drawn with replacement", where="replace")
+    if weighted:
+        raise UnsupportedError(
+            "neighbours are drawn by weight or by time, not by both",
+            where="weighted",
+            hint="leave input_time or weighted out",
+        )
+    with_times = [
+        (relation, adjacency, name)
+        for relation, adjacency, name in relations
+        if edge_column(adjacency, "timestamp", name) is not None
+    ]
+    if relations and not with_times:
+        raise UsageError(
+            f"no sampled edges have a timestamp: {', '.join(name for _, _, name in relations)}",
+            where="input_time",
+            hint="import them with a timestamp column",
+        )
+    for relation, adjacency, name in with_times:
+        relation.sample_until(*times_of(adjacency, name, threads))
 
 
 def _give_attributes(

@@ -18,7 +18,7 @@ from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.sample import NeighborLoader, sample_heterogeneous, sample_neighbors
 from graphbox.sample.adjacency import EdgeType
-from graphbox.sample.alias import alias_table_bytes, weights_of
+from graphbox.sample.derived import derived_table_bytes, weights_of
 from tests.sample.test_live import alone, live_table
 
 NEIGHBOR_STREAM = 1
@@ -326,14 +326,14 @@ def test_reverse_edge_types_of_changed_graphs() -> None:
 
 def test_tables_are_kept_with_the_adjacency_and_go_with_it() -> None:
     gc.collect()
-    before = alias_table_bytes()
+    before = derived_table_bytes()
     graph = Graph.from_coo([0, 1, 2, 2], [1, 2, 0, 1], weight=[1, 2, 3, 4])
     first = weights_of(graph.csc(), "csc").base
     assert weights_of(graph.csc(), "csc").base is first
-    assert alias_table_bytes() - before == first.bytes == 64  # 4 edges of 8 bytes, in whole cache lines
+    assert derived_table_bytes() - before == first.bytes == 64  # 4 edges of 8 bytes, in whole cache lines
     del graph
     gc.collect()
-    assert alias_table_bytes() == before
+    assert derived_table_bytes() == before
     assert first.bytes == 64
 
 
@@ -365,8 +365,8 @@ def test_bad_weights(bad: float) -> None:
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (None, "expected edges with weights, these have none"),
-        (np.ones(4), "float32 with one dimension, received float64"),
+        (None, "expected edges with a weight, these have none"),
+        (np.ones(4), "weight must be float32 with one dimension, received float64"),
         (np.ones((2, 2), np.float32), r"received float32 \(2, 2\)"),
     ],
 )

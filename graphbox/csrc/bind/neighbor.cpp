@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -50,7 +51,7 @@ void check_types(const std::vector<const RelationArrays*>& relations, std::size_
 std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
     const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
-    std::uint64_t batch, int threads, bool disjoint) {
+    std::uint64_t batch, int threads, bool disjoint, std::optional<InputArray<std::int64_t>> tree_times, bool take_last) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
@@ -67,6 +68,11 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     request.key = derive_key(Stream::kNeighbor, seed, epoch, batch);
     request.threads = threads;
     request.disjoint = disjoint;
+    request.take_last = take_last;
+    if (tree_times) {
+      const auto times = view(*tree_times);
+      request.tree_times.assign(times.begin(), times.end());
+    }
     const nb::gil_scoped_release release;
     sampled = sample_neighbors(request);
   }
@@ -102,6 +108,19 @@ void add_neighbor(nb::module_& module) {
           nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"), nb::arg("threads"),
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
       .def_prop_ro("bytes", &AliasTables::bytes);
+  nb::class_<TimeOrder>(module, "TimeOrder", "The edges of each node by time: 12 bytes for each edge.")
+      .def(
+          "__init__",
+          [](TimeOrder* self, const InputArray<std::int64_t>& indptr, const InputArray<std::int64_t>& timestamps,
+             const std::string& name, int threads) {
+            if (indptr.shape(0) == 0) {
+              throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
+            }
+            const nb::gil_scoped_release release;
+            new (self) TimeOrder(view(indptr), view(timestamps), name, threads);
+          },
+          nb::arg("indptr").noconvert(), nb::arg("timestamps").noconvert(), nb::arg("name"), nb::arg("threads"))
+      .def_prop_ro("bytes", &TimeOrder::bytes);
   nb::class_<RelationArrays>(module, "Relation",
                              "An edge type to sample: arrays, node type numbers, neighbours per hop.")
       .def(
@@ -123,6 +142,14 @@ void add_neighbor(nb::module_& module) {
           nb::arg("weights").none() = nb::none(), nb::arg("overlay_weights").none() = nb::none(),
           nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>())
       .def(
+          "sample_until",
+          [](RelationArrays& self, const TimeOrder* base, const TimeOrder* overlay) {
+            self.relation.times = base;
+            self.relation.overlay_times = overlay;
+          },
+          nb::arg("base"), nb::arg("overlay").none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          "Sample only edges that are not later than the time of their tree.")
+      .def(
           "give_weight",
           [](RelationArrays& self, const InputArray<float>& base, const InputArray<float>& overlay) {
             self.relation.weight = {view(base), view(overlay), true};
@@ -138,7 +165,8 @@ void add_neighbor(nb::module_& module) {
           "Give the timestamp of each sampled edge: of those of the base and of those of the overlay.");
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"), nb::arg("disjoint") = false,
+             nb::arg("threads"), nb::arg("disjoint") = false, nb::arg("tree_times").noconvert() = nb::none(),
+             nb::arg("take_last") = false,
              "Sample in-neighbours hop by hop.\n\n"
              "Returns (nodes, nodes per hop, trees, empty unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
              "timestamps) for each relation, the last two empty unless the relation gives them.\n"

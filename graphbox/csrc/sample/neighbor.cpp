@@ -145,6 +145,8 @@ class RelationHop {
         hop_(static_cast<std::uint32_t>(hop)),
         wanted_(relation_.num_neighbors[static_cast<std::size_t>(hop)]),
         replace_(request.replace),
+        take_last_(request.take_last),
+        tree_times_(request.tree_times.data()),
         key_(request.key),
         source_(source),
         target_(target),
@@ -191,7 +193,12 @@ class RelationHop {
         if (i + kIndptrDistance < frontier_size_) {
           prefetch_row(adjacency_, frontier_[i + kIndptrDistance]);
         }
-        const EdgeSpan span = edges_of(adjacency_, frontier_[i]);
+        EdgeSpan span = edges_of(adjacency_, frontier_[i]);
+        if constexpr (kDisjoint) {
+          if (relation_.times != nullptr) {
+            span = span_until(span, tree_times_[target_.out->trees[first_target_ + i]]);
+          }
+        }
         spans_[i] = span;
         count += choice_count(span.degree, wanted_, replace_);
       }
@@ -200,6 +207,31 @@ class RelationHop {
     for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
       chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
     }
+  }
+
+  // The places in the order of time of the edges that may be chosen at `time`.
+  EdgeSpan span_until(EdgeSpan span, std::int64_t time) const {
+    const TimeOrder& order = times_of(span.begin);
+    const std::int64_t in_order = span.begin - offset_of(span.begin);
+    span.degree = order.count_until(in_order, span.degree, time);
+    if (take_last_ && wanted_ >= 0 && span.degree > wanted_) {
+      span.begin += span.degree - wanted_;
+      span.degree = wanted_;
+    }
+    return span;
+  }
+
+  GRAPHBOX_INLINE const TimeOrder& times_of(std::int64_t position) const {
+    return kLive && position >= adjacency_.num_edges ? *relation_.overlay_times : *relation_.times;
+  }
+
+  // Where the arrays that `position` is in begin.
+  GRAPHBOX_INLINE std::int64_t offset_of(std::int64_t position) const {
+    return kLive && position >= adjacency_.num_edges ? adjacency_.num_edges : 0;
+  }
+
+  GRAPHBOX_INLINE const std::int32_t* shift_at(std::int64_t place) const {
+    return times_of(place).shifts() + (place - offset_of(place));
   }
 
   void reserve(std::int64_t before) {
@@ -264,6 +296,12 @@ class RelationHop {
   void draw_chunk(Map& map, Choosers& choosers, std::int64_t chunk, Cursor& cursor) {
     const std::int64_t begin = chunk * kChunkNodes;
     const std::int64_t end = std::min(begin + kChunkNodes, frontier_size_);
+    if constexpr (kDisjoint) {
+      if (relation_.times != nullptr) {
+        draw_temporal<kInsert>(map, choosers.uniform, begin, end, cursor);
+        return;
+      }
+    }
     if (relation_.weights != nullptr) {
       draw_weighted<kInsert>(map, choosers.weighted, begin, end, cursor);
       return;
@@ -293,6 +331,34 @@ class RelationHop {
     }
   }
 
+  // What is chosen are places in the order of time; going from them to positions is one stage more.
+  template <bool kInsert, typename Map>
+  void draw_temporal(Map& map, EdgeChooser& chooser, std::int64_t begin, std::int64_t end, Cursor& cursor) {
+    std::int64_t* const edge_ids = out_.edge_ids.data();
+    std::int64_t* const cols = out_.cols.data();
+    std::int64_t placed = cursor.drawn;
+    const auto place_until = [&](std::int64_t last) {
+      for (; placed < last; ++placed) {
+        edge_ids[placed] += *shift_at(edge_ids[placed]);
+        prefetch(neighbor(edge_ids[placed]));
+      }
+    };
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t last = cursor.drawn + choice_count(spans_[i].degree, wanted_, replace_);
+      chooser.choose(draws_of(i), spans_[i], wanted_, replace_, edge_ids + cursor.drawn);
+      for (; cursor.drawn < last; ++cursor.drawn) {
+        prefetch(shift_at(edge_ids[cursor.drawn]));
+        cols[cursor.drawn] = first_target_ + i;
+      }
+      place_until(cursor.drawn - kIndicesDistance);
+      read_until(map, cursor, placed - kIndicesDistance);
+      if constexpr (kInsert) {
+        insert_until(map, cursor, cursor.read - kMapDistance);
+      }
+    }
+    place_until(cursor.drawn);
+  }
+
   GRAPHBOX_INLINE DrawSequence draws_of(std::int64_t i) const {
     if constexpr (kDisjoint) {
       const auto tree = static_cast<std::uint64_t>(trees_[first_target_ + i]);
@@ -315,10 +381,11 @@ class RelationHop {
     const std::int64_t end = cursor.drawn + choice_count(spans_[i].degree, wanted_, replace_);
     const std::int64_t* const edge_ids = out_.edge_ids.data();
     std::int64_t* const cols = out_.cols.data();
-    for (; cursor.drawn < end; ++cursor.drawn) {
-      prefetch(neighbor(edge_ids[cursor.drawn]));
-      cols[cursor.drawn] = first_target_ + i;
+    for (std::int64_t j = cursor.drawn; j < end; ++j) {
+      prefetch(neighbor(edge_ids[j]));
+      cols[j] = first_target_ + i;
     }
+    cursor.drawn = end;
     read_until(map, cursor, cursor.drawn - kIndicesDistance);
     if constexpr (kInsert) {
       insert_until(map, cursor, cursor.read - kMapDistance);
@@ -387,6 +454,8 @@ class RelationHop {
   std::uint32_t hop_;
   std::int64_t wanted_;
   bool replace_;
+  bool take_last_;
+  const std::int64_t* tree_times_;
   PhiloxKey key_;
   TypeState& source_;
   const TypeState& target_;
@@ -468,6 +537,13 @@ void check_weights(const Relation& relation) {
                   adjacency.name);
     }
   };
+  if (relation.times != nullptr &&
+      (relation.weights != nullptr || (adjacency.overlay != nullptr && relation.overlay_times == nullptr) ||
+       relation.times->num_edges() != adjacency.num_edges ||
+       (adjacency.overlay != nullptr && relation.overlay_times->num_edges() != adjacency.overlay->num_edges()))) {
+    throw Error(ErrorKind::kUsage, "expected a timestamp for each edge of the base and its changes, and no weights",
+                adjacency.name);
+  }
   if (relation.weights == nullptr) {
     return;
   }
@@ -495,6 +571,10 @@ void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, c
 }
 
 void check(const NeighborRequest& request) {
+  std::size_t trees = 0;
+  for (const auto& seeds : request.seeds) {
+    trees += seeds.size();
+  }
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
     if (relation.adjacency.num_rows != nodes) {
@@ -504,6 +584,10 @@ void check(const NeighborRequest& request) {
                   relation.adjacency.name);
     }
     check_weights(relation);
+    if (relation.times != nullptr && (!request.disjoint || request.tree_times.size() != trees)) {
+      throw Error(ErrorKind::kUsage, "expected disjoint trees with a time for each, received " + std::to_string(trees) +
+                                         " seeds and " + std::to_string(request.tree_times.size()) + " times");
+    }
     check_column(relation.weight, relation.adjacency, "weight");
     check_column(relation.timestamp, relation.adjacency, "timestamp");
   }

@@ -10,6 +10,7 @@
 #include "random/philox.h"
 #include "sample/adjacency.h"
 #include "sample/alias.h"
+#include "sample/time_order.h"
 
 namespace graphbox {
 
@@ -29,6 +30,8 @@ struct Relation {
   std::vector<std::int64_t> num_neighbors;  // for each hop, -1: all
   const AliasTables* weights = nullptr;     // of the base's edges: neighbours in proportion to their weights
   const AliasTables* overlay_weights = nullptr;  // of the overlay's edges, where there is one
+  const TimeOrder* times = nullptr;              // of the base's edges: only edges not later than the tree's time
+  const TimeOrder* overlay_times = nullptr;      // of the overlay's edges, where there is one
   EdgeColumn<float> weight;                      // to be given with the sampled edges, as is ...
   EdgeColumn<std::int64_t> timestamp;            // ... this
 };
@@ -40,6 +43,8 @@ struct NeighborRequest {
   int hops = 0;
   bool replace = false;
   bool disjoint = false;  // a tree of its own for each seed
+  std::vector<std::int64_t> tree_times;  // of disjoint samples by relations with times, for each tree
+  bool take_last = false;                // by those the latest edges, instead of any
   PhiloxKey key{};
   int threads = 1;
 };

@@ -1,0 +1,159 @@
+"""What samplers derive from adjacency: built when first needed, kept as long as the adjacency."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox import _core
+from graphbox.errors import UsageError
+from graphbox.native import Int64Array, thread_count
+from graphbox.sample.adjacency import Adjacency, EdgeColumnName, LiveAdjacency, edge_column
+
+__all__ = ["Times", "Weights", "derived_table_bytes", "times_of", "weights_of"]
+
+Table = TypeVar("Table", _core.AliasTables, _core.TimeOrder)
+_Build: TypeAlias = Callable[[Int64Array, npt.NDArray[Any], str, int], Table]
+
+
+class Weights(NamedTuple):
+    """The weights of an adjacency as the native core draws by them.
+
+    Attributes:
+        base: alias tables of the edges in its arrays.
+        overlay: those of the new lists of touched rows, where there are some.
+    """
+
+    base: _core.AliasTables
+    overlay: _core.AliasTables | None
+
+
+class Times(NamedTuple):
+    """The timestamps of an adjacency as the native core looks them up.
+
+    Attributes:
+        base: the order by time of the edges in its arrays.
+        overlay: that of the new lists of touched rows, where there are some.
+    """
+
+    base: _core.TimeOrder
+    overlay: _core.TimeOrder | None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    owner: weakref.ref[Any]
+    table: Any
+    indptr: Int64Array
+    values: npt.NDArray[Any]
+
+    def is_of(self, indptr: Int64Array, values: npt.NDArray[Any]) -> bool:
+        return _same_memory(self.indptr, indptr) and _same_memory(self.values, values)
+
+
+_lock = threading.RLock()
+# By the identity of what they belong to, which takes its entries along when it goes, and the kind of table.
+_entries: dict[tuple[int, str], _Entry] = {}
+
+
+def derived_table_bytes() -> int:
+    """Return the bytes of all tables that are kept: for each edge 8 of alias tables, 12 of orders by time."""
+    with _lock:
+        return sum(entry.table.bytes for entry in list(_entries.values()))
+
+
+def weights_of(adjacency: Adjacency, name: str, threads: int | None = None) -> Weights:
+    """Return the alias tables of an adjacency's weights.
+
+    They are built at the first call (8 bytes for each edge, on all threads) and kept until the adjacency is
+    dropped. Its arrays must not be written to meanwhile. Of a changed graph the tables of the base are kept
+    with the base, and only the touched rows get new ones.
+
+    Args:
+        adjacency: with ``weight``: float32 [edges], all positive and finite.
+        name: for messages.
+        threads: None: see :func:`graphbox.native.thread_count`. The tables do not depend on it.
+
+    Raises:
+        UsageError: there are no weights, or of another dtype or shape.
+        DataError: a weight is zero, negative, infinite or not a number.
+    """
+    return Weights(*_tables(adjacency, "weight", _core.AliasTables, name, threads))
+
+
+def times_of(adjacency: Adjacency, name: str, threads: int | None = None) -> Times:
+    """Return the edges of each node by time; kept as alias tables are (:func:`weights_of`), 12 bytes an edge.
+
+    Args:
+        adjacency: with ``timestamp``: int64 [edges].
+        name: for messages.
+        threads: None: see :func:`graphbox.native.thread_count`. The order does not depend on it.
+
+    Raises:
+        UsageError: there are no timestamps, or of another dtype or shape.
+    """
+    return Times(*_tables(adjacency, "timestamp", _core.TimeOrder, name, threads))
+
+
+def _tables(
+    adjacency: Adjacency, column: EdgeColumnName, build: _Build[Table], name: str, threads: int | None
+) -> tuple[Table, Table | None]:
+    values = edge_column(adjacency, column, name)
+    if values is None:
+        raise UsageError(
+            f"expected edges with a {column}, these have none",
+            where=name,
+            hint=f"import the edge type with a {column} column, or sample it without",
+        )
+    count = thread_count(threads)
+    if not isinstance(adjacency, LiveAdjacency):
+        return _kept(adjacency, column, build, (adjacency.indptr, values.base), name, count), None
+    own = _kept(adjacency, column, build, (adjacency.overlay_indptr, values.overlay), name, count)
+    if adjacency.base is None:
+        return build(np.zeros(1, np.int64), values.base, name, 1), own
+    return _kept(adjacency.base, column, build, (adjacency.base.indptr, values.base), name, count), own
+
+
+def _kept(
+    owner: object,
+    column: EdgeColumnName,
+    build: _Build[Table],
+    arrays: tuple[Int64Array, npt.NDArray[Any]],
+    name: str,
+    threads: int,
+) -> Table:
+    key = (id(owner), column)
+    indptr, values = np.ascontiguousarray(arrays[0]), arrays[1]
+    with _lock:
+        entry = _entries.get(key)
+        if entry is not None and entry.is_of(indptr, values):
+            kept: Table = entry.table
+            return kept
+        table = build(indptr, values, name, threads)
+        try:
+            reference = weakref.ref(owner, lambda gone: _forget(key, gone))
+        except TypeError:  # such an object cannot say when it goes: its tables serve this call only
+            return table
+        _entries[key] = _Entry(reference, table, indptr, values)
+        return table
+
+
+def _forget(key: tuple[int, str], owner: weakref.ref[Any]) -> None:
+    with _lock:
+        if key in _entries and _entries[key].owner is owner:
+            del _entries[key]
+
+
+def _same_memory(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    """Return whether two arrays are the same, both being alive."""
+    return (
+        one.__array_interface__["data"][0] == other.__array_interface__["data"][0]
+        and one.shape == other.shape
+        and one.strides == other.strides
+    )
