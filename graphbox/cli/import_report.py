@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphbox.cli.text import byte_size, count, duration, table
@@ -38,6 +38,14 @@ def print_report(report: ImportReport, console: Console) -> None:
         _print_examples(" ".join(edges.type), counts, edges.examples, console)
         if edges.edges < edges.rows - edges.dangling_edges - sum(edges.skipped.values()):
             console.print(_REPEATED, soft_wrap=True)
+    for rows, lost, what in _mostly_skipped(report):
+        console.print(
+            f"most of the rows of {what} were skipped ({lost:,} of {rows:,}): check the format, the columns and "
+            "how ids are written",
+            style="bold yellow",
+            markup=False,
+            soft_wrap=True,
+        )
     nodes, kept = sum(report.nodes.values()), sum(each.edges for each in report.edge_types)
     size = byte_size(report.size_bytes)
     written = "" if report.written_bytes is None else f", {byte_size(report.written_bytes)} written"
@@ -50,6 +58,24 @@ def print_report(report: ImportReport, console: Console) -> None:
     )
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _mostly_skipped(report: ImportReport) -> Iterator[tuple[int, int, str]]:
+    """Yield rows, unusable rows and name of each type that lost more than half of its rows as unusable."""
+    for nodes in report.node_types:
+        lost = _unusable(nodes.skipped)
+        if 2 * lost > nodes.rows > 0:
+            yield nodes.rows, lost, nodes.type
+    for edges in report.edge_types:
+        lost = _unusable(edges.skipped) + edges.dangling_edges
+        if 2 * lost > edges.rows > 0:
+            yield edges.rows, lost, " ".join(edges.type)
+
+
+def _unusable(skipped: Mapping[str, int]) -> int:
+    from graphbox.graph.source import STORED_AGAIN
+
+    return sum(number for kind, number in skipped.items() if kind != STORED_AGAIN)
 
 
 def _nodes(reports: Sequence[NodeTypeReport]) -> Table:

@@ -118,7 +118,9 @@ class TableOptions:
                 "expected a name of letters, digits, `_` and `-`"
                 + (f", received `{received}`" if isinstance(received, str) else ""),
                 where=option,
-                hint="name the graph with --name" if option == "--name" else None,
+                hint="--name says how the graph is called"
+                if self.name is None and option == "--name"
+                else None,
             ) from None
         unused = [name for name in columns if name not in {source, target, self.weight, self.timestamp}]
         if unused:

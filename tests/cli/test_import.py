@@ -257,3 +257,10 @@ def test_text_of_the_data_cannot_steer_the_terminal(graphbox: Call, folder: Path
         for outcome in (imported, described, refused)
         for code in "\x1b\x07\u202e"
     )
+
+
+def test_an_import_that_loses_most_of_its_rows_says_so(graphbox: Call, folder: Path) -> None:
+    (folder / "edges.csv").write_text("source,target\na,b\nc,d\n1;2\n3;4\n")
+    assert "most of the rows" not in graphbox("import", "edges.csv").out
+    (folder / "edges.csv").write_text("source,target\na,b\n1;2\n3;4\n")
+    assert "most of the rows of node to node were skipped (2 of 3)" in graphbox("import", "edges.csv").out
