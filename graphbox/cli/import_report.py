@@ -40,8 +40,8 @@ def print_report(report: ImportReport, console: Console) -> None:
             console.print(_REPEATED, soft_wrap=True)
     for rows, lost, what in _mostly_skipped(report):
         console.print(
-            f"most of the rows of {what} were skipped ({lost:,} of {rows:,}): check the format, the columns and "
-            "how ids are written",
+            f"most of the rows of {what} were skipped ({lost:,} of {rows:,}): check the format, the columns "
+            "and how ids are written",
             style="bold yellow",
             markup=False,
             soft_wrap=True,
