@@ -74,7 +74,12 @@ test: lint test-native test-python test-web test-e2e ## every test
 
 .PHONY: test-python
 test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the end-to-end ones
-	$(BIN)/python -m pytest --ignore tests/e2e
+	$(BIN)/python -m pytest --ignore tests/e2e -m "not stress"
+
+.PHONY: test-stress
+test-stress: $(VENV)/.core ## a hundred kills of import, append and compaction, long random changes, plans of large imports
+	$(BIN)/python -m pytest --ignore tests/e2e -m stress
+	GRAPHBOX_KILLS=100 $(BIN)/python -m pytest --timeout 1800 tests/graph/test_ingest_crash.py
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.core server/static/index.html ## sdist, wheel, clean environment, demo, server, real browser

@@ -439,7 +439,7 @@ def check_overlays(graph: Graph, edge_type: EdgeType) -> None:
 
 @pytest.mark.parametrize(
     ("examples", "steps"),
-    [(30, 15), pytest.param(400, 25, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [(30, 15), pytest.param(400, 25, marks=[pytest.mark.stress, pytest.mark.timeout(1800)])],
 )
 def test_a_changed_graph_is_what_the_changes_say(examples: int, steps: int) -> None:
     run_state_machine_as_test(

@@ -156,7 +156,7 @@ def test_prediction_of_a_small_import(tmp_path: Path) -> None:
     _check_prediction(written(tmp_path / "e.parquet", 400_000, strings=True), tmp_path, "1GiB")
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("edges", [200_000, 1_000_000, 3_000_000, 6_000_000, 10_000_000])
 def test_predictions_of_five_sizes(tmp_path: Path, edges: int) -> None:
     path = written(tmp_path / "e.parquet", edges)
