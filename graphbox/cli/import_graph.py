@@ -9,7 +9,21 @@ import typer
 
 from graphbox.cli.change_graph import RemovedNodes, append_source, remove_source
 from graphbox.cli.session import Session, command
-from graphbox.cli.table_options import DEFAULT_TYPE, TableOptions, is_run_file
+from graphbox.cli.table_options import (
+    PANEL,
+    ColumnsOption,
+    FormatOption,
+    KeepDuplicatesOption,
+    MemoryOption,
+    SourceOption,
+    TableOptions,
+    TargetOption,
+    ThreadsOption,
+    TimestampOption,
+    TypeOption,
+    WeightOption,
+    is_run_file,
+)
 from graphbox.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_TABLE = "A table of edges instead of a run file"
 _CHANGE = "Changing a graph"
 
 
@@ -34,79 +47,29 @@ def import_graph(
             show_default=False,
         ),
     ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="What the import may hold in memory, like 2GiB. (default: half of what is available)",
-        ),
-    ] = None,
+    memory: MemoryOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse what would be skipped, instead of counting it.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Import even if nothing has changed.")] = False,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads. (default: all CPUs)", show_default=False)
-    ] = None,
+    threads: ThreadsOption = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the graph. (default: the file's)", rich_help_panel=_TABLE)
+        str | None, typer.Option(help="Name of the graph. (default: the file's)", rich_help_panel=PANEL)
     ] = None,
-    type: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(
-            metavar="SOURCE,RELATION,TARGET",
-            help=f"Types of the nodes and name of the edges. (default: {DEFAULT_TYPE})",
-            rich_help_panel=_TABLE,
-        ),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Where edges start. (default: `source`, or the first column)",
-            rich_help_panel=_TABLE,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Where edges end. (default: `target`, or the second column)",
-            rich_help_panel=_TABLE,
-        ),
-    ] = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Weights of edges.", rich_help_panel=_TABLE)
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Times of edges.", rich_help_panel=_TABLE)
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(help="How the table is written. (default: told by the suffix)", rich_help_panel=_TABLE),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,NAME,...",
-            help="The file has no header line; these are its columns.",
-            rich_help_panel=_TABLE,
-        ),
-    ] = None,
+    type: TypeOption = None,  # noqa: A002 (the option's name)
+    source: SourceOption = None,
+    target: TargetOption = None,
+    weight: WeightOption = None,
+    timestamp: TimestampOption = None,
+    format: FormatOption = None,  # noqa: A002 (the option's name)
+    columns: ColumnsOption = None,
     id_type: Annotated[
         str | None,
         typer.Option(
-            metavar="string|int64", help="What ids are. (default: told by the table)", rich_help_panel=_TABLE
+            metavar="string|int64", help="What ids are. (default: told by the table)", rich_help_panel=PANEL
         ),
     ] = None,
-    keep_duplicates: Annotated[
-        bool,
-        typer.Option(
-            "--keep-duplicates",
-            help="Keep every edge of a repeated source and target, not only the first.",
-            rich_help_panel=_TABLE,
-        ),
-    ] = False,
+    keep_duplicates: KeepDuplicatesOption = False,
     append: Annotated[
         bool,
         typer.Option(

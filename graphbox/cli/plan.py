@@ -8,7 +8,19 @@ import typer
 
 from graphbox.cli.import_graph import memory_bytes, read_graph_config
 from graphbox.cli.session import Session, command
-from graphbox.cli.table_options import DEFAULT_TYPE, TableOptions
+from graphbox.cli.table_options import (
+    ColumnsOption,
+    FormatOption,
+    KeepDuplicatesOption,
+    MemoryOption,
+    SourceOption,
+    TableOptions,
+    TargetOption,
+    ThreadsOption,
+    TimestampOption,
+    TypeOption,
+    WeightOption,
+)
 from graphbox.cli.text import byte_size, count, duration, table
 from graphbox.errors import DoesNotFitError, UsageError
 
@@ -19,8 +31,6 @@ if TYPE_CHECKING:
     from graphbox.graph.survey import Estimate
 
 __all__ = ["register"]
-
-_TABLE = "A table of edges instead of a run file"
 
 
 def plan(
@@ -33,49 +43,16 @@ def plan(
             show_default=False,
         ),
     ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="What the import may hold in memory, like 2GiB. (default: half of what is available)",
-        ),
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads. (default: all CPUs)", show_default=False)
-    ] = None,
-    type: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(
-            metavar="A,RELATION,B", help=f"Edge type. (default: {DEFAULT_TYPE})", rich_help_panel=_TABLE
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Where edges start.", rich_help_panel=_TABLE)
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Where edges end.", rich_help_panel=_TABLE)
-    ] = None,
-    weight: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Weights of edges.", rich_help_panel=_TABLE)
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Times of edges.", rich_help_panel=_TABLE)
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None, typer.Option(help="How the table is written.", rich_help_panel=_TABLE)
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,...", help="Columns of a file without header.", rich_help_panel=_TABLE),
-    ] = None,
-    keep_duplicates: Annotated[
-        bool,
-        typer.Option(
-            "--keep-duplicates",
-            help="Keep every edge of a repeated source and target, not only the first.",
-            rich_help_panel=_TABLE,
-        ),
-    ] = False,
+    memory: MemoryOption = None,
+    threads: ThreadsOption = None,
+    type: TypeOption = None,  # noqa: A002 (the option's name)
+    source: SourceOption = None,
+    target: TargetOption = None,
+    weight: WeightOption = None,
+    timestamp: TimestampOption = None,
+    format: FormatOption = None,  # noqa: A002 (the option's name)
+    columns: ColumnsOption = None,
+    keep_duplicates: KeepDuplicatesOption = False,
 ) -> None:
     """Predict the memory, disk and time that an import takes, and whether there is as much.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Annotated, TypeAlias, get_args
+
+import typer
 
 from graphbox.errors import UsageError, did_you_mean
 
@@ -13,9 +15,86 @@ if TYPE_CHECKING:
     from graphbox.config import GraphConfig
     from graphbox.graph.source import Table
 
-__all__ = ["TableOptions", "is_run_file"]
+__all__ = [
+    "ColumnsOption",
+    "FormatOption",
+    "KeepDuplicatesOption",
+    "MemoryOption",
+    "SourceOption",
+    "TableOptions",
+    "TargetOption",
+    "ThreadsOption",
+    "TimestampOption",
+    "TypeOption",
+    "WeightOption",
+    "is_run_file",
+]
 
 DEFAULT_TYPE = "node,to,node"
+PANEL = "A table of edges instead of a run file"
+
+# The options that the commands have in common.
+
+MemoryOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="What the import may hold in memory, like 2GiB. (default: half of what is available)",
+    ),
+]
+ThreadsOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="Threads. (default: all CPUs)", show_default=False)
+]
+TypeOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SOURCE,RELATION,TARGET",
+        help=f"Types of the nodes and name of the edges. (default: {DEFAULT_TYPE})",
+        rich_help_panel=PANEL,
+    ),
+]
+SourceOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Where edges start. (default: `source`, or the first column)",
+        rich_help_panel=PANEL,
+    ),
+]
+TargetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Where edges end. (default: `target`, or the second column)",
+        rich_help_panel=PANEL,
+    ),
+]
+WeightOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Weights of edges.", rich_help_panel=PANEL)
+]
+TimestampOption: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Times of edges.", rich_help_panel=PANEL)
+]
+FormatOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="How the table is written. (default: told by the suffix)", rich_help_panel=PANEL),
+]
+ColumnsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="The file has no header line; these are its columns.",
+        rich_help_panel=PANEL,
+    ),
+]
+KeepDuplicatesOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--keep-duplicates",
+        help="Keep every edge of a repeated source and target, not only the first.",
+        rich_help_panel=PANEL,
+    ),
+]
 _COMPRESSIONS = (".gz", ".zst", ".zstd")
 
 
