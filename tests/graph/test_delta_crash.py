@@ -81,7 +81,9 @@ def save_base(path: Path) -> None:
     Graph("crash", {"n": table}, {("n", "to", "n"): graph.own_edges(graph.edge_types[0])}).save(path)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(100, marks=[pytest.mark.stress, pytest.mark.timeout(1800)])])
+@pytest.mark.parametrize(
+    "kills", [5, pytest.param(100, marks=[pytest.mark.stress, pytest.mark.timeout(1800)])]
+)
 def test_killed_changes_leave_a_committed_state(tmp_path: Path, kills: int) -> None:
     delays = random.Random(kills)
     path = tmp_path / "graph"
