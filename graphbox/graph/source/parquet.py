@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +12,7 @@ from graphbox.graph.source.formats import FileOptions
 from graphbox.graph.source.location import InputFile
 from graphbox.graph.source.read_ahead import read_ahead
 from graphbox.graph.source.record_batches import bounded_batches
-from graphbox.graph.source.table import Batch, Table, check_columns
+from graphbox.graph.source.table import Batch, Table, check_columns, plain_column
 
 __all__ = ["ParquetTable"]
 
@@ -45,6 +45,26 @@ class ParquetTable(Table):
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
         wanted = check_columns(self.name, columns, self.column_names())
         return read_ahead(self._read(wanted, batch_bytes), depth=1)
+
+    def blocks(
+        self, columns: Sequence[str], places: Sequence[float], *, block_bytes: int
+    ) -> Iterator[Mapping[str, pa.Array]]:
+        """Yield the first rows of row groups from all over the file; see :meth:`Table.blocks`."""
+        wanted = check_columns(self.name, columns, self.column_names())
+        try:
+            with (
+                self._file.open() as stream,
+                pq.ParquetFile(stream, buffer_size=_STREAM_BUFFER_BYTES, pre_buffer=False) as file,
+            ):
+                rows = _rows_at_once(file.metadata, wanted, _PIECES * block_bytes)
+                groups = file.metadata.num_row_groups
+                for group in sorted({int(place * groups) for place in places}) if groups else ():
+                    pieces = file.iter_batches(batch_size=rows, row_groups=[group], columns=list(wanted))
+                    piece = next(pieces, None)
+                    if piece is not None:
+                        yield {name: plain_column(piece.column(name)) for name in wanted}
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
 
     def _read(self, wanted: tuple[str, ...], batch_bytes: int) -> Iterator[Batch]:
         try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
 
 from graphbox.errors import UsageError
 from graphbox.graph.source.table import Batch, Table
@@ -57,6 +60,20 @@ class PartsTable(Table):
                 )
             first_row += num_rows
             read_bytes += part_bytes if part.size_bytes is None else part.size_bytes
+
+    def blocks(
+        self, columns: Sequence[str], places: Sequence[float], *, block_bytes: int
+    ) -> Iterator[Mapping[str, pa.Array]]:
+        """Yield blocks of rows at places all over the parts; see :meth:`Table.blocks`."""
+        if self.size_bytes is None:
+            return
+        ends = np.cumsum([part.size_bytes or 0 for part in self._parts])
+        positions = np.asarray(places) * ends[-1]
+        parts_of = np.searchsorted(ends, positions, side="right")
+        for number in np.unique(parts_of).tolist():
+            size = self._parts[number].size_bytes or 1
+            within = (positions[parts_of == number] - (ends[number] - size)) / size
+            yield from self._parts[number].blocks(columns, within.tolist(), block_bytes=block_bytes)
 
     def where(self, row: int, column: str) -> str:
         """Return the place of a cell for a message."""

@@ -119,6 +119,25 @@ class Table(ABC):
                 read before.
         """
 
+    def blocks(
+        self, columns: Sequence[str], places: Sequence[float], *, block_bytes: int
+    ) -> Iterator[Mapping[str, pa.Array]]:
+        """Yield some columns of short blocks of rows at places all over the table, to see what it is like.
+
+        Nothing between the blocks is read. Places that fall together give one block; a table that can only
+        be read from its beginning gives none. What is malformed is left out.
+
+        Args:
+            columns: names of the wanted columns.
+            places: ascending shares of the table, from 0 to below 1.
+            block_bytes: about how many bytes of memory or text a block has.
+
+        Raises:
+            DataError: a column is missing or twice there, or the input is damaged.
+        """
+        del columns, places, block_bytes
+        return iter(())
+
     def where(self, row: int, column: str) -> str:
         """Return the place of a cell for a message.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -129,6 +129,19 @@ class TextTable(Table):
         positions = [present.index(name) for name in wanted]
         block_bytes = max(1, min(batch_bytes // (_BLOCKS_PER_BATCH * self._threads), _LARGEST_BLOCK_BYTES))
         return self._read(wanted, positions, len(present), block_bytes)
+
+    def blocks(
+        self, columns: Sequence[str], places: Sequence[float], *, block_bytes: int
+    ) -> Iterator[Mapping[str, pa.Array]]:
+        """Yield the lines at places all over a plain file; see :meth:`Table.blocks`.
+
+        A block begins after the first end of a line, which in rare cases is one within quotes.
+        """
+        present = self.column_names()
+        wanted = self._check_columns(columns, present)
+        positions = [present.index(name) for name in wanted]
+        for block in self._text.lines_at(places, block_bytes, self._start().offset):
+            yield dict(zip(wanted, self._parse(block, positions, len(present)).columns, strict=True))
 
     def where(self, row: int, column: str) -> str:
         """Return the place of a cell: ``file:line, column `x```."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -179,6 +179,32 @@ class TextFile:
                     return
                 offset += size
                 rest = text[size:]
+
+    def lines_at(self, places: Sequence[float], block_bytes: int, first_offset: int) -> Iterator[TextBlock]:
+        """Yield whole lines at places all over a plain file; nothing of one that is compressed.
+
+        Args:
+            places: ascending shares of the file, from 0 to below 1.
+            block_bytes: about how many bytes a block has; blocks do not overlap.
+            first_offset: where the first record starts.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        size = self.file.size_bytes
+        with self._opened() as (raw, stream):
+            if raw is not stream or size is None or not raw.seekable():
+                return
+            end = first_offset
+            for place in places:
+                offset = max(end, min(int(place * size), size - block_bytes))
+                raw.seek(offset)
+                text = self._read(raw, block_bytes)
+                end = offset + len(text)
+                begin = 0 if offset == first_offset else text.find(b"\n") + 1
+                last = text.rfind(b"\n") + 1
+                if begin or offset == first_offset:
+                    yield TextBlock(np.frombuffer(text, np.uint8)[begin:last], offset + begin, end)
 
     @contextlib.contextmanager
     def _opened(self, offset: int = 0) -> Iterator[tuple[pa.NativeFile, pa.NativeFile]]:
