@@ -27,8 +27,8 @@ from graphbox.errors import DoesNotFitError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphbox.graph.distinct import Estimate
     from graphbox.graph.plan import ImportPlan
-    from graphbox.graph.survey import Estimate
 
 __all__ = ["register"]
 
@@ -56,8 +56,8 @@ def plan(
 ) -> None:
     """Predict the memory, disk and time that an import takes, and whether there is as much.
 
-    Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported: the
-    beginning of each table is read, and the disk and the processor are measured for a moment.
+    Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported:
+    tables up to 512 MiB are read once, larger ones in part, and disk and processor are measured for a moment.
     """
     from graphbox.graph.plan import plan_import
     from graphbox.pipeline.stages.import_graph import graph_source

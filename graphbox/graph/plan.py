@@ -4,6 +4,10 @@ The formulas follow what the import does. Held in memory are: what the process h
 that are read ahead, the ids of every node type with their hash index, and the edges of one edge type with
 what sorting them needs. What does not fit the memory given is spilled to the disk in sorted runs and read
 once more when they are merged, and so are edges at whose ends nodes are found while other edges are read.
+
+The most is held either while edges are read, when the index of ids has room for more of them and, where
+edges are spilled, those that fit are sorted; or when they are finished, when the index has its final size and
+all edges that are not spilled are sorted. The memory of batches counts then too: allocators keep it.
 """
 
 from __future__ import annotations
@@ -22,11 +26,13 @@ import pyarrow as pa
 
 from graphbox.graph.build import EdgeBuilder, NodeIds
 from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
+from graphbox.graph.distinct import Estimate
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.ingest.budget import Budget, Shares
 from graphbox.graph.schema import EdgeSource, EdgeType, GraphSource, NodeSource, edge_type_text
 from graphbox.graph.source import open_table
-from graphbox.graph.survey import EdgeSurvey, Estimate, GraphSurvey, NodeSurvey, survey_graph
+from graphbox.graph.survey import EdgeSurvey, GraphSurvey, NodeSurvey, survey_graph
+from graphbox.graph.survey_ends import Looked
 from graphbox.memory import available_bytes
 
 __all__ = ["ImportPlan", "TypePlan", "plan_import"]
@@ -34,13 +40,16 @@ __all__ = ["ImportPlan", "TypePlan", "plan_import"]
 _HEADER_BYTES = 128
 _MANIFEST_BYTES = 4096
 _NODES_PER_PARTITION = 1 << 16
-_HUGE_PAGE_BYTES = 2 << 20
-_IDS_WORKING_BYTES = (4 << 20) + 3 * _HUGE_PAGE_BYTES
-_EDGES_WORKING_BYTES = (8 << 20) + 3 * _HUGE_PAGE_BYTES
-"""What is held beside ids and edges; each array takes whole huge pages."""
+_IDS_WORKING_BYTES = 4 << 20
+"""What is given to ids beyond what they take; it is used only while a batch is added."""
+_EDGES_WORKING_BYTES = 8 << 20
+"""What is held beside edges."""
 _SLACK_BYTES = 20 << 20
 """Stacks of threads, and what allocators hold beside what is asked of them."""
 _BATCHES_AHEAD = 12
+"""Batches that stand at once: as `graphbox.graph.ingest.budget` counts them, but of the size they have."""
+_KEY_BYTES, _ROW_BYTES, _PLACE_BYTES = 8, 4, 8
+"""Of an edge that is sorted: both its ends, its row in the columns, its place among the edges."""
 _PROBE_ROWS = 1_000_000
 _STARTING_SECONDS = 0.2
 """What any import takes, however small: its threads, files and the manifest."""
@@ -205,7 +214,7 @@ def plan_import(
     """
     _load_readers(source)
     budget = Budget.divide(memory_bytes, node_types=len(source.nodes), categories=_has_categories(source))
-    survey = survey_graph(source)
+    survey = survey_graph(source, batch_bytes=budget.batch_bytes)
     sizes = _Sizes(source, survey, budget)
     folder = existing_folder(destination)
     disk = measure_disk(folder) if probe else DiskRates(math.inf, math.inf)
@@ -257,8 +266,17 @@ def _has_categories(source: GraphSource) -> bool:
 
 @dataclass(frozen=True)
 class _EdgesHeld:
-    """What the edges of one type hold at most, and what they leave on the disk until all edges are read."""
+    """What the edges of one type hold at most, and what they leave on the disk until all edges are read.
 
+    Attributes:
+        read_bytes: held while they are read.
+        held_bytes: held at most, which is when all are sorted.
+        wanted_bytes: what they would hold if none were spilled.
+        spilled_bytes: what is spilled.
+        waits: whether they wait on the disk until all nodes are found.
+    """
+
+    read_bytes: int
     held_bytes: int
     wanted_bytes: int
     spilled_bytes: int
@@ -294,7 +312,10 @@ class _Sizes:
             waits = any(self._source.nodes[name].data is None for name in ends)
             spills = wanted > allowed or (waits and number < len(self._source.edges))
             spilled = round(edge.table.rows.likely * (8 + edge.payload_bytes)) if spills else 0
-            self._edges[edges.type] = _EdgesHeld(min(wanted, allowed), wanted, spilled, waits)
+            held = min(wanted, allowed)
+            # A spilling sorter fills its memory while reading; else records are there once, and sorted later.
+            read = held if wanted > allowed else min(held, self._edges_read(edges))
+            self._edges[edges.type] = _EdgesHeld(read, held, wanted, spilled, waits)
 
     def _input_bytes(self, name: str) -> int | None:
         """Return the bytes of input that the ids of a node type come from."""
@@ -352,13 +373,20 @@ class _Sizes:
 
     def peak_bytes(self) -> int:
         """The most that the process holds within its budget."""
-        edges = max((each.held_bytes for each in self._edges.values()), default=0)
-        return min(self._budget.total_bytes, self._beside() + sum(self._ids.values()) + edges)
+        reading = sum(self._ids.values()) + self._most_edges("read_bytes")
+        finishing = sum(min(held, self._ids_settled(name)) for name, held in self._ids.items())
+        finishing += self._most_edges("held_bytes")
+        return min(self._budget.total_bytes, self._beside() + max(reading, finishing))
 
     def in_memory_bytes(self) -> int:
         """The most that the process would hold if it spilled nothing for want of memory."""
-        ids = sum(self._ids_wanted(name) for name in self._survey.nodes)
-        return self._beside() + ids + max((each.wanted_bytes for each in self._edges.values()), default=0)
+        wanted = sum(self._ids_wanted(name) for name in self._survey.nodes)
+        settled = sum(self._ids_settled(name) for name in self._survey.nodes)
+        read = max((self._edges_read(edges) for edges in self._source.edges), default=0)
+        return self._beside() + max(wanted + read, settled + self._most_edges("wanted_bytes"))
+
+    def _most_edges(self, attribute: str) -> int:
+        return max((getattr(each, attribute) for each in self._edges.values()), default=0)
 
     def peak_scratch_bytes(self) -> int:
         """The most there is of temporary files at one time: of all edges that wait, or of others."""
@@ -374,34 +402,61 @@ class _Sizes:
         """Batches of the largest table, read and converted ahead of those that are built in."""
         tables = [node.table for node in self._survey.nodes.values() if node.table is not None]
         tables += [edge.table for edge in self._survey.edges.values()]
-        largest = max((table.rows.likely * table.row_bytes for table in tables), default=0.0)
-        return int(min(largest, _BATCHES_AHEAD * self._budget.batch_bytes))
+        held = (
+            min(table.rows.likely * table.row_bytes, _BATCHES_AHEAD * table.batch_bytes) for table in tables
+        )
+        return int(max(held, default=0.0))
 
     def _ids_wanted(self, name: str) -> int:
-        node = self._survey.nodes[name]
-        count = node.nodes.likely
-        tables = [
-            self._survey.edges[edges.type].table
-            for edges in self._source.edges
-            if name in (edges.type[0], edges.type[2])
-        ]
-        row_bytes = node.table.row_bytes if node.table is not None else tables[0].row_bytes if tables else 8.0
-        rows = node.table.rows.likely if node.table is not None else sum(t.rows.likely for t in tables)
-        # The index doubles when the next batch might not fit any more.
-        batch = min(rows, int(self._budget.batch_bytes / max(row_bytes, 1)))
-        capacity = max(batch, 1)
+        """Ids with the index they have while more may come: it doubles when the next batch might not fit."""
+        count = self._survey.nodes[name].nodes.likely
+        capacity = max(1, self._ids_at_once(name))
         while capacity < count:
             capacity *= 2
-        held = _IDS_WORKING_BYTES + _index_slots(capacity) * _index_width(capacity) + 8 * (count + 1)
-        return held + round(count * node.id_bytes)
+        return self._ids_held(name, capacity)
+
+    def _ids_settled(self, name: str) -> int:
+        """Ids with the index they have when all are there."""
+        return self._ids_held(name, self._survey.nodes[name].nodes.likely)
+
+    def _ids_held(self, name: str, capacity: int) -> int:
+        node = self._survey.nodes[name]
+        count = node.nodes.likely
+        held = _index_slots(capacity) * _index_width(capacity) + 8 * (count + 1)
+        return _IDS_WORKING_BYTES + held + round(count * node.id_bytes)
+
+    def _ids_at_once(self, name: str) -> int:
+        """Ids that one batch may bring: all the ends in it of this type."""
+        table = self._survey.nodes[name].table
+        if table is not None:
+            return min(table.rows.likely, int(table.batch_bytes / max(table.row_bytes, 1)))
+        ends = []
+        for edges in self._source.edges:
+            table = self._survey.edges[edges.type].table
+            rows = min(table.rows.likely, int(table.batch_bytes / max(table.row_bytes, 1)))
+            ends.append(rows * edges.type[::2].count(name))
+        return max(ends, default=0)
 
     # Edges
 
     def _edges_wanted(self, edges: EdgeSource) -> int:
         edge = self._survey.edges[edges.type]
-        record = 8 + (4 if edge.payload_bytes else 0)
-        rows = edge.table.rows.likely
-        return _EDGES_WORKING_BYTES + round(rows * (2 * record + edge.payload_bytes))
+        row_bytes = 2 * self._record_bytes(edges) + edge.payload_bytes
+        wanted = _EDGES_WORKING_BYTES + round(edge.table.rows.likely * row_bytes)
+        if edges.csr:
+            # Sorted once more by source, each with its place among the others.
+            by_source = 2 * (_KEY_BYTES + _ROW_BYTES) + _PLACE_BYTES
+            wanted = max(wanted, _EDGES_WORKING_BYTES + edge.edges.likely * by_source)
+        return wanted
+
+    def _edges_read(self, edges: EdgeSource) -> int:
+        """What edges hold until they are sorted, if none is spilled."""
+        edge = self._survey.edges[edges.type]
+        row_bytes = self._record_bytes(edges) + edge.payload_bytes
+        return _EDGES_WORKING_BYTES + round(edge.table.rows.likely * row_bytes)
+
+    def _record_bytes(self, edges: EdgeSource) -> int:
+        return _KEY_BYTES + (_ROW_BYTES if self._survey.edges[edges.type].payload_bytes else 0)
 
     def _edges_size(self, edges: EdgeSource) -> int:
         edge = self._survey.edges[edges.type]
@@ -450,11 +505,16 @@ def _uncertain(survey: GraphSurvey) -> tuple[str, ...]:
         if not edge.table.rows.exact:
             found.append(f"rows of {edge_type_text(edge_type)} {_range(edge.table.rows)}")
         if not edge.edges.exact and edge.edges.likely < edge.table.rows.likely:
-            found.append(f"edges of {edge_type_text(edge_type)} without repeated ones {_range(edge.edges)}")
+            name = f"edges of {edge_type_text(edge_type)} without repeated ones"
+            found.append(f"{name} {_range(edge.edges)}{_where_looked(edge.looked)}")
     for name, node in survey.nodes.items():
         if not node.nodes.exact:
-            found.append(f"nodes of {name} {_range(node.nodes)}")
+            found.append(f"nodes of {name} {_range(node.nodes)}{_where_looked(node.looked)}")
     return tuple(found)
+
+
+def _where_looked(looked: Looked) -> str:
+    return " (only the beginning was read)" if looked == "at the beginning" else ""
 
 
 def _range(estimate: Estimate) -> str:

@@ -3,18 +3,17 @@
 Row counts are exact where files say them (Parquet) or the part is the whole. Of plain text, lines are counted
 in blocks spread over the file; of compressed text the part at the beginning is taken for the rest.
 
-Distinct ids and edges are counted exactly within the part, which is the first rows of every table, at an
-eighth, a quarter, a half and all of it; how the growth slows down from one to the next gives the number in
-the whole (`extrapolate`). This holds for tables in random order as for tables sorted by one of their ends.
+Distinct ids and edges are counted in all rows where these can be read in a moment, else estimated from blocks
+of rows all over the tables, or where a table cannot be read from its middle on from its beginning
+(`graphbox.graph.survey_ends`).
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +21,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from graphbox.graph.distinct import Estimate
 from graphbox.graph.schema import EdgeSource, EdgeType, FeatureKind, GraphSource, IdType, NodeSource
 from graphbox.graph.source import Table, TableLike, open_table
 from graphbox.graph.source.location import InputFile, find_files
+from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
+from graphbox.graph.survey_ends import (
+    BLOCK_BYTES,
+    SCAN_BYTES,
+    Counted,
+    EdgeEnds,
+    EndCounts,
+    Looked,
+    count_ends,
+)
 
-__all__ = ["EdgeSurvey", "Estimate", "GraphSurvey", "NodeSurvey", "extrapolate", "survey_graph"]
+__all__ = ["EdgeSurvey", "Estimate", "GraphSurvey", "NodeSurvey", "survey_graph"]
 
 SAMPLE_ROWS = 1_000_000
 """Rows of each table that are looked at."""
@@ -35,32 +45,6 @@ _BLOCKS = 24
 _BLOCK_BYTES = 256 << 10
 _TEXT_SUFFIXES = (".csv", ".tsv", ".inter", ".item", ".user", ".kg", ".link", ".net")
 _COMPRESSED_UNCERTAINTY = 0.1
-_PARTS = (0.125, 0.25, 0.5, 1.0)
-_SMALLEST_RATIO = 0.01
-_DOUBT_PER_DOUBLING = 0.02
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number that may be known only about: at least ``low``, at most ``high``, probably ``likely``."""
-
-    low: int
-    likely: int
-    high: int
-
-    @classmethod
-    def exactly(cls, number: int) -> Estimate:
-        """Return a number that is known."""
-        return cls(number, number, number)
-
-    def at_most(self, other: Estimate) -> Estimate:
-        """Return this estimate with no bound above the other's."""
-        return Estimate(min(self.low, other.low), min(self.likely, other.likely), min(self.high, other.high))
-
-    @property
-    def exact(self) -> bool:
-        """Whether the number is known."""
-        return self.low == self.high
 
 
 @dataclass(frozen=True)
@@ -73,6 +57,8 @@ class TableSurvey:
         sample: the first rows of the wanted columns.
         seconds_per_row: time of reading one row, measured on the part.
         row_bytes: bytes of memory that a row of the wanted columns takes while it is read.
+        batch_bytes: the same of the largest batch that was read.
+        is_whole: whether the sample is all of it.
         is_text: whether all columns are text, in which plain integers are integers.
     """
 
@@ -81,6 +67,8 @@ class TableSurvey:
     sample: pa.Table
     seconds_per_row: float
     row_bytes: float
+    batch_bytes: int
+    is_whole: bool
     is_text: bool
 
 
@@ -95,6 +83,7 @@ class NodeSurvey:
         feature_bytes: bytes that the features of a node take on disk.
         fixed_bytes: bytes that they take apart from the number of nodes (categories).
         table: its table; None without one.
+        looked: where the rows were read that the number is from.
     """
 
     nodes: Estimate
@@ -103,6 +92,7 @@ class NodeSurvey:
     feature_bytes: float
     fixed_bytes: int
     table: TableSurvey | None
+    looked: Looked = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -113,11 +103,13 @@ class EdgeSurvey:
         edges: number of edges that are kept, repeated ones dropped unless they are wanted.
         payload_bytes: bytes of weight, timestamp and features of an edge.
         table: its table.
+        looked: where the rows were read that the number is from.
     """
 
     edges: Estimate
     payload_bytes: float
     table: TableSurvey
+    looked: Looked = "everywhere"
 
 
 @dataclass(frozen=True)
@@ -128,12 +120,22 @@ class GraphSurvey:
     edges: Mapping[EdgeType, EdgeSurvey]
 
 
-def survey_graph(source: GraphSource, *, sample_rows: int = SAMPLE_ROWS) -> GraphSurvey:
+def survey_graph(
+    source: GraphSource,
+    *,
+    batch_bytes: int = _BATCH_BYTES,
+    sample_rows: int = SAMPLE_ROWS,
+    scan_bytes: int = SCAN_BYTES,
+    block_bytes: int = BLOCK_BYTES,
+) -> GraphSurvey:
     """Look at the tables of a graph.
 
     Args:
         source: the graph.
-        sample_rows: rows of each table to look at.
+        batch_bytes: size of the batches that an import would read.
+        sample_rows: rows at the beginning of each table to look at closely.
+        scan_bytes: bytes of all tables up to which nodes and edges are counted in all rows.
+        block_bytes: bytes of each block where they are estimated from blocks.
 
     Raises:
         NotFoundError: a file is missing.
@@ -141,97 +143,102 @@ def survey_graph(source: GraphSource, *, sample_rows: int = SAMPLE_ROWS) -> Grap
         DataError: a table is damaged, or lacks a column.
     """
     node_tables = {
-        name: _look(nodes, [nodes.id, *nodes.features], sample_rows, node_type=name)
+        name: _look(
+            nodes, _open(nodes, name), [nodes.id, *nodes.features], sample_rows, batch_bytes=batch_bytes
+        )
         for name, nodes in source.nodes.items()
         if nodes.data is not None
     }
-    edge_tables = {}
+    edge_tables, opened = {}, {}
     for edges in source.edges:
         optional = [column for column in (edges.weight, edges.timestamp) if column is not None]
         columns = [edges.source, edges.target, *optional, *edges.features]
-        edge_tables[edges.type] = _look(edges, columns, sample_rows)
+        opened[edges.type] = _open(edges, None)
+        edge_tables[edges.type] = _look(
+            edges, opened[edges.type], columns, sample_rows, batch_bytes=batch_bytes
+        )
+    kinds = {
+        name: _discovered_kind(name, nodes, source.edges, edge_tables)
+        for name, nodes in source.nodes.items()
+        if name not in node_tables
+    }
+    counts = count_ends(
+        _countable(source, opened, edge_tables), scan_bytes=scan_bytes, block_bytes=block_bytes
+    )
+    for edge_type, rows in counts.rows.items():
+        edge_tables[edge_type] = replace(edge_tables[edge_type], rows=Estimate.exactly(rows))
     return GraphSurvey(
         nodes={
             name: _with_table(nodes, node_tables[name])
             if name in node_tables
-            else _discovered(name, nodes, source.edges, edge_tables)
+            else _discovered(kinds[name], counts.nodes.get(name))
             for name, nodes in source.nodes.items()
         },
-        edges={edges.type: _edges(edges, edge_tables[edges.type]) for edges in source.edges},
+        edges={edges.type: _edges(edges, edge_tables[edges.type], counts) for edges in source.edges},
     )
 
 
-def extrapolate(counts: Sequence[int], factor: float) -> Estimate:
-    """Return how many distinct values there are in ``factor`` times as many rows.
-
-    With each doubling of the rows the number of distinct values grows by a factor of 2^b. When values are
-    drawn alike from a bounded set, b falls by a ratio that about squares with each doubling; when their
-    frequencies follow a power law, b falls by about the same ratio each time, if at all (Heaps' law). The two
-    frame the estimate; between them the power to which the ratio was raised within the part decides.
-
-    Args:
-        counts: distinct values in an eighth, a quarter, a half and all of the part.
-        factor: rows of the whole by rows of the part.
-    """
-    whole = counts[-1]
-    if factor <= 1 or counts[0] <= 0:
-        return Estimate.exactly(whole)
-    exponents = [math.log2(after / before) for before, after in itertools.pairwise(counts)]
-    # How far chance moves an exponent, by the number of new values it comes from.
-    noise = [1 / max(after - before, 1) for before, after in itertools.pairwise(counts)]
-    ratios = []
-    for position, (before, after) in enumerate(itertools.pairwise(exponents)):
-        ratio = min(max(after / before, _SMALLEST_RATIO), 1.0) if before > 0 else _SMALLEST_RATIO
-        chance = 2 * math.sqrt(noise[position] + noise[position + 1])
-        ratios.append(1.0 if 1 - ratio < chance else ratio)
-    power = 1.0
-    if ratios[0] < 1 and ratios[1] < 1:
-        power = min(max(math.log(ratios[1]) / math.log(ratios[0]), 1.0), 2.0)
-    doublings = math.log2(factor)
-
-    def grown(power: float) -> float:
-        exponent, ratio, left, total = exponents[-1], ratios[-1], doublings, 0.0
-        while left > 0:
-            ratio = ratio**power
-            exponent *= ratio
-            total += exponent * min(1.0, left)
-            left -= 1
-        return float(whole * 2.0**total)
-
-    likely = grown(power)
-    # Beyond what the two laws leave open, each doubling adds a little doubt; and where later rows are about
-    # other things than the first ones, as in a sorted table, growth may not slow down at all.
-    doubt = 1 + _DOUBT_PER_DOUBLING * doublings
-    unslowed = whole * 2.0 ** (exponents[-1] * doublings)
-    return Estimate(
-        max(whole, int(min(grown(2.0), likely / doubt))),
-        int(likely),
-        math.ceil(max(unslowed, likely * doubt)),
-    )
+def _countable(
+    source: GraphSource, opened: Mapping[EdgeType, Table], looked: Mapping[EdgeType, TableSurvey]
+) -> list[EdgeEnds]:
+    """Return the tables of edges whose ends or pairs are to be counted: those that have rows."""
+    with_rows = [each for each in source.edges if looked[each.type].sample.num_rows]
+    as_text = {
+        name: not all(
+            pa.types.is_integer(looked[each.type].sample.column(column).type)
+            for each in with_rows
+            for column, end in ((each.source, each.type[0]), (each.target, each.type[2]))
+            if end == name
+        )
+        for name in source.nodes
+    }
+    return [
+        EdgeEnds(
+            type=each.type,
+            table=opened[each.type],
+            columns=(each.source, each.target),
+            as_text=(as_text[each.type[0]], as_text[each.type[2]]),
+            rows=looked[each.type].rows,
+            beginning=looked[each.type].sample.select(list(dict.fromkeys((each.source, each.target)))),
+            is_whole=looked[each.type].is_whole,
+            compressed=_is_compressed(_files(each.data)),
+        )
+        for each in with_rows
+        # Nothing is left to count where nodes have tables and every edge is kept.
+        if not each.keep_duplicates or any(source.nodes[end].data is None for end in each.type[::2])
+    ]
 
 
 # Tables
 
 
-def _look(
-    source: NodeSource | EdgeSource, columns: Sequence[str], sample_rows: int, node_type: str | None = None
-) -> TableSurvey:
-    data = source.data if source.data is not None else {}
-    table = open_table(
-        data,
+def _open(source: NodeSource | EdgeSource, node_type: str | None) -> Table:
+    return open_table(
+        source.data if source.data is not None else {},
         format=source.format,
         has_header=source.has_header,
         names=source.names,
         node_type=node_type,
     )
+
+
+def _look(
+    source: NodeSource | EdgeSource,
+    table: Table,
+    columns: Sequence[str],
+    sample_rows: int,
+    *,
+    batch_bytes: int,
+) -> TableSurvey:
     parts: list[Mapping[str, pa.Array]] = []
-    rows = read_bytes = 0
+    rows = read_bytes = largest = 0
     finished = True
     started = time.perf_counter()
-    batches = table.batches(columns, batch_bytes=_BATCH_BYTES)
+    batches = table.batches(columns, batch_bytes=batch_bytes)
     for batch in batches:
         if batch.num_rows:
             parts.append(batch.columns)
+            largest = max(largest, sum(column.nbytes for column in batch.columns.values()))
         rows, read_bytes = rows + batch.num_rows, batch.read_bytes
         if rows >= sample_rows:
             finished = False
@@ -251,6 +258,8 @@ def _look(
         sample=sample,
         seconds_per_row=seconds / max(rows, 1),
         row_bytes=sample.nbytes / max(rows, 1),
+        batch_bytes=largest,
+        is_whole=finished,
         is_text=table.is_text,
     )
 
@@ -262,8 +271,7 @@ def _row_count(source: NodeSource | EdgeSource, table: Table, rows: int, read_by
     is_plain = source.format in {"csv", "tsv", "recbole"} or all(
         file.file_name.lower().endswith(_TEXT_SUFFIXES) for file in files
     )
-    compressed = any(file.file_name.lower().endswith((".gz", ".zst", ".zstd")) for file in files)
-    if files and is_plain and not compressed:
+    if files and is_plain and not _is_compressed(files):
         return _line_count(files, headers=len(files) if source.has_header else 0)
     if table.size_bytes is None or not read_bytes:
         return Estimate(rows, rows, 2**62)
@@ -277,6 +285,10 @@ def _row_count(source: NodeSource | EdgeSource, table: Table, rows: int, read_by
 
 def _files(data: TableLike | None) -> tuple[InputFile, ...]:
     return find_files(data, ()) if isinstance(data, str | Path) else ()
+
+
+def _is_compressed(files: Sequence[InputFile]) -> bool:
+    return any(file.file_name.lower().endswith(tuple(TEXT_COMPRESSIONS)) for file in files)
 
 
 def _parquet_rows(file: InputFile) -> int:
@@ -325,42 +337,25 @@ def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
     )
 
 
-def _discovered(
+def _discovered_kind(
     name: str, nodes: NodeSource, edges: Sequence[EdgeSource], tables: Mapping[EdgeType, TableSurvey]
-) -> NodeSurvey:
-    ends = [
-        (tables[each.type], column)
+) -> IdType:
+    if nodes.id_type is not None:
+        return nodes.id_type
+    kinds = [
+        _id_kind(tables[each.type].sample.column(column), tables[each.type])
         for each in edges
         for column, end in ((each.source, each.type[0]), (each.target, each.type[2]))
         if end == name and tables[each.type].sample.num_rows
     ]
-    if not ends:
-        return NodeSurvey(Estimate.exactly(0), nodes.id_type or "string", 0.0, 0.0, 0, None)
-    kinds = [_id_kind(table.sample.column(column), table) for table, column in ends]
-    kind = nodes.id_type or ("int64" if all(each == "int64" for each in kinds) else "string")
-    # The same share of every table, so that the parts are parts of the whole.
-    share = min(1.0, *(table.sample.num_rows / max(table.rows.likely, 1) for table, _ in ends))
-    counts, values = [], _no_rows().combine_chunks()
-    for part in _PARTS:
-        columns = [
-            table.sample.column(column).slice(0, round(share * part * table.rows.likely))
-            for table, column in ends
-        ]
-        chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks]
-        if kind == "int64" and all(pa.types.is_integer(c.type) for column in columns for c in column.chunks):
-            chunks = [chunk.cast(pa.int64()) for column in columns for chunk in column.chunks]
-        values = pc.unique(
-            pa.chunked_array(chunks, chunks[0].type if chunks else pa.large_string())
-        ).drop_null()
-        counts.append(len(values))
-    return NodeSurvey(
-        nodes=extrapolate(counts, 1 / share),
-        id_kind=kind,
-        id_bytes=_text_bytes(pa.chunked_array([values])) if kind == "string" else 0.0,
-        feature_bytes=0.0,
-        fixed_bytes=0,
-        table=None,
-    )
+    return "int64" if kinds and all(each == "int64" for each in kinds) else "string"
+
+
+def _discovered(kind: IdType, counted: Counted | None) -> NodeSurvey:
+    if counted is None:
+        return NodeSurvey(Estimate.exactly(0), kind, 0.0, 0.0, 0, None)
+    text = counted.text_bytes if kind == "string" else 0.0
+    return NodeSurvey(counted.distinct, kind, text, 0.0, 0, None, counted.looked)
 
 
 def _id_kind(ids: pa.ChunkedArray, table: TableSurvey) -> IdType:
@@ -403,27 +398,10 @@ def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int
     return widths[kind], 0
 
 
-def _edges(edges: EdgeSource, table: TableSurvey) -> EdgeSurvey:
+def _edges(edges: EdgeSource, table: TableSurvey, counts: EndCounts) -> EdgeSurvey:
     payload = (4.0 if edges.weight is not None else 0.0) + (8.0 if edges.timestamp is not None else 0.0)
     payload += sum(_width(table.sample, name, kind)[0] for name, kind in edges.features.items())
-    kept = table.rows
-    if not edges.keep_duplicates and table.sample.num_rows:
-        counts = _distinct_pairs(table.sample, edges)
-        kept = extrapolate(counts, table.rows.likely / table.sample.num_rows)
-        kept = Estimate(
-            min(kept.low, table.rows.low),
-            min(kept.likely, table.rows.likely),
-            min(kept.high, table.rows.high),
-        )
-    return EdgeSurvey(kept, payload, table)
-
-
-def _distinct_pairs(sample: pa.Table, edges: EdgeSource) -> list[int]:
-    source, target = (
-        pc.dictionary_encode(sample.column(column).combine_chunks()).indices
-        for column in (edges.source, edges.target)
-    )
-    present = pc.and_(source.is_valid(), target.is_valid())
-    keys = source.filter(present).to_numpy().astype(np.uint64) << np.uint64(32)
-    keys |= target.filter(present).to_numpy().astype(np.uint64)
-    return [len(np.unique(keys[: round(part * len(keys))])) for part in _PARTS]
+    if edges.keep_duplicates or edges.type not in counts.pairs:
+        return EdgeSurvey(table.rows, payload, table)
+    counted = counts.pairs[edges.type]
+    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, counted.looked)
