@@ -44,10 +44,14 @@ _IDS_WORKING_BYTES = 4 << 20
 """What is given to ids beyond what they take; it is used only while a batch is added."""
 _EDGES_WORKING_BYTES = 8 << 20
 """What is held beside edges."""
-_SLACK_BYTES = 20 << 20
-"""Stacks of threads, and what allocators hold beside what is asked of them."""
-_BATCHES_AHEAD = 12
-"""Batches that stand at once: as `graphbox.graph.ingest.budget` counts them, but of the size they have."""
+_SLACK_BYTES = 28 << 20
+"""Stacks of threads, what allocators hold beside what is asked of them, and what the command that imports
+loads before it begins and a plan does not: the database of runs takes 3 MiB, making one 15."""
+_BATCHES_AHEAD = 13
+"""Batches that stand at once, of the size they have: twelve as in `graphbox.graph.ingest.budget`, and the one
+that is being decoded. So much was measured to stay with the allocators until the end, too."""
+_INDEX_GROWTH = 1.5
+"""Room in an index that doubles whenever it is full, by the ids in it: between 1 and 2."""
 _KEY_BYTES, _ROW_BYTES, _PLACE_BYTES = 8, 4, 8
 """Of an edge that is sorted: both its ends, its row in the columns, its place among the edges."""
 _PROBE_ROWS = 1_000_000
@@ -362,7 +366,7 @@ class _Sizes:
 
     def _ids_spilled(self, name: str) -> int:
         """Ids that do not fit are joined on the disk: ends are written with their rows, then numbers."""
-        if self._ids_wanted(name) <= self._ids[name]:
+        if self._ids_least(name) <= self._ids[name]:
             return 0
         node = self._survey.nodes[name]
         ends = node.table.rows.likely if node.table is not None else 0
@@ -408,12 +412,15 @@ class _Sizes:
         return int(max(held, default=0.0))
 
     def _ids_wanted(self, name: str) -> int:
-        """Ids with the index they have while more may come: it doubles when the next batch might not fit."""
+        """Ids with the index they have while more may come."""
         count = self._survey.nodes[name].nodes.likely
-        capacity = max(1, self._ids_at_once(name))
-        while capacity < count:
-            capacity *= 2
-        return self._ids_held(name, capacity)
+        return self._ids_held(name, max(self._ids_at_once(name), round(count * _INDEX_GROWTH)))
+
+    def _ids_least(self, name: str) -> int:
+        """Ids with the least index that takes more: it grows by an eighth where it cannot double."""
+        count = self._survey.nodes[name].nodes.likely
+        room = min(max(self._ids_at_once(name), count // 16), count)
+        return min(self._ids_wanted(name), self._ids_held(name, count + room))
 
     def _ids_settled(self, name: str) -> int:
         """Ids with the index they have when all are there."""
