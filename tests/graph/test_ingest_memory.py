@@ -124,6 +124,17 @@ def test_the_least_that_works_is_said(tmp_path: Path, papers: GraphSource) -> No
     assert import_graph(papers, tmp_path / "graph", memory_bytes=least).memory_bytes == least
 
 
+@pytest.mark.parametrize("node_types", [1, 2, 3, 4, 5])
+def test_with_the_least_memory_every_part_has_what_it_cannot_do_without(node_types: int) -> None:
+    with pytest.raises(DoesNotFitError) as caught:
+        Budget.divide(MEBIBYTE, node_types=node_types, categories=True)
+    assert caught.value.hint is not None
+    least = int(caught.value.hint.split()[2]) * MEBIBYTE
+    budget = Budget.divide(least, node_types=node_types, categories=True)
+    assert budget.categories_bytes >= 2 * MEBIBYTE
+    assert budget.parts_bytes >= (32 + 22 * node_types) * MEBIBYTE
+
+
 def test_half_of_what_is_available_is_taken_by_default() -> None:
     budget = Budget.divide(None, node_types=1, categories=True)
     half = (available_bytes() + resident_bytes()) // 2

@@ -25,7 +25,8 @@ _SLACK_BYTES = 40 * _MEBIBYTE
 """Stacks of threads, and what allocators hold beside what is asked of them."""
 _LEAST_EDGES_BYTES = 32 * _MEBIBYTE
 _LEAST_IDS_BYTES = 22 * _MEBIBYTE
-"""What sorting edges, and the ids of one node type, cannot do without."""
+_LEAST_CATEGORIES_BYTES = 2 * _MEBIBYTE
+"""What sorting edges, the ids of one node type, and all categories cannot do without."""
 _STEP_BYTES = 16 * _MEBIBYTE
 _CATEGORIES_SHARE = 0.1
 _IDS_SHARE = 0.7
@@ -67,7 +68,8 @@ class Budget:
         baseline = resident_bytes()
         total = (baseline + available_bytes()) // 2 if memory_bytes is None else memory_bytes
         room = total - baseline - _SLACK_BYTES
-        least_parts = _LEAST_EDGES_BYTES + _LEAST_IDS_BYTES * node_types
+        least_categories = _LEAST_CATEGORIES_BYTES if categories else 0
+        least_parts = _LEAST_EDGES_BYTES + _LEAST_IDS_BYTES * node_types + least_categories
         batch = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, (room - least_parts) // _BATCH_SHARE))
         parts = room - _BATCHES * batch
         if parts < least_parts:
@@ -82,7 +84,8 @@ class Budget:
                 if memory_bytes is not None
                 else "free some memory",
             )
-        for_categories = int((parts - least_parts) * _CATEGORIES_SHARE) if categories else 0
+        spare = parts - least_parts
+        for_categories = least_categories + int(spare * _CATEGORIES_SHARE) if categories else 0
         return cls(total, baseline, batch, for_categories, parts - for_categories)
 
 
