@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +237,6 @@ def test_errors_of_a_graph_in_tiers(tmp_path: Path) -> None:
 
 def test_opening_reads_no_array(tmp_path: Path) -> None:
     graph = make_graph(tmp_path / "graph")
-    started = time.perf_counter()
     tiered = graph.tiered(topology_bytes=1 << 30, feature_bytes=1 << 30)
-    assert time.perf_counter() - started < 1  # a generous bound: the benchmark measures it
     assert all(each.read_bytes == 0 for each in tiered.stats.values())
     assert sum(each.resident_bytes for each in tiered.stats.values()) < 100_000
