@@ -370,6 +370,35 @@ class LiveEdgeTable(OwnEdges):
             positions=positions[order],
         )
 
+    def overlay_bytes(self, directions: Sequence[Direction]) -> int:
+        """Return the most bytes that the new lists of the touched rows take, found without making them.
+
+        Counted are the lists with the ids of their edges, weights and timestamps, and what the table keeps of
+        added and removed edges to make them.
+
+        Args:
+            directions: which lists; for ``out`` the base's out-neighbours are needed.
+        """
+        if not self.is_changed:
+            return 0
+        per_edge = 2 * _NO_IDS.itemsize  # its id in both directions
+        for name in ("weight", "timestamp"):
+            column = getattr(self.base.csc if self.base is not None else self.changes[0], name)
+            per_edge += 0 if column is None else column.itemsize
+        num_added = self.num_edge_ids - self.num_base_edges
+        total = num_added * (2 * _NO_IDS.itemsize + 1) + self.removed.nbytes
+        removed_from_base = int(np.searchsorted(self.removed, self.num_base_edges))
+        for direction in directions:
+            part = self.touched(direction)
+            touched = np.union1d(part.rows, part.removed_from)
+            indptr, _, _ = self.base_adjacency(direction)
+            known = touched[touched < len(indptr) - 1]
+            edges = int((indptr[known + 1] - indptr[known]).sum()) - removed_from_base + len(part.rows)
+            num_columns = self.num_sources if direction == "in" else self.num_targets
+            total += edges * (per_edge + np.dtype(index_dtype(num_columns)).itemsize)
+            total += (2 * len(touched) + 1) * _NO_IDS.itemsize
+        return total
+
     def lists(self, direction: Direction, *, reverse_ids: bool = False) -> CSC | CSR | LiveLists:
         """Return the neighbours of every row of one direction, without merging base and changes."""
         if self.base is not None and not self.is_changed:

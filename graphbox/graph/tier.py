@@ -338,6 +338,24 @@ class Lists:
         """
         return self._read(integer_array(index, "index"), names, whole_pass=whole_pass)
 
+    def items_at(self, name: str, positions: Int64Array, *, whole_pass: bool = False) -> Array:
+        """Return single items of one array by their positions in the files, whatever lists they are in.
+
+        Args:
+            name: which array of items.
+            positions: int64 [n].
+            whole_pass: what is used often is not driven out of memory by what is read.
+
+        Raises:
+            NotFoundError: there is no array of that name.
+            UsageError: a position is out of range; the first is named.
+        """
+        self._check_name(name)
+        out = _empty((len(positions),), self._dtypes[name])
+        index = integer_array(positions, "positions")
+        self._store.read_rows(self._items[name], index, out.view(np.uint8), whole_pass, self._threads)
+        return out
+
     def pass_reads(
         self, index: npt.ArrayLike, *, part_requests: int = MOST_PART_REQUESTS
     ) -> Iterator[tuple[Int64Array, Int64Array, Array]]:
@@ -365,11 +383,7 @@ class Lists:
 
     def _read(self, index: Int64Array, names: Sequence[str], *, whole_pass: bool) -> ReadLists:
         for name in names:
-            if name not in self._items:
-                raise NotFoundError(
-                    f"there is no array `{name}` of these lists",
-                    hint=did_you_mean(name, self._items) or f"there are {', '.join(self._items)}",
-                )
+            self._check_name(name)
         bounds, starts = self._store.read_bounds(
             self._offsets, self._num_items, index, whole_pass, self._threads
         )
@@ -387,6 +401,13 @@ class Lists:
                 self._threads,
             )
         return ReadLists(starts, items, bounds)
+
+    def _check_name(self, name: str) -> None:
+        if name not in self._items:
+            raise NotFoundError(
+                f"there is no array `{name}` of these lists",
+                hint=did_you_mean(name, self._items) or f"there are {', '.join(self._items)}",
+            )
 
 
 @dataclass(frozen=True, eq=False)

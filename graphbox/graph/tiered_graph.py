@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import NotFoundError, UsageError
+from graphbox.errors import DoesNotFitError, NotFoundError, UsageError
 from graphbox.graph.adjacency import ragged
 from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable
@@ -64,8 +64,9 @@ class NeighborLists:
 class TieredGraph:
     """A graph on disk that is read in batches, under budgets in bytes; made by :meth:`Graph.tiered`.
 
-    Opening takes no time: tiers fill as they are used. Of a changed graph the rows that changes touched are
-    held in memory in addition to the budgets, in proportion to the changes. Safe for several Python threads.
+    Opening takes no time: tiers fill as they are used. Of a changed graph the lists of the nodes that changes
+    touched are held in memory from their first use; ``topology_bytes`` has room set aside for them, and the
+    features that changes set are read from their memory-mapped files. Safe for several Python threads.
 
     Args:
         graph: a graph opened from a folder.
@@ -75,7 +76,8 @@ class TieredGraph:
         options: how files are read.
 
     Raises:
-        UsageError: the graph was built in memory.
+        UsageError: the graph was built in memory, or a budget is negative.
+        DoesNotFitError: ``topology_bytes`` is too little for the lists that changes touched.
         NotFoundError: its files are gone: the folder was written anew after the graph was opened.
     """
 
@@ -87,13 +89,25 @@ class TieredGraph:
         feature_bytes: int = 0,
         options: TierOptions | None = None,
     ) -> None:
+        _check_budgets(topology_bytes=topology_bytes, feature_bytes=feature_bytes)
         self._graph = graph
         self._options = options or TierOptions()
         files: dict[tuple[EdgeType, Direction], ListFiles] = {}
+        overlay_bytes = 0
         for edge_type in graph.edge_types:
             if not graph.is_reverse(edge_type):
-                files |= _adjacency_files(graph, edge_type)
-        self._lists = open_lists(files, budget_bytes=topology_bytes, options=self._options)
+                adjacency = _adjacency_files(graph, edge_type)
+                overlay_bytes += _overlay_bytes(graph.own_edges(edge_type), [each for _, each in adjacency])
+                files |= adjacency
+        if overlay_bytes > topology_bytes:
+            raise DoesNotFitError(
+                f"expected topology_bytes of {overlay_bytes:,} or more, which the lists that changes touched "
+                f"take in memory, received {topology_bytes:,}",
+                where=f"graph `{graph.name}`",
+                hint="give more, or make the changes part of the base with `graphbox compact`",
+            )
+        self._overlay_bytes = overlay_bytes
+        self._lists = open_lists(files, budget_bytes=topology_bytes - overlay_bytes, options=self._options)
         self._overlays: dict[tuple[EdgeType, Direction], _EdgeOverlay | None] = {}
         self._rows: dict[tuple[str, str], Rows] = {}
         self._slots: dict[tuple[str, str], Lists] = {}
@@ -122,13 +136,14 @@ class TieredGraph:
         """Return the in-neighbours of nodes, ascending, as :meth:`Graph.csc` has them.
 
         Args:
-            edge_type: an edge type with edges of its own; for its reverse use :meth:`out_neighbors`.
+            edge_type: the edge type; a reverse one if the CSR of the other is kept on disk.
             nodes: node indices [n] of the target type, repeated ones too.
             payload: what else of the edges to read: ``weight``, ``timestamp``.
 
         Raises:
-            UsageError: a node index is out of range, or the edge type is a reverse one.
-            NotFoundError: no such edge type, or its edges have no such payload.
+            UsageError: a node index is out of range.
+            NotFoundError: no such edge type, its edges have no such payload, or it is a reverse one and the
+                CSR of the other is not on disk.
             FormatError: a file was truncated meanwhile or is damaged.
             DataError: the disk does not give the bytes.
         """
@@ -187,6 +202,16 @@ class TieredGraph:
         whole_pass: bool = False,
     ) -> NeighborLists:
         edge_type = self._graph.edge_type(edge_type)
+        backwards = self._graph.is_reverse(edge_type)
+        if backwards:
+            forward = self._graph.reverse_type(edge_type) or edge_type
+            if direction == "out":
+                raise UsageError(
+                    "expected an edge type with edges of its own, received a reverse one",
+                    where=edge_type_text(edge_type),
+                    hint=f"the in-neighbours of {edge_type_text(forward)} are the same edges",
+                )
+            edge_type, direction = forward, "out"
         table = self._graph.own_edges(edge_type)
         node_type = edge_type[2 if direction == "in" else 0]
         _check_range(index, self._graph.num_nodes(node_type), node_type)
@@ -198,11 +223,12 @@ class TieredGraph:
                 hint="import the graph with `csr: true` of this edge type",
             )
         overlay = self._overlay(edge_type, direction, table)
-        if lists is None or overlay is None:
-            if lists is None:
-                return _only_overlay(overlay, index, payload)
-            return _from_files(lists, index, payload, whole_pass=whole_pass)
-        return _with_overlay(lists, overlay, index, payload, whole_pass=whole_pass)
+        if lists is None:
+            return _only_overlay(overlay, index, payload, backwards=backwards)
+        by_id = self._lists[edge_type, "in"] if backwards else None
+        if overlay is None:
+            return _from_files(lists, by_id, index, payload, whole_pass=whole_pass)
+        return _with_overlay(lists, by_id, overlay, index, payload, whole_pass=whole_pass)
 
     def _overlay(self, edge_type: EdgeType, direction: Direction, table: OwnEdges) -> _EdgeOverlay | None:
         key = (edge_type, direction)
@@ -337,7 +363,13 @@ class TieredGraph:
         """What each tier did and holds: ``topology``, and features as ``node type/feature``."""
         stats = {}
         if self._lists:
-            stats["topology"] = next(iter(self._lists.values())).stats
+            kept = next(iter(self._lists.values())).stats
+            overlays = sum(each.size_bytes for each in self._overlays.values() if each is not None)
+            stats["topology"] = replace(
+                kept,
+                resident_bytes=kept.resident_bytes + overlays,
+                budget_bytes=kept.budget_bytes + self._overlay_bytes,
+            )
         features: Mapping[tuple[str, str], Rows | Lists] = {**self._rows, **self._slots}
         return stats | {f"{node_type}/{name}": tier.stats for (node_type, name), tier in features.items()}
 
@@ -372,6 +404,19 @@ def _adjacency_files(graph: Graph, edge_type: EdgeType) -> dict[tuple[EdgeType, 
     }
     directions: tuple[Direction, ...] = ("in", "out")
     return {(edge_type, each): found for each in directions if (found := both[each]) is not None}
+
+
+def _check_budgets(**budgets: int) -> None:
+    for name, budget_bytes in budgets.items():
+        if budget_bytes < 0:
+            raise UsageError(f"expected 0 bytes or more, received {budget_bytes}", where=name)
+
+
+def _overlay_bytes(table: OwnEdges, directions: Sequence[Direction]) -> int:
+    """Return the most memory that the lists which changes touched take, where they can be read."""
+    if not isinstance(table, LiveEdgeTable):
+        return 0
+    return table.overlay_bytes(directions if _has_base(table) else ("in", "out"))
 
 
 def _has_base(table: OwnEdges) -> bool:
@@ -420,11 +465,19 @@ class _EdgeOverlay:
         self._payloads: dict[Payload, Array] = {}
         overlay = table.overlay(direction)
         self.rows, self.offsets = overlay.rows, overlay.indptr
-        self.indices, self.edge_ids = overlay.indices, overlay.edge_ids
+        self.indices, self.edge_ids, self.positions = overlay.indices, overlay.edge_ids, overlay.positions
         base = table.base
         self.base_rows = 0
         if base is not None:
             self.base_rows = len(base.csc.indptr) - 1 if direction == "in" else base.csc.num_sources
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held now."""
+        if not len(self.rows):
+            return 0
+        arrays = (self.rows, self.offsets, self.indices, self.edge_ids, self.positions)
+        return sum(each.nbytes for each in (*arrays, *self._payloads.values()))
 
     def find(self, index: Int64Array) -> tuple[npt.NDArray[np.bool_], Int64Array]:
         """Return which rows are not the base's, and where the touched ones stand here (-1: without edges)."""
@@ -465,18 +518,34 @@ class _EdgeOverlay:
 
 
 def _from_files(
-    lists: Lists, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
+    lists: Lists, by_id: Lists | None, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
 ) -> NeighborLists:
+    """Read lists of the base.
+
+    Args:
+        lists: in- or out-neighbours.
+        by_id: None; or what has weights and timestamps in the order of edge ids, if ``lists`` shall be the
+            in-neighbours of the reverse edge type.
+        index: of which nodes.
+        payload: what else to read.
+        whole_pass: what is used often is not driven out of memory by what is read.
+    """
     ids = ("edge_ids",) if "edge_ids" in lists.names else ()
-    read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
-    edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
-    return NeighborLists(
-        read.offsets, read.items["indices"], edge_ids, {name: read.items[name] for name in payload}
-    )
+    if by_id is None:
+        read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
+        edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
+        columns: dict[str, Array] = {name: read.items[name] for name in payload}
+    else:
+        read = lists.read(index, ("indices", *(ids if payload else ())), whole_pass=whole_pass)
+        edge_ids = read.positions()
+        columns = {
+            name: by_id.items_at(name, read.items["edge_ids"], whole_pass=whole_pass) for name in payload
+        }
+    return NeighborLists(read.offsets, read.items["indices"], edge_ids, columns)
 
 
 def _only_overlay(
-    overlay: _EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload]
+    overlay: _EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload], *, backwards: bool
 ) -> NeighborLists:
     if overlay is None:
         raise UsageError("expected edges on disk or in changes, received neither")
@@ -484,20 +553,27 @@ def _only_overlay(
     return NeighborLists(
         offsets,
         overlay.indices[positions],
-        overlay.edge_ids[positions],
+        (overlay.positions if backwards else overlay.edge_ids)[positions],
         {name: overlay.payload(name, positions) for name in payload},
     )
 
 
 def _with_overlay(
-    lists: Lists, overlay: _EdgeOverlay, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
+    lists: Lists,
+    by_id: Lists | None,
+    overlay: _EdgeOverlay,
+    index: Int64Array,
+    payload: Sequence[Payload],
+    *,
+    whole_pass: bool,
 ) -> NeighborLists:
     changed, places = overlay.find(index)
-    base = _from_files(lists, index[~changed], payload, whole_pass=whole_pass)
+    base = _from_files(lists, by_id, index[~changed], payload, whole_pass=whole_pass)
     if not changed.any():
         return base
     offsets, positions = overlay.take(places[changed])
-    pairs = [(overlay.indices[positions], base.nodes), (overlay.edge_ids[positions], base.edge_ids)]
+    ids = overlay.edge_ids if by_id is None else overlay.positions
+    pairs = [(overlay.indices[positions], base.nodes), (ids[positions], base.edge_ids)]
     pairs += [(overlay.payload(name, positions), base.payload[name]) for name in payload]
     merged, nodes, edge_ids, *rest = _interleaved(changed, offsets, base.offsets, pairs)
     return NeighborLists(merged, nodes, edge_ids, dict(zip(payload, rest, strict=True)))

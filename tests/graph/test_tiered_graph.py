@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from graphbox.errors import NotFoundError, UsageError
+from graphbox.errors import DoesNotFitError, NotFoundError, UsageError
 from graphbox.graph import CSC, CSR, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.delta import append, remove
 from graphbox.graph.format import FolderWriter
@@ -179,19 +180,44 @@ def test_a_changed_graph_in_tiers_is_the_graph(tmp_path: Path, budget: int) -> N
     graph = change(tmp_path / "graph")
     assert graph.num_nodes("node") == NODES + 50
     assert graph.num_edges(TO) != base.num_edges(TO)
-    check_graph(graph.tiered(topology_bytes=budget, feature_bytes=budget), graph)
+    topology_bytes = changed_bytes(graph) + budget
+    tiered = graph.tiered(topology_bytes=topology_bytes, feature_bytes=budget)
+    check_graph(tiered, graph)
+    stats = tiered.stats["topology"]
+    assert stats.budget_bytes == topology_bytes
+    assert changed_bytes(graph) // 2 < stats.resident_bytes <= topology_bytes
+
+
+def changed_bytes(graph: Graph) -> int:
+    """Return what the lists that changes touched take, as the error of too small a budget says."""
+    with pytest.raises(DoesNotFitError, match="which the lists that changes touched take") as caught:
+        graph.tiered()
+    assert "graphbox compact" in str(caught.value.hint)
+    needed = re.search(r"topology_bytes of ([\d,]+) or more", caught.value.message)
+    assert needed is not None
+    needed_bytes = int(needed[1].replace(",", ""))
+    with pytest.raises(DoesNotFitError, match=f"received {needed_bytes - 1:,}"):
+        graph.tiered(topology_bytes=needed_bytes - 1)
+    return needed_bytes
 
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_out_neighbors_where_they_are_on_disk(tmp_path: Path, changed: bool) -> None:
     graph = make_graph(tmp_path / "graph", csr=True)
     graph = change(tmp_path / "graph") if changed else graph
-    tiered = graph.tiered(topology_bytes=300_000)
+    tiered = graph.tiered(topology_bytes=2_000_000)
     index = np.random.default_rng(0).integers(0, graph.num_nodes("node"), 900)
     check_neighbors(tiered.out_neighbors(TO, index), graph.csr(TO), index, payload=False)
     check_neighbors(tiered.in_neighbors(TO, index), graph.csc(TO), index, payload=False)
-    with pytest.raises(UsageError, match="received a reverse one"):
-        tiered.in_neighbors(("node", "from", "node"), index)
+    back = ("node", "from", "node")
+    found = tiered.in_neighbors(back, index, payload=("weight", "timestamp"))
+    check_neighbors(found, graph.csc(back), index, payload=True)
+    check_neighbors(tiered.in_neighbors(back, index), graph.csc(back), index, payload=False)
+    for positions, part in tiered.pass_in_neighbors(back, index, payload=("timestamp", "weight")):
+        check_neighbors(part, graph.csc(back), index[positions], payload=True)
+    with pytest.raises(UsageError, match="received a reverse one") as caught:
+        tiered.out_neighbors(back, index)
+    assert "the in-neighbours of node__to__node" in str(caught.value.hint)
 
 
 def test_types_that_only_a_change_has(tmp_path: Path) -> None:
@@ -204,7 +230,7 @@ def test_types_that_only_a_change_has(tmp_path: Path) -> None:
     )
     append(tmp_path / "graph", source, compact="never")
     graph = Graph.open(tmp_path / "graph")
-    tiered = graph.tiered()
+    tiered = graph.tiered(topology_bytes=changed_bytes(graph))
     index = np.array([1, 0, 2])
     check_neighbors(tiered.in_neighbors(likes, index), graph.csc(likes), index, payload=False)
     check_neighbors(
@@ -233,6 +259,10 @@ def test_errors_of_a_graph_in_tiers(tmp_path: Path) -> None:
         tiered.in_neighbors(("node", "too", "node"), [0])
     with pytest.raises(UsageError, match="built in memory"):
         Graph.from_coo([0], [1]).tiered()
+    with pytest.raises(UsageError, match="topology_bytes: expected 0 bytes or more, received -1"):
+        graph.tiered(topology_bytes=-1)
+    with pytest.raises(UsageError, match="feature_bytes: expected 0 bytes or more, received -2"):
+        graph.tiered(feature_bytes=-2)
 
 
 def test_opening_reads_no_array(tmp_path: Path) -> None:
