@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
@@ -30,22 +31,45 @@ std::size_t IdTable::bytes_with(std::int64_t capacity, std::int64_t ids, std::si
          static_cast<std::size_t>(ids + 1) * 8 + text_bytes;
 }
 
+// What an index is made for is a power of two, or, where that does not fit, as many ids as do: it follows from the ids
+// that are held and the memory, not from the batches they came in, so that it can be told beforehand whether they fit.
+std::int64_t IdTable::capacity_for(std::int64_t wanted, std::size_t text_bytes) const {
+  const auto fits = [&](std::int64_t capacity) {
+    // Ids that follow are taken to be as long as those before them.
+    const double text = static_cast<double>(text_bytes) * static_cast<double>(capacity) /
+                        static_cast<double>(std::max<std::int64_t>(wanted, 1));
+    return bytes_with(capacity, capacity, static_cast<std::size_t>(text)) <= memory_bytes_;
+  };
+  auto beyond = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(wanted)));
+  if (fits(beyond)) {
+    return beyond;
+  }
+  if (!fits(wanted)) {
+    return 0;
+  }
+  std::int64_t most = wanted;
+  while (beyond - most > 1) {
+    const std::int64_t middle = most + (beyond - most) / 2;
+    (fits(middle) ? most : beyond) = middle;
+  }
+  return most;
+}
+
 bool IdTable::reserve(std::int64_t count, std::size_t text_bytes) {
   const std::int64_t wanted = size_ + count;
   const std::size_t text = text_.size() + text_bytes;
-  if (wanted <= capacity_) {
-    return bytes_with(capacity_, wanted, text) <= memory_bytes_;
+  if (wanted <= capacity_ && bytes_with(capacity_, wanted, text) <= memory_bytes_) {
+    return true;
   }
-  // Growing by an eighth at least keeps the work of rebuilding the index in proportion.
-  for (const std::int64_t more : {capacity_, size_ / 4, size_ / 8}) {
-    const std::int64_t capacity = std::max(wanted, size_ + more);
-    if (bytes_with(capacity, wanted, text) <= memory_bytes_) {
-      capacity_ = capacity;
-      rebuild(IndexLayout::of(capacity), capacity > kMostNarrowNodes);
-      return true;
-    }
+  const std::int64_t capacity = capacity_for(wanted, text);
+  // Once an index is as large as fits, it is rebuilt only for ids whose length has changed much.
+  const bool was_most = capacity_ > 0 && !std::has_single_bit(static_cast<std::uint64_t>(capacity_));
+  if (capacity < wanted || (was_most && capacity < size_ + size_ / 16)) {
+    return false;
   }
-  return false;
+  capacity_ = capacity;
+  rebuild(IndexLayout::of(capacity), capacity > kMostNarrowNodes);
+  return true;
 }
 
 IdBatch IdTable::ids() const {

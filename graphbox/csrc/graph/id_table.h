@@ -48,6 +48,7 @@ class IdTable {
 
  private:
   std::size_t bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes) const;
+  std::int64_t capacity_for(std::int64_t wanted, std::size_t text_bytes) const;
   void rebuild(const IndexLayout& layout, bool wide);
   template <typename Held, typename Asked, typename Valid>
   void insert_rows(const Held& held, const Asked& asked, std::int64_t count, const Valid& valid, std::int64_t* found);

@@ -90,6 +90,25 @@ TEST(id_table, says_when_ids_do_not_fit) {
   CHECK(!table.reserve(2'000'000, 0));
 }
 
+TEST(id_table, what_is_held_follows_from_the_ids_and_not_from_the_batches) {
+  const std::vector<std::int64_t> ids = some_ids(400'000, 390'000);
+  std::vector<std::int64_t> found(ids.size());
+  for (const std::size_t memory : {kMemory, std::size_t{12} << 20}) {
+    std::vector<std::size_t> held;
+    for (const std::int64_t rows : {std::int64_t{400'000}, std::int64_t{50'000}, std::int64_t{20'000}}) {
+      IdTable table(IdKind::kInteger, memory, 2);
+      for (std::int64_t first = 0; first < 400'000 && table.reserve(rows, 0); first += rows) {
+        table.insert(batch_of(ids).slice(first, rows), nullptr, found.data());
+      }
+      CHECK(table.reserve(0, 0));
+      CHECK(table.held_bytes() <= memory);
+      held.push_back(table.held_bytes());
+    }
+    CHECK_EQUAL(held[0], held[1]);
+    CHECK_EQUAL(held[1], held[2]);
+  }
+}
+
 TEST(id_table, spilled_ids_get_the_same_numbers_and_index) {
   const std::vector<std::int64_t> ids = some_ids(300'000, 200'000);
   const std::vector<std::int64_t> expected = first_appearances(ids);
