@@ -105,7 +105,7 @@ def show_in_turns(
 def _cpu_seconds() -> float:
     """Return the processor time of this process and of those it waited for, fio among them."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return time.process_time() + times.children_user + times.children_system
 
 
 # The disk

@@ -107,6 +107,11 @@ def random_read_seconds(memory_bytes: int, reads: int, read_bytes: int) -> tuple
     Wall and CPU seconds that reads of read_bytes at random places of memory_bytes take one thread.
     """
 
+def random_copy_seconds(memory_bytes: int, copies: int, copy_bytes: int, target_bytes: int) -> tuple[float, float]:
+    """
+    The same for copies of copy_bytes from random places to memory of target_bytes, in order.
+    """
+
 def philox(counters: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], key: int) -> Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C')]:
     """Philox4x32-10 blocks: uint32[n, 4] counters to uint32[n, 4] words."""
 
@@ -237,6 +242,9 @@ class Store:
 
     @property
     def budget_bytes(self) -> int: ...
+
+def gather_rows(table: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_bytes: int, rows: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], threads: int) -> None:
+    """Rows of the table uint8[rows * row bytes] into uint8[n * row bytes]."""
 
 def order_pass(index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, part_requests: int) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')], list[int]]:
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
+from graphbox.sample.gather import gather_rows
 from graphbox.sample.loader import NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
@@ -16,6 +17,7 @@ __all__ = [
     "NeighborLoader",
     "NeighborSample",
     "derived_table_bytes",
+    "gather_rows",
     "keep_probability",
     "metapath_walk",
     "permutation",

@@ -39,6 +39,15 @@ void add_memory(nb::module_& module) {
       },
       nb::arg("memory_bytes"), nb::arg("reads"), nb::arg("read_bytes"),
       "Wall and CPU seconds that reads of read_bytes at random places of memory_bytes take one thread.");
+  module.def(
+      "random_copy_seconds",
+      [](std::size_t memory_bytes, std::int64_t copies, std::size_t copy_bytes, std::size_t target_bytes) {
+        const nb::gil_scoped_release release;
+        const Seconds seconds = random_copy_seconds(memory_bytes, copies, copy_bytes, target_bytes);
+        return std::pair(seconds.wall, seconds.cpu);
+      },
+      nb::arg("memory_bytes"), nb::arg("copies"), nb::arg("copy_bytes"), nb::arg("target_bytes"),
+      "The same for copies of copy_bytes from random places to memory of target_bytes, in order.");
 }
 
 }  // namespace graphbox::bind

@@ -15,6 +15,7 @@
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "store/arrays.h"
+#include "store/gather.h"
 #include "store/order.h"
 
 namespace graphbox::bind {
@@ -113,6 +114,15 @@ void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> i
              reinterpret_cast<std::byte*>(out.data()));
 }
 
+void gather(InputArray<std::uint8_t> table, std::uint64_t row_bytes, std::int64_t rows, InputArray<std::int64_t> index,
+            OutputArray<std::uint8_t> out, int threads) {
+  check_size(table.shape(0), static_cast<std::uint64_t>(rows) * row_bytes);
+  check_size(out.shape(0), index.shape(0) * row_bytes);
+  const nb::gil_scoped_release release;
+  gather_rows({reinterpret_cast<const std::byte*>(table.data()), rows, row_bytes}, view(index), threads,
+              reinterpret_cast<std::byte*>(out.data()));
+}
+
 nb::dict stats(const Store& self) {
   const StoreStats stats = self.stats();
   nb::dict result;
@@ -157,6 +167,9 @@ void add_store(nb::module_& module) {
       .def_prop_ro("backend", &Store::backend, "How it reads.")
       .def_prop_ro("cache", &Store::cache_kind, "What it holds: resident (all), sieve (units used often), none.")
       .def_prop_ro("budget_bytes", &Store::budget_bytes);
+  module.def("gather_rows", &gather, nb::arg("table").noconvert(), nb::arg("row_bytes"), nb::arg("rows"),
+             nb::arg("index").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
+             "Rows of the table uint8[rows * row bytes] into uint8[n * row bytes].");
   module.def("order_pass", &pass_order, nb::arg("index").noconvert(), nb::arg("limit"), nb::arg("part_requests"),
              "Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.");
   module.def(

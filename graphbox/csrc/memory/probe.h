@@ -15,4 +15,8 @@ struct Seconds {
 // for well ahead.
 Seconds random_read_seconds(std::size_t memory_bytes, std::int64_t reads, std::size_t read_bytes);
 
+// The same for copies of such reads to a place of `target_bytes`, written in order and past the caches.
+Seconds random_copy_seconds(std::size_t memory_bytes, std::int64_t copies, std::size_t copy_bytes,
+                            std::size_t target_bytes);
+
 }  // namespace graphbox

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
+#include "parallel/parallel_for.h"
 #include "portability/cpu.h"
 
 #if defined(__SSE2__)
@@ -26,6 +28,7 @@ inline constexpr std::size_t kStreamedBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kPrefetchedBytes = 8192;  // asked for and not yet copied, at most
 inline constexpr std::int64_t kMostPrefetched = 32;    // ranges
 inline constexpr std::int64_t kFewestPrefetched = 8;
+inline constexpr std::uint64_t kGroupBytes = std::uint64_t{1} << 20;  // that one thread copies at a time
 
 GRAPHBOX_INLINE void prefetch_range(const std::byte* begin, std::size_t bytes) {
   const std::size_t most = std::min<std::size_t>(bytes, 1024);  // the processor follows by itself from there
@@ -88,5 +91,32 @@ void gather(std::int64_t first, std::int64_t last, std::size_t mean_bytes, const
   }
   finish_copies(kStreamed);
 }
+
+// The same by several threads: copies range_of(i) for i in [0, count), `total_bytes` in all.
+template <typename RangeOf>
+void gather_all(std::int64_t count, std::uint64_t total_bytes, int threads, const RangeOf& range_of) {
+  const std::uint64_t mean_bytes = total_bytes / static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1));
+  const auto group = static_cast<std::int64_t>(kGroupBytes / std::clamp<std::uint64_t>(mean_bytes, 64, kGroupBytes));
+  const bool streamed = total_bytes >= kStreamedBytes;
+  parallel_for(threads, (count + group - 1) / group, [&](std::int64_t number) {
+    const std::int64_t first = number * group;
+    const std::int64_t last = std::min(first + group, count);
+    if (streamed) {
+      gather<true>(first, last, mean_bytes, range_of);
+    } else {
+      gather<false>(first, last, mean_bytes, range_of);
+    }
+  });
+}
+
+// Rows of one length in memory.
+struct RowTable {
+  const std::byte* data;
+  std::int64_t rows;
+  std::uint64_t row_bytes;
+};
+
+// out[i] = the row index[i]. A row that is not there is a usage error, before anything is copied.
+void gather_rows(const RowTable& table, std::span<const std::int64_t> index, int threads, std::byte* out);
 
 }  // namespace graphbox
