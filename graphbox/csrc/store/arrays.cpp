@@ -64,10 +64,8 @@ void check_index(std::span<const std::int64_t> index, std::int64_t limit, const 
   for (std::size_t i = 0; i < index.size(); ++i) {
     if (static_cast<std::uint64_t>(index[i]) >= static_cast<std::uint64_t>(limit)) {
       throw Error(ErrorKind::kUsage,
-                  limit > 0 ? "expected " + what + " from 0 to " + std::to_string(limit - 1) + ", received " +
-                                  std::to_string(index[i]) + " at position " + std::to_string(i)
-                            : "there is nothing to choose from, received " + what + " " + std::to_string(index[i]) +
-                                  " at position " + std::to_string(i),
+                  "expected " + what + (limit > 0 ? " from 0 to " + std::to_string(limit - 1) : ": none at all") +
+                      ", received " + std::to_string(index[i]) + " at position " + std::to_string(i),
                   what);
     }
   }
