@@ -197,6 +197,10 @@ class AliasTable:
 
     def __init__(self, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
+    @staticmethod
+    def uniform(num_items: int) -> AliasTable:
+        """Items that are equally likely; needs no memory."""
+
     def __len__(self) -> int: ...
 
     @property
@@ -205,6 +209,22 @@ class AliasTable:
 
     def sample(self, out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], seed: int, epoch: int, batch: int, threads: int) -> None:
         """Fill the int64 array `out` with drawn items."""
+
+    def sample_for(self, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None] | None, queries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], num_negatives: int, exclude_query: bool, allow_exhausted: bool, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+        """
+        Items that are none of each query's known positives: int64[queries, num_negatives]. `weights` are those
+        of the table. `known_positives` is (indptr, indices, name, overlay or None), ascending.
+        """
+
+def find_collisions(queries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], positives: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], candidates: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None] | None, threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None, None), order='C')]:
+    """
+    bool[positives, candidates]: whether a candidate is the query's positive or another known one.
+    """
+
+def row_degrees(rows: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    The number of edges of each row of (indptr, indices, name, overlay or None).
+    """
 
 class Store:
     """

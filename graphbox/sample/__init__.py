@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.gather import gather_rows
+from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
 from graphbox.sample.loader import NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
@@ -13,11 +14,13 @@ from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
     "HeteroSample",
+    "InBatchNegatives",
     "NegativeSampler",
     "NeighborLoader",
     "NeighborSample",
     "derived_table_bytes",
     "gather_rows",
+    "in_batch_negatives",
     "keep_probability",
     "metapath_walk",
     "permutation",

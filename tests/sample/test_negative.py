@@ -45,7 +45,8 @@ def test_neighbouring_draws_are_independent() -> None:
 def test_shapes_and_faces() -> None:
     sampler = NegativeSampler([1, 2, 3])
     assert len(sampler) == 3
-    assert sampler.nbytes == 24
+    assert sampler.nbytes == 3 * (8 + 8)  # table and weights
+    assert NegativeSampler.uniform(3).nbytes == 0
     assert sampler.sample((4, 5)).shape == (4, 5)
     assert sampler.sample(0).shape == (0,)
     tensor = sampler.sample((2, 3), kind="torch")

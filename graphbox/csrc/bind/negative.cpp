@@ -1,13 +1,98 @@
-// Weighted drawing for Python.
+// Negatives for Python.
 #include "sample/negative.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <optional>
+#include <string>
+#include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "sample/known_positives.h"
 
 namespace graphbox::bind {
+namespace {
+
+using Rows = std::tuple<InputArray<std::int64_t>, AnyInputArray, std::string, std::optional<const OverlayArrays*>>;
+
+std::optional<Adjacency> to_known(const std::optional<Rows>& rows) {
+  if (!rows) {
+    return std::nullopt;
+  }
+  const auto& [indptr, indices, name, overlay] = *rows;
+  return to_adjacency(indptr, indices, name, overlay.value_or(nullptr));
+}
+
+NumpyArray<std::int64_t, 2> sample_for(const AliasTable& items, const std::optional<InputArray<double>>& weights,
+                                       const std::optional<Rows>& known_positives,
+                                       const InputArray<std::int64_t>& queries, std::int64_t num_negatives,
+                                       bool exclude_query, bool allow_exhausted, std::uint64_t seed,
+                                       std::uint32_t epoch, std::uint64_t batch, int threads) {
+  if (num_negatives < 1 || num_negatives > INT32_MAX) {
+    throw Error(ErrorKind::kUsage, "expected 1 to 2^31 - 1 negatives, received " + std::to_string(num_negatives),
+                "num_negatives");
+  }
+  const std::optional<Adjacency> known = to_known(known_positives);
+  NegativeRequest request;
+  request.items = &items;
+  if (weights) {
+    request.weights = view(*weights);
+  }
+  request.known_positives = known ? &*known : nullptr;
+  request.queries = view(queries);
+  request.num_negatives = num_negatives;
+  request.exclude_query = exclude_query;
+  request.allow_exhausted = allow_exhausted;
+  request.key = derive_key(Stream::kNegative, seed, epoch, batch);
+  request.threads = threads;
+  PooledArray<std::int64_t> drawn;
+  {
+    const nb::gil_scoped_release release;
+    drawn.resize(static_cast<std::int64_t>(queries.shape(0)) * num_negatives);
+    sample_negatives(request, drawn.data());
+  }
+  const std::size_t shape[2] = {queries.shape(0), static_cast<std::size_t>(num_negatives)};
+  return to_numpy<std::int64_t, 2>(std::move(drawn), shape);
+}
+
+NumpyArray<bool, 2> collisions(const InputArray<std::int64_t>& queries, const InputArray<std::int64_t>& positives,
+                               const InputArray<std::int64_t>& candidates, const std::optional<Rows>& known_positives,
+                               int threads) {
+  const std::optional<Adjacency> known = to_known(known_positives);
+  CollisionRequest request;
+  request.queries = view(queries);
+  request.positives = view(positives);
+  request.candidates = view(candidates);
+  request.known_positives = known ? &*known : nullptr;
+  request.threads = threads;
+  PooledArray<bool> found;
+  {
+    const nb::gil_scoped_release release;
+    found.resize(static_cast<std::int64_t>(positives.shape(0) * candidates.shape(0)));
+    find_collisions(request, found.data());
+  }
+  const std::size_t shape[2] = {positives.shape(0), candidates.shape(0)};
+  return to_numpy<bool, 2>(std::move(found), shape);
+}
+
+NumpyArray<std::int64_t> degrees(const Rows& rows, int threads) {
+  const auto& [indptr, indices, name, overlay] = rows;
+  const Adjacency adjacency = to_adjacency(indptr, indices, name, overlay.value_or(nullptr));
+  PooledArray<std::int64_t> counts;
+  {
+    const nb::gil_scoped_release release;
+    counts.resize(adjacency.num_rows);
+    row_degrees(adjacency, counts.data(), threads);
+  }
+  return to_numpy(std::move(counts));
+}
+
+}  // namespace
 
 void add_negative(nb::module_& module) {
   nb::class_<AliasTable>(module, "AliasTable", "Draws items with probabilities proportional to their weights.")
@@ -18,6 +103,9 @@ void add_negative(nb::module_& module) {
             new (self) AliasTable(view(weights));
           },
           nb::arg("weights").noconvert())
+      .def_static(
+          "uniform", [](std::int64_t num_items) { return AliasTable(num_items); }, nb::arg("num_items"),
+          "Items that are equally likely; needs no memory.")
       .def("__len__", &AliasTable::size)
       .def_prop_ro("nbytes", &AliasTable::bytes, "Memory of the table in bytes.")
       .def(
@@ -29,7 +117,18 @@ void add_negative(nb::module_& module) {
                         static_cast<std::int64_t>(out.shape(0)), threads);
           },
           nb::arg("out").noconvert(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"), nb::arg("threads"),
-          "Fill the int64 array `out` with drawn items.");
+          "Fill the int64 array `out` with drawn items.")
+      .def("sample_for", &sample_for, nb::arg("weights").noconvert().none(),
+           nb::arg("known_positives").noconvert().none(), nb::arg("queries").noconvert(), nb::arg("num_negatives"),
+           nb::arg("exclude_query"), nb::arg("allow_exhausted"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
+           nb::arg("threads"),
+           "Items that are none of each query's known positives: int64[queries, num_negatives]. `weights` are those\n"
+           "of the table. `known_positives` is (indptr, indices, name, overlay or None), ascending.");
+  module.def("find_collisions", &collisions, nb::arg("queries").noconvert(), nb::arg("positives").noconvert(),
+             nb::arg("candidates").noconvert(), nb::arg("known_positives").noconvert().none(), nb::arg("threads"),
+             "bool[positives, candidates]: whether a candidate is the query's positive or another known one.");
+  module.def("row_degrees", &degrees, nb::arg("rows").noconvert(), nb::arg("threads"),
+             "The number of edges of each row of (indptr, indices, name, overlay or None).");
 }
 
 }  // namespace graphbox::bind

@@ -38,9 +38,15 @@ double checked_sum(std::span<const double> weights) {
 
 }  // namespace
 
-AliasTable::AliasTable(std::span<const double> weights) {
+AliasTable::AliasTable(std::int64_t size) : size_(size) {
+  if (size < 1 || size > std::int64_t{UINT32_MAX}) {
+    throw Error(ErrorKind::kUsage, "expected 1 to 2^32 - 1 items, received " + std::to_string(size), "num_items");
+  }
+}
+
+AliasTable::AliasTable(std::span<const double> weights) : size_(static_cast<std::int64_t>(weights.size())) {
   const double scale = static_cast<double>(weights.size()) / checked_sum(weights);
-  const auto size = static_cast<std::int64_t>(weights.size());
+  const std::int64_t size = size_;
   entries_.resize(size);
   PooledArray<double> share(size);  // of an entry, 1 on average
   // Two stacks in one array: entries below their share grow from the left, the others from the right.
@@ -89,12 +95,11 @@ void AliasTable::sample(PhiloxKey key, std::int64_t* out, std::int64_t count, in
         coins[i] = words[1];
         columns[i + 1] = draws.bounded(words[2], 2, range);
         coins[i + 1] = words[3];
-        prefetch(entries_.data() + columns[i]);
-        prefetch(entries_.data() + columns[i + 1]);
+        prefetch_column(columns[i]);
+        prefetch_column(columns[i + 1]);
       }
       for (std::size_t i = 0; i < size; ++i) {
-        const Entry entry = entries_[columns[i]];
-        out[begin + static_cast<std::int64_t>(i)] = coins[i] < entry.threshold ? columns[i] : entry.alias;
+        out[begin + static_cast<std::int64_t>(i)] = item(columns[i], coins[i]);
       }
     }
   });

@@ -6,6 +6,7 @@
 
 #include "memory/buffer.h"
 #include "random/philox.h"
+#include "portability/cpu.h"
 
 namespace graphbox {
 
@@ -13,22 +14,34 @@ namespace graphbox {
 // distribution", IEEE TSE 17(9), 1991): each draw costs one bounded integer and one comparison.
 class AliasTable {
  public:
-  // Weights must be finite, not negative, not all zero, fewer than 2^32.
-  explicit AliasTable(std::span<const double> weights);
-
-  std::int64_t size() const { return entries_.size(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(entries_.size()) * sizeof(Entry); }
-
-  // Draw i has position i / 2 and two words of its block.
-  void sample(PhiloxKey key, std::int64_t* out, std::int64_t count, int threads) const;
-
- private:
   struct Entry {
     std::uint32_t threshold;  // a second word below it keeps the entry, above takes the alias
     std::uint32_t alias;
   };
 
-  PooledArray<Entry> entries_;
+  // Weights must be finite, not negative, not all zero, fewer than 2^32.
+  explicit AliasTable(std::span<const double> weights);
+  // Items that are equally likely: needs no memory, and draws what equal weights would.
+  explicit AliasTable(std::int64_t size);
+
+  std::int64_t size() const { return size_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(entries_.size()) * sizeof(Entry); }
+
+  GRAPHBOX_INLINE void prefetch_column(std::uint32_t column) const { prefetch(entries_.data() + column); }
+  GRAPHBOX_INLINE std::int64_t item(std::uint32_t column, std::uint32_t coin) const {
+    if (entries_.size() == 0) {
+      return column;
+    }
+    const Entry entry = entries_[column];
+    return coin < entry.threshold ? column : entry.alias;
+  }
+
+  // Draw i has position i / 2 and two words of its block.
+  void sample(PhiloxKey key, std::int64_t* out, std::int64_t count, int threads) const;
+
+ private:
+  std::int64_t size_;
+  PooledArray<Entry> entries_;  // empty: equally likely
 };
 
 }  // namespace graphbox
