@@ -45,10 +45,9 @@ class DirectNodeMap {
   // The position of `node`, which becomes `next` if it had none.
   std::uint32_t find_or_insert(std::int64_t node, std::uint32_t next) {
     Entry& entry = entries()[node];
-    if (entry.batch != batch_) {
-      entry = {batch_, next};
-    }
-    return entry.position;
+    const std::uint32_t position = entry.batch == batch_ ? entry.position : next;
+    entry = {batch_, position};  // written either way: whether a node is new cannot be predicted
+    return position;
   }
 
  private:

@@ -1,0 +1,78 @@
+#include "sample/neighbor_check.h"
+
+#include <string>
+
+#include "errors/error.h"
+
+namespace graphbox {
+namespace {
+
+void check_weights(const Relation& relation) {
+  const Adjacency& adjacency = relation.adjacency;
+  const auto fit = [&](const AliasTables* tables, std::int64_t edges) {
+    if (tables->num_edges() != edges) {
+      throw Error(ErrorKind::kUsage,
+                  "expected a weight for each of " + std::to_string(edges) + " edges, received " +
+                      std::to_string(tables->num_edges()),
+                  adjacency.name);
+    }
+  };
+  if (relation.times != nullptr &&
+      (relation.weights != nullptr || (adjacency.overlay != nullptr && relation.overlay_times == nullptr) ||
+       relation.times->num_edges() != adjacency.num_edges ||
+       (adjacency.overlay != nullptr && relation.overlay_times->num_edges() != adjacency.overlay->num_edges()))) {
+    throw Error(ErrorKind::kUsage, "expected a timestamp for each edge of the base and its changes, and no weights",
+                adjacency.name);
+  }
+  if (relation.weights == nullptr) {
+    return;
+  }
+  fit(relation.weights, adjacency.num_edges);
+  if (adjacency.overlay != nullptr) {
+    if (relation.overlay_weights == nullptr) {
+      throw Error(ErrorKind::kUsage, "the edges of the base have weights, those of its changes have none",
+                  adjacency.name);
+    }
+    fit(relation.overlay_weights, adjacency.overlay->num_edges());
+  }
+}
+
+template <typename Value>
+void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, const char* name) {
+  const std::int64_t overlay_edges = adjacency.overlay == nullptr ? 0 : adjacency.overlay->num_edges();
+  if (column.is_wanted && (static_cast<std::int64_t>(column.base.size()) != adjacency.num_edges ||
+                           static_cast<std::int64_t>(column.overlay.size()) != overlay_edges)) {
+    throw Error(ErrorKind::kUsage,
+                std::string(name) + " must have an entry for each of " + std::to_string(adjacency.num_edges) + " and " +
+                    std::to_string(overlay_edges) + " edges, received " + std::to_string(column.base.size()) + " and " +
+                    std::to_string(column.overlay.size()),
+                adjacency.name);
+  }
+}
+
+}  // namespace
+
+void check_request(const NeighborRequest& request) {
+  std::size_t trees = 0;
+  for (const auto& seeds : request.seeds) {
+    trees += seeds.size();
+  }
+  for (const Relation& relation : request.relations) {
+    const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
+    if (relation.adjacency.num_rows != nodes) {
+      throw Error(ErrorKind::kData,
+                  "indptr must have one entry for each target node and one more: " + std::to_string(nodes + 1) +
+                      ", received " + std::to_string(relation.adjacency.num_rows + 1),
+                  relation.adjacency.name);
+    }
+    check_weights(relation);
+    if (relation.times != nullptr && (!request.disjoint || request.tree_times.size() != trees)) {
+      throw Error(ErrorKind::kUsage, "expected disjoint trees with a time for each, received " + std::to_string(trees) +
+                                         " seeds and " + std::to_string(request.tree_times.size()) + " times");
+    }
+    check_column(relation.weight, relation.adjacency, "weight");
+    check_column(relation.timestamp, relation.adjacency, "timestamp");
+  }
+}
+
+}  // namespace graphbox

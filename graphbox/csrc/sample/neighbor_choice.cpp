@@ -1,0 +1,136 @@
+#include "sample/neighbor_choice.h"
+
+#include "sample/weighted_choice.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::int64_t kShiftDistance = 32;  // how far ahead of its use the memory line of an edge is asked for
+
+// Every edge equally likely.
+class UniformChooser : public NeighborChooser {
+ public:
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+    for (std::int64_t i = begin; i < end; ++i) {
+      chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out);
+      out += frontier.count(i);
+    }
+  }
+
+ private:
+  EdgeChooser chooser_;
+};
+
+// In proportion to the edges' weights.
+class WeightChooser : public NeighborChooser {
+ public:
+  explicit WeightChooser(const Relation& relation) : relation_(relation) {}
+
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+    std::int64_t next = begin;
+    const auto choose_next = [&] {
+      chooser_.choose(out);
+      out += frontier.count(next++);
+    };
+    for (std::int64_t i = begin; i < end; ++i) {
+      while (chooser_.is_full()) {
+        choose_next();
+      }
+      chooser_.prepare(frontier.draws(i), weighted_edges(frontier.spans[i]), frontier.wanted, frontier.replace);
+    }
+    while (next < end) {
+      choose_next();
+    }
+  }
+
+ private:
+  WeightedEdges weighted_edges(EdgeSpan span) const {
+    if (span.begin >= relation_.adjacency.num_edges && relation_.overlay_weights != nullptr) {
+      const std::int64_t offset = span.begin - relation_.adjacency.num_edges;
+      return {span, relation_.overlay_weights->entries() + offset, relation_.overlay_weights->weights() + offset};
+    }
+    return {span, relation_.weights->entries() + span.begin, relation_.weights->weights() + span.begin};
+  }
+
+  const Relation& relation_;
+  WeightedChooser chooser_;
+};
+
+// Of the edges that are not later than the time of the node's tree: any, or the latest. Narrowed spans are places in
+// the order of time.
+class TimeChooser : public NeighborChooser {
+ public:
+  TimeChooser(const NeighborRequest& request, const Relation& relation)
+      : relation_(relation), tree_times_(request.tree_times.data()), take_last_(request.take_last) {}
+
+  void narrow(const Frontier& frontier, std::int64_t begin, std::int64_t end, EdgeSpan* spans) const override {
+    for (std::int64_t i = begin; i < end; ++i) {
+      EdgeSpan& span = spans[i];
+      const Part part = part_of(span.begin);
+      span.degree = part.order->count_until(span.begin - part.offset, span.degree, tree_times_[frontier.trees[i]]);
+      if (take_last_ && frontier.wanted >= 0 && span.degree > frontier.wanted) {
+        span.begin += span.degree - frontier.wanted;
+        span.degree = frontier.wanted;
+      }
+    }
+  }
+
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+    std::int64_t drawn = 0;
+    std::int64_t placed = 0;
+    const auto place_until = [&](std::int64_t last) {
+      for (; placed < last; ++placed) {
+        out[placed] += *shift_at(out[placed]);
+      }
+    };
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t last = drawn + frontier.count(i);
+      chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out + drawn);
+      for (; drawn < last; ++drawn) {
+        prefetch(shift_at(out[drawn]));
+      }
+      place_until(drawn - kShiftDistance);
+    }
+    place_until(drawn);
+  }
+
+ private:
+  // The base or the overlay, and the position at which that begins.
+  struct Part {
+    const TimeOrder* order;
+    std::int64_t offset;
+  };
+
+  GRAPHBOX_INLINE Part part_of(std::int64_t position) const {
+    if (position >= relation_.adjacency.num_edges && relation_.overlay_times != nullptr) {
+      return {relation_.overlay_times, relation_.adjacency.num_edges};
+    }
+    return {relation_.times, 0};
+  }
+
+  GRAPHBOX_INLINE const std::int32_t* shift_at(std::int64_t place) const {
+    const Part part = part_of(place);
+    return part.order->shifts() + (place - part.offset);
+  }
+
+  const Relation& relation_;
+  const std::int64_t* tree_times_;
+  bool take_last_;
+  EdgeChooser chooser_;
+};
+
+}  // namespace
+
+void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSpan*) const {}
+
+std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation) {
+  if (relation.times != nullptr) {
+    return std::make_unique<TimeChooser>(request, relation);
+  }
+  if (relation.weights != nullptr) {
+    return std::make_unique<WeightChooser>(relation);
+  }
+  return std::make_unique<UniformChooser>();
+}
+
+}  // namespace graphbox

@@ -1,0 +1,53 @@
+// Which edges of the nodes of a hop are sampled: one interface, and a strategy behind it for each kind of choice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "random/philox.h"
+#include "sample/choice.h"
+#include "sample/neighbor.h"
+
+namespace graphbox {
+
+// The nodes that one relation samples for at one hop.
+struct Frontier {
+  const std::int64_t* nodes = nullptr;
+  const std::int64_t* trees = nullptr;      // of disjoint samples the tree of each node, else absent ...
+  const std::uint32_t* numbers = nullptr;   // ... with its number within that
+  const EdgeSpan* spans = nullptr;          // the edges of each node; narrowed, where the strategy does that
+  std::int64_t wanted = 0;                  // edges of each node, -1: all
+  bool replace = false;
+  PhiloxKey key{};
+  std::uint32_t hop = 0;
+  std::uint32_t relation = 0;
+
+  // How many edges of the i-th node are sampled.
+  GRAPHBOX_INLINE std::int64_t count(std::int64_t i) const { return choice_count(spans[i].degree, wanted, replace); }
+
+  GRAPHBOX_INLINE std::uint64_t draw_position(std::int64_t i) const {
+    return trees == nullptr ? static_cast<std::uint64_t>(nodes[i])
+                            : static_cast<std::uint64_t>(trees[i]) << 32 | numbers[i];
+  }
+
+  GRAPHBOX_INLINE DrawSequence draws(std::int64_t i) const { return {key, hop, relation, draw_position(i)}; }
+};
+
+// A strategy. One for each thread; the frontier outlives it.
+class NeighborChooser {
+ public:
+  virtual ~NeighborChooser() = default;
+
+  // Leaves in the spans of the nodes [begin, end) only the edges that may be chosen at all. What they then hold need
+  // not be positions: choose() alone reads them, others only their degrees.
+  virtual void narrow(const Frontier& frontier, std::int64_t begin, std::int64_t end, EdgeSpan* spans) const;
+
+  // Writes the positions of the chosen edges of the nodes [begin, end) to `out`, those of one node after those of the
+  // other: frontier.count() of each.
+  virtual void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) = 0;
+};
+
+// The strategy that the request asks for of this relation.
+std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation);
+
+}  // namespace graphbox
