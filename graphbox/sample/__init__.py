@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
-from graphbox.sample.loader import NeighborLoader
+from graphbox.sample.loader import Batch, NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
 from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
@@ -13,6 +13,7 @@ from graphbox.sample.permutation import permutation
 from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
+    "Batch",
     "HeteroSample",
     "InBatchNegatives",
     "NegativeSampler",

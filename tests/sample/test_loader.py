@@ -1,6 +1,7 @@
 """The loader: batches as PyTorch Geometric data, in order, the same for any number of threads."""
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -142,26 +143,36 @@ def test_input_nodes(input_nodes: Any, count: int) -> None:
     assert sum(batch.batch_size for batch in batches) == count
 
 
-def test_prefetches_no_more_than_it_may() -> None:
+def test_leaving_the_loop_ends_the_threads() -> None:
     sampled = []
 
     def count(batch: Data) -> Data:
         sampled.append(batch)
         return batch
 
-    loader = NeighborLoader(ring(), [1], batch_size=2, num_threads=2, prefetch=3, transform=count)
+    loader = NeighborLoader(ring(10_000), [1], batch_size=2, num_threads=2, prefetch=3, transform=count)
+    for _ in loader:
+        break
+    limit = time.monotonic() + 60
+    while _loader_threads() and time.monotonic() < limit:
+        time.sleep(0.001)
+    assert not _loader_threads()
+    assert len(sampled) <= 1 + 2 * 3 + 1  # the one received, those that may wait, and the next of them
     batches = iter(loader)
     next(batches)
-    assert len(sampled) <= 6
-    batches.close()  # type: ignore[attr-defined]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("neighbor-loader")]
+    batches.close()
+    assert not _loader_threads()
+
+
+def _loader_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("graphbox-loader")]
 
 
 def test_errors_reach_the_loop() -> None:
     loader = NeighborLoader(ring(), [1], input_nodes=[0, 1, 100, 2], batch_size=2)
     batches = iter(loader)
     next(batches)
-    with pytest.raises(UsageError, match="received 100"):
+    with pytest.raises(UsageError, match=r"batch 1 of epoch 0: seeds: .*received 100"):
         next(batches)
 
 
@@ -176,6 +187,14 @@ def test_errors_reach_the_loop() -> None:
         ({"features": {"nude": ["x"]}}, "unknown node type"),
         ({"seed": -1}, "seed"),
         ({"num_threads": 0}, "threads"),
+        ({"timeout": -1}, "timeout: expected a number of seconds"),
+        ({"pass_batches": 0}, "pass_batches"),
+        ({"output": "jax"}, "output: expected pyg, torch or numpy, received 'jax'"),
+        ({"features": ["x"]}, "there is no feature `x` of `node`"),
+        ({"num_workers": 4}, "num_workers(.|\n)*give their number as num_threads"),
+        ({"persistent_workers": True}, "there are no worker processes"),
+        ({"weight_attr": "weight"}, "give weighted=True"),
+        ({"batchsize": 4}, "batchsize: the loader has no such argument(.|\n)*did you mean `batch_size`"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
@@ -185,6 +204,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         NeighborLoader(Library(), [1])
     with pytest.raises(UsageError, match="expected a graph, received int"):
         NeighborLoader(3, [1])  # type: ignore[arg-type]
+    NeighborLoader(ring(), [1], num_workers=0, persistent_workers=False)  # type: ignore[arg-type]  # nothing asked
 
 
 def test_trains_a_graph_neural_network() -> None:

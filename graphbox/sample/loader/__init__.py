@@ -1,0 +1,21 @@
+"""Loaders: batches of sampled subgraphs, made ahead by threads in stages.
+
+The seeds of a batch are drawn, neighbours sampled around them, features fetched, and the batch assembled.
+"""
+
+from __future__ import annotations
+
+from graphbox.sample.loader.batch import Batch, NodeSeeds
+from graphbox.sample.loader.features import MemoryFetch
+from graphbox.sample.loader.neighbor_loader import NeighborLoader
+from graphbox.sample.loader.stages import FetchStage, SampleRequest, SampleStage
+
+__all__ = [
+    "Batch",
+    "FetchStage",
+    "MemoryFetch",
+    "NeighborLoader",
+    "NodeSeeds",
+    "SampleRequest",
+    "SampleStage",
+]

@@ -1,0 +1,152 @@
+"""Arguments of loaders: checks that several of them share, and help for those of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.native import Int64Array, integer_array
+from graphbox.sample.adjacency import GraphLike
+
+__all__ = ["check_graph", "nodes_of_type", "positive_integer", "refuse_unknown", "seconds", "times_of"]
+
+_THREADS = "threads of this process sample ahead: give their number as num_threads"
+_ELSEWHERE = {
+    "num_workers": _THREADS,
+    "persistent_workers": "leave it out: there are no worker processes to keep; " + _THREADS,
+    "prefetch_factor": "give prefetch, the batches for each thread that may wait",
+    "multiprocessing_context": _THREADS,
+    "worker_init_fn": _THREADS,
+    "generator": "give seed: an integer that decides all random draws",
+    "pin_memory": "pin in transform: transform=lambda batch: batch.pin_memory()",
+    "weight_attr": "give weighted=True: edges are drawn by their `weight`",
+    "directed": "leave it out: sampled edges lead towards the seeds",
+    "subgraph_type": "leave it out: sampled edges lead towards the seeds",
+    "is_sorted": "leave it out: the graph keeps its edges sorted",
+    "filter_per_worker": "leave it out: features are fetched in the loader's threads",
+    "custom_cls": "give transform to make another object of each batch",
+    "transform_sampler_output": "give transform, or output='numpy' for the sample itself",
+    "neighbor_sampler": "leave it out, or give it to PyTorch Geometric's NodeLoader",
+    "collate_fn": "give transform to make another object of each batch",
+    "sampler": "give the seeds in the order you want, with shuffle=False",
+    "batch_sampler": "give the seeds in the order you want, with shuffle=False",
+    "is_hetero": "leave it out: the graph says it",
+}
+_MEANS_NOTHING = {"num_workers": 0, "persistent_workers": False, "directed": True, "is_sorted": True}
+
+
+def refuse_unknown(unknown: Mapping[str, object], known: tuple[str, ...]) -> None:
+    """Raise for arguments a loader does not have, with what to give instead.
+
+    Those of PyTorch and PyTorch Geometric whose value asks for what is done anyway (``num_workers=0``) are
+    accepted.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for name, value in unknown.items():
+        if value is None or (name in _MEANS_NOTHING and value == _MEANS_NOTHING[name]):
+            continue
+        hint = _ELSEWHERE.get(name) or did_you_mean(name, known) or f"there are: {', '.join(known)}"
+        raise UsageError(f"the loader has no such argument, received {value!r}", where=name, hint=hint)
+
+
+def check_graph(graph: object) -> None:
+    """Raise when ``graph`` is none.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not isinstance(graph, GraphLike):
+        raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
+
+
+def positive_integer(value: object, name: str) -> int:
+    """Return an integer of 1 or more.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise UsageError(f"expected an integer, 1 or more, received {value!r}", where=name)
+    return int(value)
+
+
+def seconds(value: object, name: str) -> float:
+    """Return a finite number of seconds, 0 or more.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise UsageError(f"expected a number of seconds, 0 for no limit, received {value!r}", where=name)
+    return float(value)
+
+
+def nodes_of_type(graph: GraphLike, input_nodes: Any) -> tuple[str, Int64Array]:
+    """Return the node type and the node indices that ``input_nodes`` stands for.
+
+    Args:
+        graph: has the nodes.
+        input_nodes: (node type, indices), indices where there is one type, a node type or None for all its
+            nodes; indices can be a mask, with a boolean for each node.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    node_type: Any = None
+    indices: Any = None
+    if isinstance(input_nodes, str):
+        node_type = input_nodes
+    elif isinstance(input_nodes, tuple) and len(input_nodes) == 2 and isinstance(input_nodes[0], str):
+        node_type, indices = input_nodes
+    else:
+        indices = input_nodes
+    known = ", ".join(graph.node_types)
+    if node_type is None:
+        if len(graph.node_types) != 1:
+            raise UsageError(f"expected (node type, node indices) with one of: {known}", where="input_nodes")
+        node_type = graph.node_types[0]
+    if node_type not in graph.node_types:
+        raise UsageError(f"unknown node type {node_type!r}; the graph has: {known}", where="input_nodes")
+    if indices is None:
+        return node_type, np.arange(graph.num_nodes(node_type), dtype=np.int64)
+    array = np.asarray(indices)
+    if array.dtype == np.bool_:
+        if array.shape != (graph.num_nodes(node_type),):
+            raise UsageError(
+                f"a mask must have one entry for each of the {graph.num_nodes(node_type)} nodes, received "
+                f"{array.shape}",
+                where="input_nodes",
+            )
+        return node_type, np.flatnonzero(array)
+    return node_type, integer_array(indices, "input_nodes")
+
+
+def times_of(times: Any, time_attr: str | None, seeds: int, name: str) -> Int64Array | None:
+    """Return the times of seeds, None where there are none.
+
+    Args:
+        times: integers [seeds], or None.
+        time_attr: ``timestamp`` with times, None without.
+        seeds: how many seeds there are.
+        name: of the argument with the times.
+
+    Raises:
+        UsageError: only one of both is given, or another number of times.
+    """
+    if times is None and time_attr is None:
+        return None
+    if times is None or time_attr != "timestamp":
+        raise UsageError(
+            f"expected both {name} and time_attr='timestamp', received time_attr={time_attr!r} and "
+            f"{'no' if times is None else 'an'} {name}",
+            where="time_attr",
+        )
+    array = integer_array(times, name)
+    if len(array) != seeds:
+        raise UsageError(f"expected a time for each of {seeds} seeds, received {len(array)}", where=name)
+    return array

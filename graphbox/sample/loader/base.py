@@ -1,0 +1,296 @@
+"""What all loaders share: epochs in passes of batches, made ahead by threads, resumed where they stopped."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from graphbox.errors import UsageError
+from graphbox.native import Int64Array, epoch_number, thread_count
+from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.loader.arguments import check_graph, positive_integer, seconds
+from graphbox.sample.loader.assemble import Output, assembly
+from graphbox.sample.loader.batch import Batch, Seeds
+from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
+from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
+from graphbox.sample.loader.stages import (
+    FetchStage,
+    MemorySampler,
+    NeighborOptions,
+    SampleRequest,
+    SampleStage,
+)
+from graphbox.sample.permutation import permutation
+
+__all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
+
+DEFAULT_PREFETCH = 2
+_THREAD_NAME = "graphbox-loader"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How seeds become batches: arguments of loaders by their names."""
+
+    batch_size: int
+    shuffle: bool
+    drop_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoadingOptions:
+    """How batches are made and what they become: arguments of loaders by their names."""
+
+    features: FeatureNames
+    fetch: FetchStage | None
+    output: Output
+    transform: Callable[[Any], Any] | None
+    num_threads: int | None
+    prefetch: int
+    pass_batches: int | None
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The first stage of a batch.
+
+    Attributes:
+        request: what to sample.
+        seeds: what the seeds are.
+        tree_labels: int64, what the batch calls each tree of a disjoint sample; None: its number.
+    """
+
+    request: SampleRequest
+    seeds: Seeds
+    tree_labels: Int64Array | None = None
+
+
+@dataclass(slots=True)
+class _Position:
+    """The next batch of a loader, or of a loop over one."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+class LoaderIterator(Iterator[Any]):
+    """The batches of one epoch. Dropping it or :meth:`close` ends the threads that make them."""
+
+    def __init__(self, passes: OrderedPrefetch[list[Any]], position: _Position) -> None:
+        self._passes = passes
+        self._made: deque[Any] = deque()
+        self._position = position
+
+    def __iter__(self) -> LoaderIterator:
+        return self
+
+    def __next__(self) -> Any:
+        while not self._made:
+            self._made.extend(next(self._passes))
+        self._position.batch += 1
+        return self._made.popleft()
+
+    def close(self) -> None:
+        """End the threads, and wait until they have finished the batches they are at."""
+        self._made.clear()
+        self._passes.close()
+
+
+class Loader(ABC):
+    """Iterates over batches; see :class:`graphbox.sample.NeighborLoader`."""
+
+    def __init__(
+        self,
+        graph: GraphLike,
+        neighbors: NeighborOptions,
+        batches: BatchOptions,
+        loading: LoadingOptions,
+    ) -> None:
+        check_graph(graph)
+        self._graph = graph
+        self._neighbors = neighbors
+        self._batch_size = positive_integer(batches.batch_size, "batch_size")
+        self._batch_options = batches
+        self._threads = thread_count(loading.num_threads)
+        self._prefetch = positive_integer(loading.prefetch, "prefetch")
+        self._pass_batches = (
+            1 if loading.pass_batches is None else positive_integer(loading.pass_batches, "pass_batches")
+        )
+        self._timeout_seconds = seconds(loading.timeout, "timeout")
+        self._transform = loading.transform
+        self._sampler: SampleStage = MemorySampler(
+            graph, neighbors, 1 if self._pass_batches == 1 else self._threads
+        )
+        self._fetch: FetchStage = loading.fetch or MemoryFetch(graph, feature_names(graph, loading.features))
+        self._assemble = assembly(loading.output, graph)
+        self._next = _Position()
+        self._running: _Position | None = (
+            None  # of the latest loop; not the iterator, which must be free to go
+        )
+
+    # What a kind of loader is
+
+    @property
+    @abstractmethod
+    def _num_seeds(self) -> int:
+        """How many seeds an epoch has."""
+
+    @abstractmethod
+    def _seed_digest(self) -> str:
+        """A digest of the seeds: loaders with the same have the same."""
+
+    @abstractmethod
+    def _draw(self, chosen: Int64Array, epoch: int, batch: int) -> Drawn:
+        """Return the first stage of a batch: ``chosen`` are positions among the seeds."""
+
+    # Epochs
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        full, rest = divmod(self._num_seeds, self._batch_size)
+        return full + (1 if rest and not self._batch_options.drop_last else 0)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the next epoch."""
+        return self._next.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass over the loader that of ``epoch``, from its first batch."""
+        self._next = _Position(epoch_number(epoch))
+        self._running = None
+
+    def __iter__(self) -> LoaderIterator:
+        epoch, first = self._next.epoch, self._next.batch
+        order = self._order(epoch)
+        work = partial(self._make_pass, order, epoch, first)
+        passes = -(-(len(self) - first) // self._pass_batches)
+        name = partial(self._name, epoch, first)
+        self._next = _Position(epoch_number(epoch + 1))
+        self._running = _Position(epoch, first)
+        return LoaderIterator(OrderedPrefetch(work, range(passes), name, self._prefetching()), self._running)
+
+    def _order(self, epoch: int) -> Int64Array:
+        if self._batch_options.shuffle:
+            return permutation(self._num_seeds, self._neighbors.seed, epoch)
+        return np.arange(self._num_seeds, dtype=np.int64)
+
+    def _prefetching(self) -> Prefetching:
+        threads, ahead = (
+            (self._threads, self._threads * self._prefetch) if self._pass_batches == 1 else (1, 1)
+        )
+        return Prefetching(threads, ahead, self._timeout_seconds, _THREAD_NAME)
+
+    def _numbers(self, first: int, number: int) -> range:
+        """Return the batches of a pass of an epoch that starts with batch ``first``."""
+        begin = first + number * self._pass_batches
+        return range(begin, min(begin + self._pass_batches, len(self)))
+
+    def _name(self, epoch: int, first: int, number: int) -> str:
+        batches = self._numbers(first, number)
+        which = f"batch {batches[0]}" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]}"
+        return f"{which} of epoch {epoch}"
+
+    # Stages
+
+    def _make_pass(self, order: Int64Array, epoch: int, first: int, number: int) -> list[Any]:
+        numbers = self._numbers(first, number)
+        size = self._batch_size
+        drawn = [self._draw(order[batch * size : (batch + 1) * size], epoch, batch) for batch in numbers]
+        samples = self._sampler.sample([each.request for each in drawn])
+        for index, each in enumerate(drawn):
+            if each.tree_labels is not None:
+                trees = {name: each.tree_labels[tree] for name, tree in samples[index].trees.items()}
+                samples[index] = replace(samples[index], trees=trees)
+        features = self._fetch.fetch(samples)
+        made = []
+        for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
+            data = self._assemble(Batch(epoch, batch, sample, rows, each.seeds))
+            made.append(data if self._transform is None else self._transform(data))
+        return made
+
+    # Resuming
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the loader is, as plain values (JSON can hold them).
+
+        During a loop the next batch is the one after the last that the loop has received, whatever the
+        threads have made ahead. A loop left by ``break`` counts until the next one begins.
+        """
+        running = self._running
+        position = running if running is not None and running.batch < len(self) else self._next
+        return {"epoch": position.epoch, "batch": position.batch, "settings": self._settings()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where :meth:`state_dict` was taken: the next loop yields the batches that were left.
+
+        They are bit for bit those the other loader would have yielded, whatever the number of threads.
+
+        Raises:
+            UsageError: the state is of a loader with other seeds or settings, or is none.
+        """
+        try:
+            epoch, batch, settings = state["epoch"], state["batch"], dict(state["settings"])
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(
+                "expected what state_dict returns, with epoch, batch and settings, received "
+                + (f"the keys {', '.join(map(str, state))}" if isinstance(state, Mapping) else repr(state)),
+                where="state",
+            ) from None
+        own = self._settings()
+        different = [
+            f"{name} {settings.get(name)!r}, here {value!r}"
+            for name, value in own.items()
+            if settings.get(name) != value
+        ]
+        if different:
+            raise UsageError(
+                f"expected the state of a loader with the same seeds and settings, received one with "
+                f"{'; '.join(different)}",
+                where="state",
+                hint="make the loader with the arguments it had when the state was taken",
+            )
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= len(self):
+            raise UsageError(f"expected a batch from 0 to {len(self)}, received {batch!r}", where="state")
+        self._next = _Position(epoch_number(epoch), batch)
+        self._running = None
+
+    def _settings(self) -> dict[str, Any]:
+        """Return everything batches depend on besides the graph."""
+        neighbors = self._neighbors
+        hops = neighbors.num_neighbors
+        text = (
+            sorted((str(key), list(value)) for key, value in hops.items())
+            if isinstance(hops, Mapping)
+            else hops
+        )
+        weighted = neighbors.weighted
+        return {
+            "seeds": self._seed_digest(),
+            "batch_size": self._batch_size,
+            "shuffle": bool(self._batch_options.shuffle),
+            "drop_last": bool(self._batch_options.drop_last),
+            "num_neighbors": str(list(text)),
+            "replace": bool(neighbors.replace),
+            "weighted": str(weighted if isinstance(weighted, bool) else sorted(map(str, weighted))),
+            "disjoint": bool(neighbors.disjoint),
+            "temporal_strategy": neighbors.temporal_strategy,
+            "seed": neighbors.seed,
+        }
+
+
+def digest(*arrays: Any) -> str:
+    """Return a digest of arrays, text and None."""
+    state = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        state.update(repr(array).encode() if array is None or isinstance(array, str) else array.tobytes())
+        state.update(b"|")
+    return state.hexdigest()

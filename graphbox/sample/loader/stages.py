@@ -1,0 +1,102 @@
+"""The stages of a batch between its seeds and what is handed out: sampling, and fetching features."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.native import Int64Array
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.neighbor import HeteroSample, TemporalStrategy, sample_heterogeneous
+
+__all__ = ["Features", "FetchStage", "MemorySampler", "NeighborOptions", "SampleRequest", "SampleStage"]
+
+Features: TypeAlias = dict[str, dict[str, npt.NDArray[Any]]]
+"""Rows of a sample's nodes by node type and name; of slots the values, and their offsets as ``name_ptr``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborOptions:
+    """What neighbours to sample: arguments of :func:`graphbox.sample.sample_heterogeneous` by their names."""
+
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int]
+    replace: bool
+    weighted: bool | Collection[EdgeType]
+    disjoint: bool
+    temporal_strategy: TemporalStrategy
+    edge_attributes: Collection[EdgeColumnName]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRequest:
+    """What one batch asks its sampler for.
+
+    Attributes:
+        seeds: int64 node indices by node type.
+        times: int64, the time of each seed by node type, or None.
+        epoch: part of the key of the draws.
+        batch: part of the key of the draws.
+    """
+
+    seeds: Mapping[str, Int64Array]
+    times: Mapping[str, Int64Array] | None
+    epoch: int
+    batch: int
+
+
+class SampleStage(Protocol):
+    """Samples the batches of a pass; must be safe for several threads."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[Int64Array]]:
+        """Return a sample for each request; it depends on that request alone."""
+        ...
+
+
+class FetchStage(Protocol):
+    """Fetches features for the samples of a pass; must be safe for several threads."""
+
+    def fetch(self, samples: Sequence[HeteroSample[Int64Array]]) -> list[Features]:
+        """Return for each sample the rows of its ``nodes``, in their order."""
+        ...
+
+
+class MemorySampler:
+    """Samples from adjacency in memory, one request after the other.
+
+    Args:
+        graph: what to sample.
+        options: what neighbours.
+        threads: for one request.
+    """
+
+    def __init__(self, graph: GraphLike, options: NeighborOptions, threads: int) -> None:
+        self._graph = graph
+        self._options = options
+        self._threads = threads
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[Int64Array]]:
+        """Return a sample for each request."""
+        return [self._sample(request) for request in requests]
+
+    def _sample(self, request: SampleRequest) -> HeteroSample[np.ndarray[Any, Any]]:
+        options = self._options
+        return sample_heterogeneous(
+            self._graph,
+            request.seeds,
+            options.num_neighbors,
+            replace=options.replace,
+            weighted=options.weighted,
+            disjoint=options.disjoint,
+            input_time=request.times,
+            temporal_strategy=options.temporal_strategy,
+            edge_attributes=options.edge_attributes,
+            seed=options.seed,
+            epoch=request.epoch,
+            batch=request.batch,
+            threads=self._threads,
+        )
