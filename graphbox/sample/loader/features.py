@@ -11,6 +11,7 @@ import numpy.typing as npt
 from graphbox.errors import NotFoundError, UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.gather import gather_rows
 from graphbox.sample.loader.stages import Features
 from graphbox.sample.neighbor import HeteroSample
 
@@ -63,7 +64,7 @@ class MemoryFetch:
                 if name in known:
                     self._columns[node_type, name] = known[name]
                 elif isinstance(graph, _WithFeatures):
-                    self._arrays[node_type, name] = np.asarray(graph.feature(node_type, name))
+                    self._arrays[node_type, name] = np.ascontiguousarray(graph.feature(node_type, name))
 
     def fetch(self, samples: Sequence[HeteroSample[Int64Array]]) -> list[Features]:
         """Return the rows of each sample's nodes."""
@@ -72,7 +73,7 @@ class MemoryFetch:
     def _fetch(self, sample: HeteroSample[Int64Array]) -> Features:
         features: Features = {}
         for (node_type, name), array in self._arrays.items():
-            features.setdefault(node_type, {})[name] = np.take(array, sample.nodes[node_type], axis=0)
+            features.setdefault(node_type, {})[name] = gather_rows(array, sample.nodes[node_type], threads=1)
         for (node_type, name), column in self._columns.items():
             rows = features.setdefault(node_type, {})
             if column.offsets is not None:
@@ -80,7 +81,7 @@ class MemoryFetch:
                 assert lists.offsets is not None  # noqa: S101 - slots stay slots
                 rows[name], rows[f"{name}_ptr"] = lists.values, lists.offsets
                 continue
-            values = np.take(column.values, sample.nodes[node_type], axis=0)
+            values = gather_rows(column.values, sample.nodes[node_type], threads=1)
             rows[name] = values.astype(np.int64) if column.kind == "categorical" else values
         return features
 
