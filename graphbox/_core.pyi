@@ -218,12 +218,17 @@ class AliasTable:
 
 def find_collisions(queries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], positives: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], candidates: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None] | None, threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None, None), order='C')]:
     """
-    bool[positives, candidates]: whether a candidate is the query's positive or another known one.
+    bool[positives, candidates]: whether a candidate is a positive of the query, here or among the known ones.
     """
 
 def row_degrees(rows: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """
     The number of edges of each row of (indptr, indices, name, overlay or None).
+    """
+
+def count_remaining(known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], num_items: int, exclude_query: bool, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    How many items are no known positives of each row of (indptr, indices, name, overlay or None).
     """
 
 class Store:

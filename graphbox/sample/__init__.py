@@ -8,6 +8,7 @@ from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
 from graphbox.sample.loader import Batch, NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
+from graphbox.sample.non_edge import NonEdgeSampler
 from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
 from graphbox.sample.walk import metapath_walk, random_walk
@@ -19,6 +20,7 @@ __all__ = [
     "NegativeSampler",
     "NeighborLoader",
     "NeighborSample",
+    "NonEdgeSampler",
     "derived_table_bytes",
     "gather_rows",
     "in_batch_negatives",

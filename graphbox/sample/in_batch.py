@@ -31,7 +31,8 @@ class InBatchNegatives(Generic[Array]):
     Attributes:
         candidates: int64 [b + extra]: the items of the batch, then those drawn beside.
         collisions: bool [b, b + extra], candidates that must not count as negatives of a query: its own item
-            again, or another known positive of it. Never its positive's own place.
+            again, an item it has elsewhere in the batch, or another known positive. Never its positive's own
+            place.
         log_expected_count: float32 [b + extra], the logarithm of how often each candidate is expected among
             them; None when ``popularity`` was not given.
     """
@@ -63,7 +64,8 @@ def in_batch_negatives(
 
     Args:
         items: integers [b], the item of each pair.
-        queries: integers [b], the query of each pair; needed for ``known_positives``.
+        queries: integers [b], the query of each pair: the items of one query are no negatives of each other.
+            Needed for ``known_positives``.
         known_positives: an adjacency with a row for each query, ascending, for instance the CSR of the edges.
         popularity: draws items as batches do: for batches of edges that are drawn alike,
             ``NegativeSampler.from_graph(graph, edge_type, alpha=1)``. None: no correction.
@@ -82,7 +84,7 @@ def in_batch_negatives(
     """
     own = integer_array(items, "items")
     asking = own[:0] if queries is None else integer_array(queries, "queries")
-    if known_positives is not None and len(asking) != len(own):
+    if (known_positives is not None or queries is not None) and len(asking) != len(own):
         raise UsageError(
             f"expected the query of each of {len(own)} items, received {len(asking)}",
             where="queries",

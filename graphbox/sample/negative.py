@@ -24,7 +24,7 @@ from graphbox.sample.list_order import most_parallel_edges
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["KnownPositives", "NegativeSampler", "known_positive_rows"]
+__all__ = ["KnownPositives", "NegativeSampler", "edge_type_of", "known_positive_rows"]
 
 KnownPositives = tuple[Int64Array, npt.NDArray[Any], str, _core.Overlay | None]
 """Known positives as the native core takes them: a row for each query."""
@@ -128,7 +128,7 @@ class NegativeSampler:
         """
         if end not in ("source", "target"):
             raise UsageError(f"expected source or target, received {end!r}", where="end")
-        chosen = _edge_type_of(graph, edge_type)
+        chosen = edge_type_of(graph, edge_type)
         known = lists_of(graph, chosen, "out" if end == "target" else "in") if known_positives else None
         num_items = graph.num_nodes(chosen[2] if end == "target" else chosen[0])
         if alpha == 0:
@@ -344,7 +344,12 @@ def _rows(adjacency: Adjacency, name: str) -> KnownPositives:
     return (arrays.indptr, arrays.indices, name, arrays.overlay)
 
 
-def _edge_type_of(graph: GraphLike, edge_type: EdgeType | None) -> EdgeType:
+def edge_type_of(graph: GraphLike, edge_type: EdgeType | None) -> EdgeType:
+    """Return ``edge_type``, or the only one of the graph.
+
+    Raises:
+        UsageError: the graph does not have it, or None was given and it has several.
+    """
     if not isinstance(graph, GraphLike):
         raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
     known = [tuple(name) for name in graph.edge_types]

@@ -80,16 +80,28 @@ NumpyArray<bool, 2> collisions(const InputArray<std::int64_t>& queries, const In
   return to_numpy<bool, 2>(std::move(found), shape);
 }
 
-NumpyArray<std::int64_t> degrees(const Rows& rows, int threads) {
+// An int64 for each row.
+template <typename Count>
+NumpyArray<std::int64_t> for_rows(const Rows& rows, Count count) {
   const auto& [indptr, indices, name, overlay] = rows;
   const Adjacency adjacency = to_adjacency(indptr, indices, name, overlay.value_or(nullptr));
   PooledArray<std::int64_t> counts;
   {
     const nb::gil_scoped_release release;
     counts.resize(adjacency.num_rows);
-    row_degrees(adjacency, counts.data(), threads);
+    count(adjacency, counts.data());
   }
   return to_numpy(std::move(counts));
+}
+
+NumpyArray<std::int64_t> degrees(const Rows& rows, int threads) {
+  return for_rows(rows, [&](const Adjacency& adjacency, std::int64_t* out) { row_degrees(adjacency, out, threads); });
+}
+
+NumpyArray<std::int64_t> remaining(const Rows& rows, std::int64_t num_items, bool exclude_query, int threads) {
+  return for_rows(rows, [&](const Adjacency& adjacency, std::int64_t* out) {
+    count_remaining(adjacency, num_items, exclude_query, out, threads);
+  });
 }
 
 }  // namespace
@@ -126,9 +138,12 @@ void add_negative(nb::module_& module) {
            "of the table. `known_positives` is (indptr, indices, name, overlay or None), ascending.");
   module.def("find_collisions", &collisions, nb::arg("queries").noconvert(), nb::arg("positives").noconvert(),
              nb::arg("candidates").noconvert(), nb::arg("known_positives").noconvert().none(), nb::arg("threads"),
-             "bool[positives, candidates]: whether a candidate is the query's positive or another known one.");
+             "bool[positives, candidates]: whether a candidate is a positive of the query, here or among the known ones.");
   module.def("row_degrees", &degrees, nb::arg("rows").noconvert(), nb::arg("threads"),
              "The number of edges of each row of (indptr, indices, name, overlay or None).");
+  module.def("count_remaining", &remaining, nb::arg("known_positives").noconvert(), nb::arg("num_items"),
+             nb::arg("exclude_query"), nb::arg("threads"),
+             "How many items are no known positives of each row of (indptr, indices, name, overlay or None).");
 }
 
 }  // namespace graphbox::bind

@@ -274,6 +274,33 @@ void draw_negatives(const NegativeRequest& request, const Index* indices, std::i
   });
 }
 
+// Calls `visit(row, edges)` for every row.
+template <typename Visit>
+void for_each_row(const Adjacency& adjacency, int threads, Visit visit) {
+  parallel_for(threads, (adjacency.num_rows + kChunkRows - 1) / kChunkRows, [&](std::int64_t chunk) {
+    const std::int64_t end = std::min((chunk + 1) * kChunkRows, adjacency.num_rows);
+    for (std::int64_t row = chunk * kChunkRows; row < end; ++row) {
+      visit(row, edges_of(adjacency, row));
+    }
+  });
+}
+
+template <typename Index>
+void count_rows(const Adjacency& known, const Index* indices, std::int64_t num_items, bool exclude_query,
+                std::int64_t* out, int threads) {
+  for_each_row(known, threads, [&](std::int64_t row, EdgeSpan span) {
+    const Index* const list = span.degree == 0 ? nullptr : neighbor_at(known, indices, span.begin);
+    bool excluded = exclude_query && row < num_items;
+    std::int64_t remaining = num_items;
+    for (std::int64_t i = 0; i < span.degree; ++i) {
+      const bool is_item = list[i] >= 0 && list[i] < num_items && (i == 0 || list[i] != list[i - 1]);
+      remaining -= is_item ? 1 : 0;
+      excluded = excluded && list[i] != row;
+    }
+    out[row] = remaining - (excluded ? 1 : 0);
+  });
+}
+
 }  // namespace
 
 EdgeSpan known_positives_of(const Adjacency& known, std::span<const std::int64_t> queries, std::int64_t number) {
@@ -302,13 +329,17 @@ void sample_negatives(const NegativeRequest& request, std::int64_t* out) {
   }
 }
 
+void count_remaining(const Adjacency& known, std::int64_t num_items, bool exclude_query, std::int64_t* out,
+                     int threads) {
+  if (known.wide_indices != nullptr) {
+    count_rows(known, known.wide_indices, num_items, exclude_query, out, threads);
+  } else {
+    count_rows(known, known.narrow_indices, num_items, exclude_query, out, threads);
+  }
+}
+
 void row_degrees(const Adjacency& adjacency, std::int64_t* out, int threads) {
-  parallel_for(threads, (adjacency.num_rows + kChunkRows - 1) / kChunkRows, [&](std::int64_t chunk) {
-    const std::int64_t end = std::min((chunk + 1) * kChunkRows, adjacency.num_rows);
-    for (std::int64_t row = chunk * kChunkRows; row < end; ++row) {
-      out[row] = edges_of(adjacency, row).degree;
-    }
-  });
+  for_each_row(adjacency, threads, [&](std::int64_t row, EdgeSpan span) { out[row] = span.degree; });
 }
 
 }  // namespace graphbox

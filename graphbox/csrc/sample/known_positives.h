@@ -31,16 +31,19 @@ struct NegativeRequest {
 void sample_negatives(const NegativeRequest& request, std::int64_t* out);
 
 struct CollisionRequest {
-  std::span<const std::int64_t> queries;
+  std::span<const std::int64_t> queries;       // none: all are different, and nothing more is known of them
   std::span<const std::int64_t> positives;     // the item of each query
   std::span<const std::int64_t> candidates;    // candidate i stands for the positive of query i, as far as there are
   const Adjacency* known_positives = nullptr;  // a row for each query, ascending; null: none are known
   int threads = 1;
 };
 
-// Writes for each query and each candidate whether it must not be a negative: it is the query's positive again, or
-// another known positive of it. A query's own place is no collision.
+// Writes for each query and each candidate whether it must not be a negative: it is the query's positive again, that
+// of another place with the same query, or another known positive. A query's own place is no collision.
 void find_collisions(const CollisionRequest& request, bool* out);
+
+// Writes how many of `num_items` items are no known positives of each row, the row's own number apart if asked.
+void count_remaining(const Adjacency& known, std::int64_t num_items, bool exclude_query, std::int64_t* out, int threads);
 
 // Writes the number of edges of each row to `out`.
 void row_degrees(const Adjacency& adjacency, std::int64_t* out, int threads);

@@ -1,0 +1,102 @@
+"""Pairs of nodes that no edge joins: negatives of link prediction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from graphbox import _core
+from graphbox.errors import DataError
+from graphbox.native import Int64Array, thread_count
+from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name, lists_of
+from graphbox.sample.negative import NegativeSampler, edge_type_of, known_positive_rows
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["NonEdgeSampler"]
+
+
+class NonEdgeSampler:
+    """Draws pairs (source, target) that no edge of a type joins, all of them equally likely.
+
+    A source is drawn by how many targets it has no edge to, then one of these targets. So no pair is ever
+    drawn in vain, and the result is exact however dense the graph is.
+
+    Args:
+        graph: the graph, changed or not.
+        edge_type: whose pairs; None where the graph has one.
+        seed: of the draws.
+        loops: whether a node and itself may be a pair, where both ends have one node type.
+
+    Raises:
+        UsageError: an unknown edge type, or another wrong argument.
+        DataError: edges join all pairs, or the adjacency is damaged.
+    """
+
+    def __init__(
+        self, graph: GraphLike, edge_type: EdgeType | None = None, seed: int = 0, *, loops: bool = False
+    ) -> None:
+        source, _, target = chosen = edge_type_of(graph, edge_type)
+        name = edge_type_name(chosen)
+        targets_of = lists_of(graph, chosen, "out")
+        rows = known_positive_rows(targets_of, name)
+        num_targets = graph.num_nodes(target)
+        self._exclude_loops = source == target and not loops
+        left = _core.count_remaining(rows, num_targets, self._exclude_loops, thread_count(None))
+        if not left.any():
+            raise DataError("expected pairs that no edge joins, but edges join all", where=name)
+        self._sources = NegativeSampler(left, 1, seed)
+        self._targets = NegativeSampler.uniform(num_targets, seed, known_positives=targets_of)
+
+    @overload
+    def sample(
+        self,
+        num_pairs: int,
+        epoch: int = ...,
+        batch: int = ...,
+        threads: int | None = ...,
+        kind: Literal["numpy"] = ...,
+    ) -> Int64Array: ...
+
+    @overload
+    def sample(
+        self,
+        num_pairs: int,
+        epoch: int = ...,
+        batch: int = ...,
+        threads: int | None = ...,
+        *,
+        kind: Literal["torch"],
+    ) -> torch.Tensor: ...
+
+    def sample(
+        self,
+        num_pairs: int,
+        epoch: int = 0,
+        batch: int = 0,
+        threads: int | None = None,
+        kind: Literal["numpy", "torch"] = "numpy",
+    ) -> Any:
+        """Return int64 [2, num_pairs], sources and targets, with replacement.
+
+        The same for equal seed, epoch and batch, whatever the number of threads.
+
+        Args:
+            num_pairs: how many.
+            epoch: part of the key of the draws, as the seed.
+            batch: part of the key of the draws, as the seed.
+            threads: None: see :func:`graphbox.native.thread_count`.
+            kind: what to return.
+        """
+        pairs = np.empty((2, num_pairs), np.int64)
+        pairs[0] = self._sources.sample(num_pairs, epoch, batch, threads)
+        pairs[1] = self._targets.sample_for(
+            pairs[0], 1, epoch, batch, threads, exclude_query=self._exclude_loops
+        )[:, 0]
+        if kind == "numpy":
+            return pairs
+        import torch
+
+        return torch.from_numpy(pairs)
