@@ -1,4 +1,4 @@
-"""Steps of random walks, skip-gram pairs and negatives per second.
+"""Steps of random walks and skip-gram pairs per second.
 
 python benchmarks/walk.py [--quick] [--json]
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from benchmarks.measure import arguments, measure, random_read_limit, show
 from benchmarks.rmat import Rmat, rmat
-from graphbox.sample import NegativeSampler, keep_probability, random_walk, skip_gram_pairs, walk_pairs
+from graphbox.sample import keep_probability, random_walk, skip_gram_pairs, walk_pairs
 
 LINES_PER_STEP = 2.0
 WINDOW = 5
@@ -32,13 +32,6 @@ def main() -> None:
     start = np.random.default_rng(0).choice(graph.connected(), walkers)
     show_walks(graph, start, f"rmat{scale}", as_json=options.json)
     show_pairs(graph, start, f"rmat{scale}", as_json=options.json)
-
-    sampler = NegativeSampler(np.diff(graph.indptr))
-
-    def negatives(batch: int) -> int:
-        return sampler.sample(1_000_000, batch=batch, threads=1).size
-
-    show(measure(f"rmat{scale}-negatives", "graphbox", "draws/s", negatives), as_json=options.json)
 
 
 def show_walks(graph: Rmat, start: npt.NDArray[np.int64], name: str, *, as_json: bool) -> None:
