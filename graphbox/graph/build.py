@@ -31,6 +31,7 @@ __all__ = [
     "NodeIds",
     "PayloadType",
     "estimate",
+    "ids_bytes",
 ]
 
 PayloadType: TypeAlias = "np.dtype[Any] | tuple[np.dtype[Any], tuple[int, ...]]"
@@ -342,9 +343,29 @@ class EdgeBuilder:
 
 
 _MEBIBYTE = 1 << 20
+_HUGE_PAGE_BYTES = 2 * _MEBIBYTE
 _IDS_WORKING_BYTES = 4 * _MEBIBYTE
+_BUCKET_BYTES, _BUCKET_IDS = 64, 4
+_FEWEST_IDS = 1 << 12
 _EDGES_WORKING_BYTES = 12 * _MEBIBYTE
 _KEY_BYTES, _ROW_BYTES, _INDEX_BYTES = 8, 4, 8
+
+
+def ids_bytes(num_ids: int, text_bytes: int, *, tight: bool = False) -> int:
+    """Return what so many ids hold in memory while a graph is built.
+
+    Args:
+        num_ids: distinct ids.
+        text_bytes: bytes of all ids that are strings, 0 for integers.
+        tight: with the fewest buckets that do, as where there is no memory for more.
+    """
+    capacity = max(num_ids, _FEWEST_IDS)
+    if not tight:  # a power of two, or three quarters of one: see csrc/graph/id_table.cpp
+        power = 1 << (capacity - 1).bit_length()
+        capacity = power // 4 * 3 if power // 4 * 3 >= capacity else power
+    buckets_bytes = _BUCKET_BYTES * -(-capacity // _BUCKET_IDS)
+    buckets_bytes = -(-buckets_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+    return _IDS_WORKING_BYTES + buckets_bytes + 8 * (num_ids + 1) + text_bytes
 
 
 @dataclass(frozen=True)
@@ -383,11 +404,9 @@ def estimate(
         edges_memory_bytes: what the edges are given.
         csr: whether they are written by source as well.
     """
-    index_bytes = 2 * 4 * num_nodes
-    ids_bytes = _IDS_WORKING_BYTES + index_bytes + 8 * (num_nodes + 1) + text_bytes
+    held_bytes = min(ids_bytes(num_nodes, text_bytes), ids_memory_bytes)
     scratch_bytes = 0
-    if ids_bytes > ids_memory_bytes:
-        ids_bytes = ids_memory_bytes
+    if ids_bytes(num_nodes, text_bytes, tight=True) > ids_memory_bytes:
         id_bytes = 8 if not text_bytes else 4 + text_bytes // max(1, num_nodes)
         # Every known id with its number; every end with its partition and the number found for it; columns.
         scratch_bytes += num_nodes * (8 + id_bytes) + num_edges * (2 * (id_bytes + 1 + 8) + column_bytes)
@@ -400,4 +419,4 @@ def estimate(
         if by_source > edges_memory_bytes:
             scratch_bytes = max(scratch_bytes, num_edges * (_KEY_BYTES + _INDEX_BYTES))
         edges_bytes = max(edges_bytes, by_source)
-    return BuildEstimate(ids_bytes, min(edges_bytes, edges_memory_bytes), scratch_bytes)
+    return BuildEstimate(held_bytes, min(edges_bytes, edges_memory_bytes), scratch_bytes)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphbox.graph.build import EdgeBuilder, NodeIds
+from graphbox.graph.build import EdgeBuilder, NodeIds, ids_bytes
 from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
 from graphbox.graph.distinct import Estimate
 from graphbox.graph.format import FolderWriter
@@ -40,8 +40,6 @@ __all__ = ["ImportPlan", "TypePlan", "plan_import"]
 _HEADER_BYTES = 128
 _MANIFEST_BYTES = 4096
 _NODES_PER_PARTITION = 1 << 16
-_IDS_WORKING_BYTES = 4 << 20
-"""What is given to ids beyond what they take; it is used only while a batch is added."""
 _EDGES_WORKING_BYTES = 8 << 20
 """What is held beside edges."""
 _SLACK_BYTES = 28 << 20
@@ -50,8 +48,6 @@ loads before it begins and a plan does not: the database of runs takes 3 MiB, ma
 _BATCHES_AHEAD = 13
 """Batches that stand at once, of the size they have: twelve as in `graphbox.graph.ingest.budget`, and the one
 that is being decoded. So much was measured to stay with the allocators until the end, too."""
-_INDEX_GROWTH = 1.5
-"""Room in an index that doubles whenever it is full, by the ids in it: between 1 and 2."""
 _KEY_BYTES, _ROW_BYTES, _PLACE_BYTES = 8, 4, 8
 """Of an edge that is sorted: both its ends, its row in the columns, its place among the edges."""
 _PROBE_ROWS = 1_000_000
@@ -378,16 +374,14 @@ class _Sizes:
     def peak_bytes(self) -> int:
         """The most that the process holds within its budget."""
         reading = sum(self._ids.values()) + self._most_edges("read_bytes")
-        finishing = sum(min(held, self._ids_settled(name)) for name, held in self._ids.items())
-        finishing += self._most_edges("held_bytes")
+        finishing = sum(self._ids.values()) + self._most_edges("held_bytes")
         return min(self._budget.total_bytes, self._beside() + max(reading, finishing))
 
     def in_memory_bytes(self) -> int:
         """The most that the process would hold if it spilled nothing for want of memory."""
         wanted = sum(self._ids_wanted(name) for name in self._survey.nodes)
-        settled = sum(self._ids_settled(name) for name in self._survey.nodes)
         read = max((self._edges_read(edges) for edges in self._source.edges), default=0)
-        return self._beside() + max(wanted + read, settled + self._most_edges("wanted_bytes"))
+        return self._beside() + wanted + max(read, self._most_edges("wanted_bytes"))
 
     def _most_edges(self, attribute: str) -> int:
         return max((getattr(each, attribute) for each in self._edges.values()), default=0)
@@ -412,25 +406,17 @@ class _Sizes:
         return int(max(held, default=0.0))
 
     def _ids_wanted(self, name: str) -> int:
-        """Ids with the index they have while more may come."""
-        count = self._survey.nodes[name].nodes.likely
-        return self._ids_held(name, max(self._ids_at_once(name), round(count * _INDEX_GROWTH)))
+        """Ids with the buckets they have where there is memory for them."""
+        node = self._survey.nodes[name]
+        return ids_bytes(node.nodes.likely, round(node.nodes.likely * node.id_bytes))
 
     def _ids_least(self, name: str) -> int:
-        """Ids with the least index that takes more: it grows by an eighth where it cannot double."""
-        count = self._survey.nodes[name].nodes.likely
-        room = min(max(self._ids_at_once(name), count // 16), count)
-        return min(self._ids_wanted(name), self._ids_held(name, count + room))
-
-    def _ids_settled(self, name: str) -> int:
-        """Ids with the index they have when all are there."""
-        return self._ids_held(name, self._survey.nodes[name].nodes.likely)
-
-    def _ids_held(self, name: str, capacity: int) -> int:
+        """Ids with the fewest buckets that take more."""
         node = self._survey.nodes[name]
         count = node.nodes.likely
-        held = _index_slots(capacity) * _index_width(capacity) + 8 * (count + 1)
-        return _IDS_WORKING_BYTES + held + round(count * node.id_bytes)
+        room = min(max(self._ids_at_once(name), count // 16), count)
+        tight = ids_bytes(count + room, round(count * node.id_bytes), tight=True)
+        return min(self._ids_wanted(name), tight)
 
     def _ids_at_once(self, name: str) -> int:
         """Ids that one batch may bring: all the ends in it of this type."""

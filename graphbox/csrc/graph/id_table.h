@@ -1,4 +1,4 @@
-// The ids of one node type in memory, numbered by first appearance, with their hash index.
+// The ids of one node type in memory, numbered by first appearance, and found by their hash.
 #pragma once
 
 #include <cstddef>
@@ -6,27 +6,27 @@
 #include <string_view>
 #include <vector>
 
-#include "graph/id_index.h"
+#include "graph/id_buckets.h"
 #include "graph/id_index_build.h"
 #include "graph/ids_view.h"
 #include "memory/growing_array.h"
 
 namespace graphbox {
 
-// Ids are added in batches and keep their numbers; the same ids in the same order give the same numbers and the same
-// index, however they are cut into batches and whatever the number of threads. Never holds more than `memory_bytes`.
+// Ids are added in batches and keep their numbers; the same ids in the same order give the same numbers, however they
+// are cut into batches and whatever the number of threads. Never holds more than `memory_bytes`.
 class IdTable {
  public:
-  // What a table holds beside the ids and their index.
+  // What a table holds beside the ids and their buckets.
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 
   IdTable(IdKind kind, std::size_t memory_bytes, int threads);
 
   std::int64_t size() const { return size_; }
   IdKind kind() const { return kind_; }
-  std::size_t held_bytes() const;
+  std::size_t held_bytes() const { return bytes_with(capacity_, size_, text_.size()); }
 
-  // Makes room for `count` ids more of `text_bytes` bytes of text; false when they could not be held.
+  // Makes sure of room for `count` ids more of `text_bytes` bytes of text; false when they could not be held.
   bool reserve(std::int64_t count, std::size_t text_bytes);
 
   // Numbers the ids that are new, in their order, and writes the number of each id to `found`. Rows whose `valid` (when
@@ -39,25 +39,29 @@ class IdTable {
   // Writes the number of each id to `found`, -1 where there is none.
   void find(const IdBatch& batch, const std::uint8_t* valid, std::int64_t* found) const;
 
-  // Gives the index the layout that belongs to the number of ids, in which it is written to disk.
-  void settle();
-
-  // All ids, and their index, whose entries are int32, or int64 where there are more than 2^31 ids.
+  // All ids.
   IdBatch ids() const;
-  const IdIndex& index() const { return index_; }
+
+  // Makes the index that is written to disk, in place of the buckets: nothing can be added or found after it.
+  IdIndex into_index();
 
  private:
-  std::size_t bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes) const;
+  struct NewRow {
+    std::uint64_t hash;
+    std::int64_t row;
+  };
+
+  static std::size_t bytes_with(std::int64_t capacity, std::int64_t ids, std::size_t text_bytes);
   std::int64_t capacity_for(std::int64_t wanted, std::size_t text_bytes) const;
-  void rebuild(const IndexLayout& layout, bool wide);
+  void grow();
+  template <typename Asked, typename Valid>
+  void insert_rows(const Asked& asked, std::int64_t count, const Valid& valid, std::int64_t* found);
   template <typename Held, typename Asked, typename Valid>
-  void insert_rows(const Held& held, const Asked& asked, std::int64_t count, const Valid& valid, std::int64_t* found);
-  template <typename Entry, typename Held, typename Asked, typename Valid>
-  void insert_block(const Held& held, const Asked& asked, const Valid& valid, std::int64_t first, std::int64_t count,
+  void insert_block(const Held& held, const Asked& asked, std::int64_t first, std::int64_t count, const Valid& valid,
                     std::int64_t* found);
-  template <typename Entry, typename Held, typename Asked>
-  bool probe_new(const Held& held, const Asked& asked, std::int64_t first, const std::vector<std::uint32_t>& rows,
-                 std::int64_t* found);
+  template <typename Held, typename Asked, typename Missing>
+  void search(const Held& held, const Asked& asked, std::int64_t first, std::int64_t end, std::int64_t* found,
+              const Missing& missing) const;
   void take(std::int64_t id) { integers_.append(id); }
   void take(std::string_view id);
 
@@ -70,10 +74,10 @@ class IdTable {
   GrowingArray<std::int64_t> offsets_;
   GrowingArray<char> text_;
 
-  std::int64_t capacity_ = 0;  // ids up to which the layout of the index is meant to go
-  IdIndex index_;
-  HashedBlock block_;
-  std::vector<std::int64_t> slots_;  // where the new ids of a block have their entries
+  std::int64_t capacity_ = 0;  // ids that the buckets are meant for
+  std::int64_t reserved_ = 0;  // ids that were promised room
+  IdBuckets buckets_;
+  std::vector<std::vector<NewRow>> new_rows_;  // of each chunk of a block
 };
 
 }  // namespace graphbox

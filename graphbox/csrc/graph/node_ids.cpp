@@ -125,7 +125,6 @@ void NodeIds::close() {
   }
   closed_ = true;
   if (!spilled_) {
-    table_->settle();
     return;
   }
   for (const std::shared_ptr<IdLog>& log : logs_) {
@@ -211,7 +210,7 @@ WrittenIds NodeIds::write(const IdFiles& files) {
     written.text = write_array(files.ids.text, "|u1", all.strings.text,
                                static_cast<std::size_t>(all.strings.text_bytes), threads_);
   }
-  const IdIndex& index = table_->index();
+  const IdIndex index = table_->into_index();
   written.wide_index = index.is_wide();
   written.index =
       write_array(files.index, index.is_wide() ? "<i8" : "<i4", index.data(), index.size_bytes(), threads_);
