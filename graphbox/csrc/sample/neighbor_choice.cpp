@@ -1,5 +1,6 @@
 #include "sample/neighbor_choice.h"
 
+#include "sample/lane_choice.h"
 #include "sample/weighted_choice.h"
 
 namespace graphbox {
@@ -11,14 +12,76 @@ constexpr std::int64_t kShiftDistance = 32;  // how far ahead of its use the mem
 class UniformChooser : public NeighborChooser {
  public:
   void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
-    for (std::int64_t i = begin; i < end; ++i) {
-      chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out);
-      out += frontier.count(i);
+    if (lane_choosers().empty() || frontier.wanted < 0 || frontier.wanted > kMostLaneChoices) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out);
+        out += frontier.count(i);
+      }
+      return;
     }
+    choose_in_lanes(frontier, begin, end, out);
   }
 
  private:
+  // Nodes that must draw wait until the lanes are full.
+  void choose_in_lanes(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) {
+    const std::int64_t least = frontier.replace ? 0 : frontier.wanted;  // nodes with up to so many edges give all
+    std::uint32_t waiting = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const EdgeSpan span = frontier.spans[i];
+      if (span.degree >= std::int64_t{UINT32_MAX}) [[unlikely]] {
+        chooser_.choose(frontier.draws(i), span, frontier.wanted, frontier.replace, out);
+      } else if (span.degree > least) {
+        const std::uint64_t position = frontier.draw_position(i);
+        nodes_.degree[waiting] = static_cast<std::uint32_t>(span.degree);
+        nodes_.position_low[waiting] = static_cast<std::uint32_t>(position);
+        nodes_.position_high[waiting] = static_cast<std::uint32_t>(position >> 32);
+        numbers_[waiting] = i;
+        out_[waiting] = out;
+        if (++waiting == kLanes) {
+          flush(frontier, waiting);
+          waiting = 0;
+        }
+      } else {
+        for (std::int64_t j = 0; j < span.degree; ++j) {
+          out[j] = span.begin + j;
+        }
+      }
+      out += frontier.count(i);
+    }
+    if (waiting > 0) {
+      for (std::uint32_t lane = waiting; lane < kLanes; ++lane) {
+        nodes_.degree[lane] = nodes_.degree[0];
+        nodes_.position_low[lane] = nodes_.position_low[0];
+        nodes_.position_high[lane] = nodes_.position_high[0];
+      }
+      flush(frontier, waiting);
+    }
+  }
+
+  void flush(const Frontier& frontier, std::uint32_t lanes) {
+    const auto count = static_cast<std::uint32_t>(frontier.wanted);
+    const std::uint32_t rejected = lane_chooser_(
+        {frontier.key, frontier.hop, frontier.relation, count, frontier.replace}, nodes_, offsets_);
+    for (std::uint32_t lane = 0; lane < lanes; ++lane) {
+      const EdgeSpan span = frontier.spans[numbers_[lane]];
+      std::int64_t* const out = out_[lane];
+      if ((rejected >> lane & 1) != 0) [[unlikely]] {
+        chooser_.choose(frontier.draws(numbers_[lane]), span, frontier.wanted, frontier.replace, out);
+        continue;
+      }
+      for (std::uint32_t draw = 0; draw < count; ++draw) {
+        out[draw] = span.begin + offsets_.values[draw][lane];
+      }
+    }
+  }
+
   EdgeChooser chooser_;
+  const LaneChooser lane_chooser_ = lane_choosers().empty() ? nullptr : lane_choosers().front();
+  LaneNodes nodes_;
+  LaneOffsets offsets_;
+  std::int64_t numbers_[kLanes];  // of the waiting nodes in the frontier
+  std::int64_t* out_[kLanes];
 };
 
 // In proportion to the edges' weights.

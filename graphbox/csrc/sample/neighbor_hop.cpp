@@ -14,8 +14,8 @@ namespace {
 // How far ahead of their use memory lines are asked for, in nodes or edges. A random line takes some 100 ns, a step
 // some 5: far enough to cover that, near enough that the lines are still there when their turn comes.
 constexpr std::int64_t kIndptrDistance = 24;
-constexpr std::int64_t kIndicesDistance = 32;
-constexpr std::int64_t kMapDistance = 16;
+constexpr std::int64_t kIndicesDistance = 64;
+constexpr std::int64_t kMapDistance = 32;
 
 constexpr std::int64_t kStrip = 16;               // edges that go through a stage at a time
 constexpr std::int64_t kBlockNodes = 128;         // frontier nodes whose edges are chosen at a time

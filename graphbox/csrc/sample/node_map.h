@@ -25,7 +25,7 @@ inline constexpr std::int64_t kLargestDirectMap = std::int64_t{1} << 24;
 class DirectNodeMap {
  public:
   explicit DirectNodeMap(std::int64_t num_nodes)
-      : entries_(static_cast<std::size_t>(num_nodes) * sizeof(Entry)), num_nodes_(num_nodes) {
+      : entries_(static_cast<std::size_t>(num_nodes) * sizeof(std::uint64_t)), num_nodes_(num_nodes) {
     clear();
   }
 
@@ -44,22 +44,21 @@ class DirectNodeMap {
 
   // The position of `node`, which becomes `next` if it had none.
   std::uint32_t find_or_insert(std::int64_t node, std::uint32_t next) {
-    Entry& entry = entries()[node];
-    const std::uint32_t position = entry.batch == batch_ ? entry.position : next;
-    entry = {batch_, position};  // written either way: whether a node is new cannot be predicted
+    std::uint64_t& entry = entries()[node];
+    const std::uint64_t found = entry;
+    // Whether a node is new cannot be predicted, so nothing branches on it: the entry is written either way.
+    const bool is_known = __builtin_expect_with_probability(found >> 32 == batch_, 1, 0.5) != 0;
+    const std::uint32_t position = is_known ? static_cast<std::uint32_t>(found) : next;
+    entry = std::uint64_t{batch_} << 32 | position;
     return position;
   }
 
  private:
-  struct Entry {
-    std::uint32_t batch;
-    std::uint32_t position;
-  };
-
-  Entry* entries() const { return reinterpret_cast<Entry*>(entries_.data()); }
+  // The batch that wrote an entry in its high half, the position in the low one.
+  std::uint64_t* entries() const { return reinterpret_cast<std::uint64_t*>(entries_.data()); }
   void clear() {
     if (num_nodes_ > 0) {
-      std::memset(entries_.data(), 0, static_cast<std::size_t>(num_nodes_) * sizeof(Entry));
+      std::memset(entries_.data(), 0, static_cast<std::size_t>(num_nodes_) * sizeof(std::uint64_t));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sample/lane_choice.h"
 #include "tests/check.h"
 
 namespace graphbox {
@@ -64,6 +65,43 @@ TEST(choice, degrees_beyond_32_bits) {
     CHECK(*std::max_element(out.begin(), out.end()) > std::int64_t{1} << 38);
     for (const std::int64_t edge : out) {
       CHECK(edge >= 3 && edge < 3 + degree);
+    }
+  }
+}
+
+// Every lane that reports no rejection holds what EdgeChooser chooses.
+void check_lanes(LaneChooser choose, std::uint32_t count, bool replace, std::uint32_t largest_degree) {
+  const PhiloxKey key = derive_key(Stream::kNeighbor, 5, 0, count);
+  EdgeChooser chooser;
+  LaneNodes nodes;
+  LaneOffsets offsets;
+  for (std::uint32_t round = 0; round < 20; ++round) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const PhiloxBlock words = philox4x32_10({round, lane, count, 0}, key);
+      nodes.degree[lane] = count + 1 + words[0] % (lane % 2 == 0 ? 80 : largest_degree - count);
+      nodes.position_low[lane] = words[1];
+      nodes.position_high[lane] = words[2];
+    }
+    const std::uint32_t rejected = choose({key, 1, 3, count, replace}, nodes, offsets);
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint64_t position = std::uint64_t{nodes.position_high[lane]} << 32 | nodes.position_low[lane];
+      std::vector<std::int64_t> expected(count);
+      chooser.choose(DrawSequence(key, 1, 3, position), {0, nodes.degree[lane]}, count, replace, expected.data());
+      for (std::uint32_t draw = 0; draw < count && (rejected >> lane & 1) == 0; ++draw) {
+        CHECK_EQUAL(std::int64_t{offsets.values[draw][lane]}, expected[draw]);
+      }
+      CHECK((rejected >> lane & 1) == 0 || nodes.degree[lane] > 1000);
+    }
+  }
+}
+
+TEST(choice, lanes_choose_as_one_node_does) {
+  for (const LaneChooser choose : lane_choosers()) {
+    for (const std::uint32_t count : {1U, 2U, 4U, 5U, 15U, 63U, kMostLaneChoices}) {
+      for (const bool replace : {false, true}) {
+        check_lanes(choose, count, replace, 100'000);
+        check_lanes(choose, count, replace, UINT32_MAX - 1);  // where many draws are rejected
+      }
     }
   }
 }
