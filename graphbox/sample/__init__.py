@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
+from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
 from graphbox.sample.loader import Batch, NeighborLoader
@@ -15,6 +16,7 @@ from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
     "Batch",
+    "ExcludedEdges",
     "HeteroSample",
     "InBatchNegatives",
     "NegativeSampler",

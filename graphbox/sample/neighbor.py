@@ -31,6 +31,7 @@ from graphbox.sample.adjacency import (
     lists_of,
 )
 from graphbox.sample.derived import times_of, weights_of
+from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 
 if TYPE_CHECKING:
     import torch
@@ -44,6 +45,7 @@ _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 _MOST_HOPS = 255
 _MOST_NEIGHBORS = 2**31 - 1
 _UNKNOWN = -1
+_ANY_TYPE: EdgeType = ("", "", "")  # of an adjacency that is given without a graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def sample_neighbors(
     input_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
+    excluded_edges: ExcludedEdges | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -127,6 +130,7 @@ def sample_neighbors(
     input_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
+    excluded_edges: ExcludedEdges | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -145,6 +149,7 @@ def sample_neighbors(
     input_time: Any | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
+    excluded_edges: ExcludedEdges | None = None,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -173,6 +178,7 @@ def sample_neighbors(
         temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node (of
             equal timestamps those later in the adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
+        excluded_edges: edges that must not be sampled: a node draws among its others, as if it had no more.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -216,6 +222,12 @@ def sample_neighbors(
         disjoint or times is not None,
         times,
         temporal_strategy == "last",
+        excluded_rows(
+            {} if excluded_edges is None else {_ANY_TYPE: excluded_edges},
+            {_ANY_TYPE: adjacency},
+            disjoint=disjoint or times is not None,
+            threads=thread_count(threads),
+        ),
     )
     return NeighborSample(
         nodes=like(nodes[0], seeds),
@@ -242,6 +254,7 @@ def sample_heterogeneous(
     input_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
+    excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -261,6 +274,7 @@ def sample_heterogeneous(
     input_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
+    excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
@@ -279,6 +293,7 @@ def sample_heterogeneous(
     input_time: Mapping[str, Any] | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
+    excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = None,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
@@ -305,6 +320,7 @@ def sample_heterogeneous(
             equal timestamps those later in the adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
             edge types that have it, one at least.
+        excluded_edges: edges that must not be sampled, by edge type; see :func:`sample_neighbors`.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -394,6 +410,12 @@ def sample_heterogeneous(
         disjoint or times is not None,
         times,
         temporal_strategy == "last",
+        excluded_rows(
+            excluded_edges or {},
+            cscs,
+            disjoint=disjoint or times is not None,
+            threads=thread_count(threads),
+        ),
     )
     example = next(iter(seeds.values()), None)
     by_node_type = dict(zip(num_nodes, types, strict=True))

@@ -9,11 +9,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "sample/excluded_edges.h"
 
 namespace graphbox::bind {
 namespace {
@@ -29,6 +31,11 @@ using NodesResult = std::tuple<NumpyArray<std::int64_t>, std::vector<std::int64_
 using EdgesResult =
     std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>,
                NumpyArray<float>, NumpyArray<std::int64_t>>;
+
+// Edges that must not be sampled: the number of their relation, targets, sources, trees (empty: all), and whether the
+// lists of the adjacency ascend.
+using ExcludedArrays = std::tuple<std::size_t, InputArray<std::int64_t>, InputArray<std::int64_t>,
+                                  InputArray<std::int64_t>, bool>;
 
 void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
   bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
@@ -51,7 +58,8 @@ void check_types(const std::vector<const RelationArrays*>& relations, std::size_
 std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
     const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
-    std::uint64_t batch, int threads, bool disjoint, std::optional<InputArray<std::int64_t>> tree_times, bool take_last) {
+    std::uint64_t batch, int threads, bool disjoint, std::optional<InputArray<std::int64_t>> tree_times, bool take_last,
+    const std::vector<ExcludedArrays>& excluded) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
@@ -74,6 +82,13 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
       request.tree_times.assign(times.begin(), times.end());
     }
     const nb::gil_scoped_release release;
+    std::vector<std::unique_ptr<ExcludedEdges>> kept;
+    for (const auto& [number, rows, sources, trees, ascending] : excluded) {
+      Relation& relation = request.relations.at(number);
+      kept.push_back(std::make_unique<ExcludedEdges>(
+          relation.adjacency, ExcludedPairs{view(rows), view(sources), view(trees), ascending}));
+      relation.excluded = kept.back().get();
+    }
     sampled = sample_neighbors(request);
   }
   std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> result;
@@ -166,7 +181,7 @@ void add_neighbor(nb::module_& module) {
   module.def("sample_neighbors", &sample, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("seeds").noconvert(),
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"), nb::arg("disjoint") = false, nb::arg("tree_times").noconvert() = nb::none(),
-             nb::arg("take_last") = false,
+             nb::arg("take_last") = false, nb::arg("excluded") = std::vector<ExcludedArrays>(),
              "Sample in-neighbours hop by hop.\n\n"
              "Returns (nodes, nodes per hop, trees, empty unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
              "timestamps) for each relation, the last two empty unless the relation gives them.\n"

@@ -14,6 +14,8 @@
 
 namespace graphbox {
 
+class ExcludedEdges;
+
 // A value for each edge of an adjacency and of its overlay; absent unless asked for.
 template <typename Value>
 struct EdgeColumn {
@@ -32,6 +34,7 @@ struct Relation {
   const AliasTables* overlay_weights = nullptr;  // of the overlay's edges, where there is one
   const TimeOrder* times = nullptr;              // of the base's edges: only edges not later than the tree's time
   const TimeOrder* overlay_times = nullptr;      // of the overlay's edges, where there is one
+  const ExcludedEdges* excluded = nullptr;       // edges that must not be sampled
   EdgeColumn<float> weight;                      // to be given with the sampled edges, as is ...
   EdgeColumn<std::int64_t> timestamp;            // ... this
 };

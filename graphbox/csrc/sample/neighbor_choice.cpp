@@ -1,5 +1,8 @@
 #include "sample/neighbor_choice.h"
 
+#include <utility>
+
+#include "sample/excluding_choice.h"
 #include "sample/lane_choice.h"
 #include "sample/weighted_choice.h"
 
@@ -182,11 +185,7 @@ class TimeChooser : public NeighborChooser {
   EdgeChooser chooser_;
 };
 
-}  // namespace
-
-void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSpan*) const {}
-
-std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation) {
+std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& request, const Relation& relation) {
   if (relation.times != nullptr) {
     return std::make_unique<TimeChooser>(request, relation);
   }
@@ -194,6 +193,18 @@ std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, co
     return std::make_unique<WeightChooser>(relation);
   }
   return std::make_unique<UniformChooser>();
+}
+
+}  // namespace
+
+void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSpan*) const {}
+
+std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation) {
+  std::unique_ptr<NeighborChooser> plain = make_plain_chooser(request, relation);
+  if (relation.excluded == nullptr) {
+    return plain;
+  }
+  return make_excluding_chooser(std::move(plain), request, relation);
 }
 
 }  // namespace graphbox

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "errors/error.h"
@@ -146,9 +147,9 @@ void WeightedChooser::prepare(const DrawSequence& draws, const WeightedEdges& ed
   ++num_nodes_;
   const std::int64_t degree = edges.span.degree;
   node.edges = edges;
-  node.take_all = wanted < 0 || (!replace && degree <= wanted);
+  node.take_all = wanted < 0 || (!replace && edges.choosable() <= wanted);
   node.num_draws = 0;
-  node.count = degree == 0 || node.take_all ? 0 : static_cast<std::uint32_t>(wanted);
+  node.count = edges.choosable() == 0 || node.take_all ? 0 : static_cast<std::uint32_t>(wanted);
   if (node.count == 0) {
     return;
   }
@@ -175,10 +176,14 @@ void WeightedChooser::choose(std::int64_t* out) {
   num_draws_ -= node.num_draws;
   if (node.take_all) {
     for (std::int64_t i = 0; i < node.edges.span.degree; ++i) {
-      out[i] = node.edges.span.begin + i;
+      if (!node.edges.is_excluded(static_cast<std::uint32_t>(i))) {
+        *out++ = node.edges.span.begin + i;
+      }
     }
+  } else if (node.count > 0 && !node.replace) {
+    without_replacement(node, out);
   } else if (node.count > 0) {
-    node.replace ? with_replacement(node, out) : without_replacement(node, out);
+    node.edges.excluded.empty() ? with_replacement(node, out) : with_replacement_among_choosable(node, out);
   }
 }
 
@@ -198,15 +203,53 @@ void WeightedChooser::with_replacement(const Node& node, std::int64_t* out) {
   }
 }
 
+void WeightedChooser::with_replacement_among_choosable(const Node& node, std::int64_t* out) {
+  const std::int64_t begin = node.edges.span.begin;
+  const auto degree = static_cast<std::uint32_t>(node.edges.span.degree);
+  const std::uint64_t limit = 8 * std::uint64_t{node.count} + degree / 4;
+  std::uint32_t found = 0;
+  Draw draws[2];
+  for (std::uint64_t draw = 0; draw < limit && found < node.count; ++draw) {
+    if (draw % 2 == 0) {
+      draw_two(node.sequence, static_cast<std::uint32_t>(draw / 2), degree, draws);
+    }
+    const std::uint32_t offset = resolve(node, draws[draw % 2]);
+    if (!node.edges.is_excluded(offset)) {
+      out[found++] = begin + offset;
+    }
+  }
+  if (found == node.count) {
+    return;
+  }
+  // Nearly all weight is excluded.
+  sums_.resize(degree);
+  double sum = 0;
+  for (std::uint32_t i = 0; i < degree; ++i) {
+    sum += node.edges.is_excluded(i) ? 0.0 : static_cast<double>(node.edges.weights[i]);
+    sums_[i] = sum;
+  }
+  for (std::uint32_t number = 0; found < node.count; ++number) {
+    const PhiloxBlock words = node.sequence.block(number, kWideKeys);
+    for (std::uint32_t half = 0; half < 2 && found < node.count; ++half) {
+      const std::uint64_t word = std::uint64_t{words[2 * half]} << 32 | words[2 * half + 1];
+      const double u = (static_cast<double>(word >> 12) + 0.5) * 0x1p-52;
+      // The first sum above, which no excluded edge has; rounding must not lead past the last.
+      const auto above = std::upper_bound(sums_.begin(), sums_.end(), std::min(u * sum, std::nextafter(sum, 0.0)));
+      out[found++] = begin + (above - sums_.begin());
+    }
+  }
+}
+
 void WeightedChooser::without_replacement(const Node& node, std::int64_t* out) {
+  const std::uint64_t taken_at_most = node.count + node.edges.excluded.size();
   if (node.edges.span.degree <= kMaskDegree) {
     TakenMask taken;
     draw_distinct(node, taken, out);
-  } else if (node.count <= kFewChoices) {
+  } else if (taken_at_most <= kFewChoices) {
     TakenList taken;
     draw_distinct(node, taken, out);
   } else {
-    set_.start(node.count);
+    set_.start(taken_at_most);
     draw_distinct(node, set_, out);
   }
 }
@@ -216,6 +259,9 @@ void WeightedChooser::draw_distinct(const Node& node, Taken& taken, std::int64_t
   const std::int64_t begin = node.edges.span.begin;
   const auto degree = static_cast<std::uint32_t>(node.edges.span.degree);
   const std::uint64_t limit = draw_limit(degree, node.count);
+  for (const std::uint32_t offset : node.edges.excluded) {
+    taken.insert(offset);
+  }
   std::uint32_t found = 0;
   std::uint64_t draw = 0;
   const auto take = [&](Draw drawn) {

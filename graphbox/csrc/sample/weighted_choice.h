@@ -1,8 +1,10 @@
 // Chooses which of a node's edges are sampled, with probabilities in proportion to their weights.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,12 @@ struct WeightedEdges {
   EdgeSpan span;
   const AliasEntry* entries;
   const float* weights;
+  std::span<const std::uint32_t> excluded{};  // offsets of edges that must not be chosen, ascending
+
+  std::int64_t choosable() const { return span.degree - static_cast<std::int64_t>(excluded.size()); }
+  bool is_excluded(std::uint32_t offset) const {
+    return !excluded.empty() && std::binary_search(excluded.begin(), excluded.end(), offset);
+  }
 };
 
 // Chooses for one node after the other, in two steps with some time between: prepare() draws and asks for the memory
@@ -30,6 +38,9 @@ struct WeightedEdges {
 // to its weight, the next smallest one among the rest, and so on (Efraimidis and Spirakis, "Weighted random sampling
 // with a reservoir", IPL 97(5), 2006). After how many draws it changes over does not depend on what they gave, and
 // nothing is drawn anew, so the choice stays exact.
+//
+// Excluded edges count as taken before the first draw; with replacement, draws of them are passed over, and after many
+// draws the rest is drawn from the sums of the remaining weights.
 class WeightedChooser {
  public:
   // Nodes are chosen for in the order in which they were prepared; prepare() must not be called when is_full().
@@ -65,6 +76,7 @@ class WeightedChooser {
   static void prepare_draws(Node& node, std::uint32_t count);
 
   static void with_replacement(const Node& node, std::int64_t* out);
+  void with_replacement_among_choosable(const Node& node, std::int64_t* out);
   void without_replacement(const Node& node, std::int64_t* out);
   template <typename Taken>
   void draw_distinct(const Node& node, Taken& taken, std::int64_t* out);
@@ -77,6 +89,7 @@ class WeightedChooser {
   std::uint32_t num_draws_ = 0;  // of all nodes that are prepared
   OffsetSet set_;
   std::vector<std::pair<double, std::uint32_t>> keys_;
+  std::vector<double> sums_;
 };
 
 }  // namespace graphbox

@@ -1,0 +1,109 @@
+"""Edges that a sample must not use, for instance those whose labels a model learns to predict."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from graphbox.errors import UsageError
+from graphbox.native import Int64Array, integer_array
+from graphbox.sample.adjacency import Adjacency, Arrays, EdgeType, as_arrays, edge_type_name
+from graphbox.sample.list_order import most_parallel_edges
+
+__all__ = ["ExcludedEdges", "ExcludedRows", "excluded_rows"]
+
+ExcludedRows: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, bool]
+"""As the native core takes them: relation number, targets, sources, trees, whether lists ascend."""
+
+_ascending: dict[int, tuple[weakref.ref[Any], bool]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedEdges:
+    """Edges that must not be sampled, by their ends; parallel edges are all meant, pairs without edges none.
+
+    Attributes:
+        edge_index: integers [2, n]: source and target of each.
+        trees: integers [n], in which tree of a disjoint sample each must not be; None: in none of them.
+    """
+
+    edge_index: Any
+    trees: Any = None
+
+
+def excluded_rows(
+    excluded: Mapping[EdgeType, ExcludedEdges],
+    adjacencies: Mapping[EdgeType, Adjacency],
+    *,
+    disjoint: bool,
+    threads: int,
+) -> list[ExcludedRows]:
+    """Return excluded edges as the native core takes them.
+
+    Args:
+        excluded: by edge type; types that are not sampled need nothing.
+        adjacencies: the CSC of each edge type that is sampled, in order.
+        disjoint: whether the sample has trees.
+        threads: for a look at all edges at the first use of an adjacency: whether its lists ascend, so that
+            edges are found by search.
+
+    Raises:
+        UsageError: arrays of another shape, or trees of a sample that has none.
+    """
+    rows = []
+    for number, (edge_type, adjacency) in enumerate(adjacencies.items()):
+        edges = excluded.get(edge_type)
+        if edges is None:
+            continue
+        where = f"excluded_edges[{edge_type!r}]"
+        sources, targets, trees = _checked(edges, where, disjoint=disjoint)
+        if len(targets):
+            name = edge_type_name(edge_type)
+            ascending = _lists_ascend(adjacency, as_arrays(adjacency, name), name, threads)
+            rows.append((number, targets, sources, trees, ascending))
+    return rows
+
+
+def _checked(
+    edges: ExcludedEdges, where: str, *, disjoint: bool
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    index = integer_array(edges.edge_index, where, dimensions=2)
+    if len(index) != 2:
+        raise UsageError(f"expected integers [2, edges], received shape {list(index.shape)}", where=where)
+    if edges.trees is None:
+        return index[0], index[1], np.zeros(0, np.int64)
+    trees = integer_array(edges.trees, f"{where}.trees")
+    if not disjoint or len(trees) != index.shape[1]:
+        raise UsageError(
+            f"expected a disjoint sample, and a tree for each of {index.shape[1]} edges; received "
+            f"{len(trees)} trees and a sample that is {'' if disjoint else 'not '}disjoint",
+            where=f"{where}.trees",
+        )
+    return index[0], index[1], trees
+
+
+def _lists_ascend(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> bool:
+    key = id(adjacency)
+    known = _ascending.get(key)
+    if known is not None and known[0]() is adjacency:
+        return known[1]
+    try:
+        most_parallel_edges(adjacency, arrays, name, threads)
+        ascending = True
+    except UsageError:  # each list is then looked through
+        ascending = False
+    try:
+        reference = weakref.ref(adjacency, lambda dead: _forget(key, dead))
+    except TypeError:  # an object of a class with slots: looked at again next time
+        return ascending
+    _ascending[key] = (reference, ascending)
+    return ascending
+
+
+def _forget(key: int, dead: weakref.ref[Any]) -> None:
+    if key in _ascending and _ascending[key][0] is dead:
+        del _ascending[key]
