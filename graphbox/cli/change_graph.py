@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +88,8 @@ def remove_source(
         record, report = remove_from_graph(name, removal, workspace, strict=strict)
         if compact:
             with watched_import(session, "compaction", unit="types") as tell:
-                _, record = compact_graph(name, workspace, progress=tell)
+                compact_graph(name, workspace, progress=tell)
+            record = workspace.graph(name)
         document = {
             **report.as_dict(),
             "compacted": compact,
@@ -102,31 +105,65 @@ def compact(
     memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="About what it may hold in memory, like 2GiB.")
     ] = None,
+    if_needed: Annotated[
+        bool, typer.Option("--if-needed", help="Only if there are so many changes that reading suffers.")
+    ] = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Return at once; a process of its own does it.")
+    ] = False,
 ) -> None:
     """Make one whole of a graph and the changes appended to it; what was removed is then gone from the disk.
 
-    Readers go on with what they have opened. Edge ids stay valid.
+    Readers go on with what they have opened, and the graph may be changed meanwhile. Nodes and the stable ids
+    of edges stay.
     """
     from graphbox.cli.import_graph import memory_bytes
+    from graphbox.graph.compact import needs_compaction
     from graphbox.pipeline.graph_changes import compact_graph
 
     allowed = memory_bytes(memory)
     with session.workspace() as workspace:
-        workspace.graph(graph)
-        with watched_import(session, "compaction", unit="types") as tell:
-            before, after = compact_graph(graph, workspace, memory_bytes=allowed, progress=tell)
-    document = {
-        "graph": graph,
-        "compacted": before is not after,
-        "size_bytes": after.size_bytes,
-        "freed_bytes": before.size_bytes - after.size_bytes,
-    }
-    text = (
-        f"graph `{graph}` has no changes to compact"
-        if before is after
-        else f"graph `{graph}`: compacted, {byte_size(before.size_bytes)} -> {byte_size(after.size_bytes)}"
-    )
+        path = workspace.graph(graph).path
+        document: dict[str, Any] = {"graph": graph, "compacted": False}
+        if if_needed and not needs_compaction(path):
+            text = f"graph `{graph}` has too few changes to need compaction"
+        elif background:
+            process, log = _compact_in_background(session, graph, path, memory)
+            document |= {"process": process, "log": log}
+            text = f"graph `{graph}`: process {process} compacts it; what it says is in {log}"
+        else:
+            with watched_import(session, "compaction", unit="types") as tell:
+                report = compact_graph(graph, workspace, memory_bytes=allowed, progress=tell)
+            document |= {
+                "compacted": report.changes > 0,
+                "changes": report.changes,
+                "size_bytes": report.after_bytes,
+                "freed_bytes": report.before_bytes - report.after_bytes,
+                "seconds": report.seconds,
+            }
+            sizes = f"{byte_size(report.before_bytes)} -> {byte_size(report.after_bytes)}"
+            text = f"graph `{graph}`: compacted, {sizes} ({duration(report.seconds)})"
+            if not report.changes:
+                text = f"graph `{graph}` has no changes to compact"
     session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
+
+
+def _compact_in_background(session: Session, graph: str, path: Path, memory: str | None) -> tuple[int, Path]:
+    """Start a process that outlives this one; return its id and the file that has what it says."""
+    program = [sys.executable, "-m", "graphbox", "-C", str(session.workspace_path), "-q", "compact", graph]
+    log = path.parent / f".{path.name}.compaction.log"
+    process = os.posix_spawn(
+        sys.executable,
+        program + ([] if memory is None else ["--memory", memory]),
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return process, log
 
 
 # What is to be appended or removed

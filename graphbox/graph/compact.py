@@ -7,14 +7,25 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter, read_manifest
+from graphbox.errors import TimeLimitError
+from graphbox.graph.compaction_writer import CompactionWriter
+from graphbox.graph.format import LOCK_TIMEOUT_S, read_manifest
+from graphbox.graph.lock import compaction_lock
 from graphbox.graph.merge import DEFAULT_MEMORY_BYTES, write_edges, write_nodes
+from graphbox.graph.rebase import rebase
 from graphbox.graph.schema import edge_type_text
 from graphbox.graph.store import Graph
 
-__all__ = ["CompactReport", "compact", "compact_in_background", "needs_compaction"]
+__all__ = [
+    "CompactReport",
+    "compact",
+    "compact_if_needed",
+    "compact_in_background",
+    "in_background",
+    "needs_compaction",
+]
 
 MAX_CHANGES = 32
 """A graph with more changes than this should be compacted ..."""
@@ -22,6 +33,8 @@ MAX_FILES = 1000
 """... or with more files, all of which are opened when the graph is; ..."""
 MAX_CHANGED_SHARE = 0.25
 """... and so should one whose changes added or removed more than this share of the base's edges."""
+
+Report = TypeVar("Report")
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being written, and how many of how many types are done."""
@@ -77,56 +90,97 @@ def compact(
     """Make a graph's base and the changes after it one new base.
 
     What was removed is gone from the disk afterwards. Node indices and stable edge ids stay; edge ids are
-    positions again. Readers are not held up: those that have the graph open keep it as it was.
+    positions again. Nobody is held up: readers keep the graph as they have opened it, and other processes may
+    go on changing it. Changes that they commit meanwhile follow the new base; their writers wait only while
+    it takes its place.
 
     Args:
         path: the graph's folder.
         progress: called before each node type and edge type.
         memory_bytes: about the most memory to take for blocks of edges and features.
-        lock_timeout_s: seconds to wait for another process that writes the same graph.
+        lock_timeout_s: seconds to wait for another compaction of the same graph. At the end, another writer
+            is waited for at least 10 s, and as long as the compaction took.
 
     Raises:
-        NotFoundError: there is no graph.
+        NotFoundError: there is no graph, or it was removed meanwhile.
+        ConflictError: the graph was imported anew meanwhile.
         DoesNotFitError: the disk has not enough room; old and new lie on it until the end.
-        TimeLimitError: another process is writing the graph.
+        TimeLimitError: another process is compacting the graph, or was writing it all the time at the end.
     """
     started = time.monotonic()
-    with FolderWriter(path, lock_timeout_s, activity="compacting") as writer:
+    read_manifest(path)  # before a lock file is made where no graph is
+    with compaction_lock(path, lock_timeout_s):
         graph = Graph.open(path)
         before_bytes = graph.size_bytes or 0
-        changes = len(read_manifest(path)["deltas"])
+        changes = len(graph.manifest["deltas"])
         if not changes:
             return CompactReport(path, 0, before_bytes, before_bytes, time.monotonic() - started)
-        writer.reserve(before_bytes)
-        own = [edge_type for edge_type in graph.edge_types if not graph.is_reverse(edge_type)]
-        total = len(graph.node_types) + len(own)
-        nodes, edges = [], []
-        for number, node_type in enumerate(graph.node_types):
-            if progress is not None:
-                progress(f"nodes {node_type}", number, total)
-            nodes.append(write_nodes(writer, node_type, graph.node_table(node_type), memory_bytes))
-        for number, edge_type in enumerate(own, len(nodes)):
-            if progress is not None:
-                progress(f"edges {edge_type_text(edge_type)}", number, total)
-            edges.append(write_edges(writer, edge_type, graph.own_edges(edge_type), memory_bytes))
-        for entry in (*nodes, *edges):
-            # They quote rows that were skipped, and what was removed may stand in them.
-            entry.get("imported", {}).pop("examples", None)
-        writer.commit({"name": graph.name, "node_types": nodes, "edge_types": edges})
-        after_bytes = writer.size_bytes
+        with CompactionWriter(path, graph.manifest) as writer:
+            writer.reserve(before_bytes)
+            nodes, edges = _written(graph, writer, progress, memory_bytes)
+            took_s = time.monotonic() - started
+            writer.commit_rebased(
+                lambda now: rebase(graph, changes, writer, nodes, edges, now),
+                max(lock_timeout_s, LOCK_TIMEOUT_S, took_s),
+            )
+            after_bytes = writer.size_bytes
     return CompactReport(path, changes, before_bytes, after_bytes, time.monotonic() - started)
+
+
+def _written(
+    graph: Graph, writer: CompactionWriter, progress: Progress | None, memory_bytes: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Write all nodes and edges of a graph and return what the manifest shall say of them."""
+    own = [edge_type for edge_type in graph.edge_types if not graph.is_reverse(edge_type)]
+    total = len(graph.node_types) + len(own)
+    nodes, edges = [], []
+    for number, node_type in enumerate(graph.node_types):
+        if progress is not None:
+            progress(f"nodes {node_type}", number, total)
+        nodes.append(write_nodes(writer, node_type, graph.node_table(node_type), memory_bytes))
+    for number, edge_type in enumerate(own, len(nodes)):
+        if progress is not None:
+            progress(f"edges {edge_type_text(edge_type)}", number, total)
+        edges.append(write_edges(writer, edge_type, graph.own_edges(edge_type), memory_bytes))
+    for entry in (*nodes, *edges):
+        # They quote rows that were skipped, and what was removed may stand in them.
+        entry.get("imported", {}).pop("examples", None)
+    return nodes, edges
+
+
+def compact_if_needed(path: Path, *, memory_bytes: int = DEFAULT_MEMORY_BYTES) -> CompactReport | None:
+    """Compact a graph that has many changes (:func:`needs_compaction`), unless another process is at it.
+
+    Returns:
+        The report; None when there was nothing to do, or a later change has to do it.
+
+    Raises:
+        NotFoundError, ConflictError, DoesNotFitError: as :func:`compact` does.
+    """
+    if not needs_compaction(path):
+        return None
+    try:
+        return compact(path, memory_bytes=memory_bytes, lock_timeout_s=0)
+    except TimeLimitError:
+        return None
 
 
 def compact_in_background(
     path: Path, *, memory_bytes: int = DEFAULT_MEMORY_BYTES, lock_timeout_s: float = LOCK_TIMEOUT_S
 ) -> Future[CompactReport]:
-    """Compact a graph in another thread of this process; see :func:`compact`.
+    """Compact a graph in another thread of this process, which can go on changing it; see :func:`compact`.
 
     Returns:
-        What gives the report, or raises what :func:`compact` raised, when it is done.
+        What gives the report, or raises what :func:`compact` raised, when it is done. A process that ends
+        waits for it.
     """
+    return in_background(lambda: compact(path, memory_bytes=memory_bytes, lock_timeout_s=lock_timeout_s))
+
+
+def in_background(work: Callable[[], Report]) -> Future[Report]:
+    """Start ``work`` in a thread of its own and return what gives its result."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="compact")
     try:
-        return executor.submit(compact, path, memory_bytes=memory_bytes, lock_timeout_s=lock_timeout_s)
+        return executor.submit(work)
     finally:
         executor.shutdown(wait=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -18,8 +19,7 @@ import pyarrow as pa
 
 from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph.change import AddedNodes, ChangingNodes, EdgeRows, change_of_edges
-from graphbox.graph.compact import compact as compact_graph
-from graphbox.graph.compact import needs_compaction
+from graphbox.graph.compact import CompactReport, compact_if_needed, in_background, needs_compaction
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ids import IdsLike, as_arrow
 from graphbox.graph.ingest import EdgeTypeReport, SkippedRows
@@ -43,8 +43,9 @@ __all__ = ["AppendReport", "Compaction", "RemoveReport", "append", "remove"]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, and how many of how many tables are done."""
 
-Compaction: TypeAlias = Literal["auto", "never"]
-"""Whether a change compacts the graph when :func:`~graphbox.graph.compact.needs_compaction` says so."""
+Compaction: TypeAlias = Literal["auto", "background", "never"]
+"""What appending does when :func:`~graphbox.graph.compact.needs_compaction` says so: ``auto`` compacts the
+graph before it returns, ``background`` in a thread while the caller goes on, ``never`` leaves it."""
 
 _EXAMPLES = 5
 
@@ -62,6 +63,7 @@ class AppendReport:
         size_bytes: bytes written for the change.
         seconds: time taken.
         compacted: whether the graph was compacted after it.
+        compaction: of ``compact="background"``: the compaction that was started, when one was needed.
     """
 
     name: str
@@ -71,6 +73,7 @@ class AppendReport:
     size_bytes: int
     seconds: float
     compacted: bool
+    compaction: Future[CompactReport | None] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
@@ -154,7 +157,8 @@ def append(
         source: the tables; its name is not used.
         progress: called before each table.
         strict: refuse edges that would be skipped (dangling, duplicate) instead of counting them.
-        compact: ``auto`` compacts the graph afterwards when changes have become many; ``never`` leaves that.
+        compact: whether to compact the graph afterwards when changes have become many, and no other process
+            is compacting it.
         lock_timeout_s: seconds to wait for another process that writes the same graph.
 
     Raises:
@@ -179,9 +183,8 @@ def append(
             appended.add_edges(edges)
         appended.write(writer)
         size_bytes = writer.size_bytes
-    compacted = compact == "auto" and needs_compaction(path)
-    if compacted:
-        compact_graph(path, lock_timeout_s=lock_timeout_s)
+    compacted = compact == "auto" and compact_if_needed(path) is not None
+    is_needed = compact == "background" and needs_compaction(path)
     return AppendReport(
         name=graph.name,
         path=path,
@@ -190,6 +193,7 @@ def append(
         size_bytes=size_bytes,
         seconds=time.monotonic() - started,
         compacted=compacted,
+        compaction=in_background(lambda: compact_if_needed(path)) if is_needed else None,
     )
 
 

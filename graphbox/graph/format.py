@@ -25,9 +25,16 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import ConflictError, DoesNotFitError, FormatError, NotFoundError, did_you_mean
+from graphbox.errors import (
+    ConflictError,
+    DoesNotFitError,
+    FormatError,
+    NotFoundError,
+    TimeLimitError,
+    did_you_mean,
+)
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, ArrayWriter, check_array, digest_of, map_array
-from graphbox.graph.lock import LOCK_TIMEOUT_S, graph_lock
+from graphbox.graph.lock import LOCK_TIMEOUT_S, compaction_lock, graph_lock
 
 __all__ = [
     "FORMAT",
@@ -50,7 +57,7 @@ MANIFEST = "manifest.json"
 
 _CHECKSUM = "checksum"
 _NO_CHECKSUM = f"sha256:{'0' * 64}"
-_FOLDER = re.compile(r"(base|delta)-(\d{6})")
+_FOLDER = re.compile(r"(base|delta|compaction)-(\d{6})")
 _SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -287,9 +294,9 @@ class FolderWriter:
             self.path.mkdir(exist_ok=True)
             named = _named_folders(self.path)
             _remove_others(self.path, keep=named)
-            taken = [int(name[-6:]) for name in named if name.startswith(self._kind)]
-            self.folder = f"{self._kind}-{max(taken, default=0) + 1:06d}"
-            (self.path / self.folder).mkdir()
+            self.folder = next_folder(self.path, self._kind)
+            self._directory = self.path / self.folder
+            self._directory.mkdir()
             self._held = held.pop_all()
         return self
 
@@ -302,7 +309,7 @@ class FolderWriter:
             if (self.path / _SCRATCH).exists():
                 shutil.rmtree(self.path / _SCRATCH)
             if not self._committed:
-                shutil.rmtree(self.path / self.folder)
+                shutil.rmtree(self._directory)
                 if not self._existed:
                     self.path.rmdir()
 
@@ -364,7 +371,7 @@ class FolderWriter:
 
     def path_of(self, name: str) -> Path:
         """Return where a native writer shall write the array ``<name>.npy``, for :meth:`adopt`."""
-        path = self.path / self.folder / f"{name}.npy"
+        path = self._directory / f"{name}.npy"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -386,7 +393,7 @@ class FolderWriter:
         return relative
 
     def _record(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], digest: int) -> str:
-        relative = path.relative_to(self.path).as_posix()
+        relative = f"{self.folder}/{path.relative_to(self._directory).as_posix()}"
         self._files[relative] = {
             "bytes": path.stat().st_size,
             "crc32c": _digest_text(digest),
@@ -409,20 +416,21 @@ class FolderWriter:
             body: what the manifest says beside the format, the byte order and the files: ``name`` (of a new
                 graph), ``node_types`` and ``edge_types``.
         """
-        for folder, _, _ in os.walk(self.path / self.folder, topdown=False):
-            _sync_folder(Path(folder))
-        manifest = _encode_manifest(
-            self._new_graph(body) if self._before is None else self._changed_graph(self._before, body)
-        )
+        sync_folders(self._directory)
+        before = self._before
+        self._put(self._new_graph(body) if before is None else self._changed_graph(before, body))
+
+    def _put(self, manifest: Mapping[str, Any]) -> None:
+        """Put the manifest, which names all that was written, in place, and remove what it names no more."""
         beside = self.path / f"{MANIFEST}.tmp"
         with beside.open("wb") as file:
-            file.write(manifest)
+            file.write(_encode_manifest(manifest))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self.path / MANIFEST)
         self._committed = True
-        _sync_folder(self.path)
-        _remove_others(self.path, keep=_named_folders(self.path))
+        sync_folder(self.path)
+        _remove_others(self.path, keep=folders_of(manifest))
 
     def _new_graph(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -452,7 +460,7 @@ def remove_graph(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> None:
     """
     if not (path / MANIFEST).is_file():
         raise NotFoundError("there is no graph to remove", where=str(path))
-    with graph_lock(path, timeout_s, activity="removing"):
+    with compaction_lock(path, timeout_s), graph_lock(path, timeout_s, activity="removing"):
         (path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(path)
 
@@ -479,8 +487,7 @@ def _is_ours(name: str) -> bool:
 def _named_folders(path: Path) -> set[str]:
     """Return the folders that the manifest names, none when there is no graph that could be kept."""
     try:
-        manifest = read_manifest(path)
-        return {manifest["base"], *(delta["folder"] for delta in manifest["deltas"])}
+        return folders_of(read_manifest(path))
     except NotFoundError:
         return set()
     except (FormatError, KeyError, TypeError):
@@ -488,19 +495,56 @@ def _named_folders(path: Path) -> set[str]:
         return {entry.name for entry in path.iterdir() if _FOLDER.fullmatch(entry.name)}
 
 
+def folders_of(manifest: Mapping[str, Any]) -> set[str]:
+    """Return the folders that a manifest names."""
+    return {manifest["base"], *(delta["folder"] for delta in manifest["deltas"])}
+
+
+def next_folder(path: Path, kind: Literal["base", "delta"]) -> str:
+    """Return the name of the next ``base`` or ``delta`` folder: none that is there, nor a compaction's."""
+    kinds = ("base", "compaction") if kind == "base" else (kind,)
+    numbered = [found for entry in path.iterdir() if (found := _FOLDER.fullmatch(entry.name))]
+    taken = [int(found[2]) for found in numbered if found[1] in kinds]
+    return f"{kind}-{max(taken, default=0) + 1:06d}"
+
+
 def _remove_others(path: Path, keep: set[str]) -> None:
-    """Remove what dead writers left: folders that no manifest names, and their temporary files."""
+    """Remove what dead writers left: folders that no manifest names, and their temporary files.
+
+    Of a compaction that may be running everything stays.
+    """
+    compactions = []
     for entry in path.iterdir():
-        if entry.name == _SCRATCH or (_FOLDER.fullmatch(entry.name) and entry.name not in keep):
+        found = _FOLDER.fullmatch(entry.name)
+        if found and found[1] == "compaction":
+            compactions.append(entry)
+        elif entry.name == _SCRATCH or (found and entry.name not in keep):
             shutil.rmtree(entry)
     (path / f"{MANIFEST}.tmp").unlink(missing_ok=True)
+    if compactions:
+        with contextlib.suppress(TimeLimitError), compaction_lock(path, 0):
+            remove_compactions(path)
+
+
+def remove_compactions(path: Path) -> None:
+    """Remove what dead compactions left; the caller holds their lock."""
+    for entry in path.iterdir():
+        if entry.name.startswith("compaction-"):
+            shutil.rmtree(entry)
 
 
 def _digest_text(digest: int) -> str:
     return f"{digest:08x}"
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folders(path: Path) -> None:
+    """Have the entries of a folder and all below it on disk."""
+    for folder, _, _ in os.walk(path, topdown=False):
+        sync_folder(Path(folder))
+
+
+def sync_folder(path: Path) -> None:
+    """Have the entries of a folder on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""The lock that lets one process at a time write a graph, and tells the others who that is."""
+"""The locks that let one process at a time change or compact a graph, and tell the others who that is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import filelock
 
 from graphbox.errors import TimeLimitError, UsageError
 
-__all__ = ["LOCK_TIMEOUT_S", "graph_lock"]
+__all__ = ["LOCK_TIMEOUT_S", "compaction_lock", "graph_lock"]
 
 LOCK_TIMEOUT_S = 10.0
 
@@ -34,7 +34,28 @@ def graph_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, activity: str =
         TimeLimitError: another process held it for ``timeout_s`` seconds.
         UsageError: the parent folder cannot be written.
     """
-    file = path.parent / f".{path.name}.lock"
+    with _held(path, path.parent / f".{path.name}.lock", timeout_s, activity):
+        yield
+
+
+@contextlib.contextmanager
+def compaction_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
+    """Hold the lock that excludes other compactions of the graph folder ``path``, but no change of it.
+
+    Args:
+        path: the graph's folder.
+        timeout_s: seconds to wait for another holder.
+
+    Raises:
+        TimeLimitError: another process held it for ``timeout_s`` seconds.
+        UsageError: the parent folder cannot be written.
+    """
+    with _held(path, path.parent / f".{path.name}.compaction.lock", timeout_s, "compacting"):
+        yield
+
+
+@contextlib.contextmanager
+def _held(path: Path, file: Path, timeout_s: float, activity: str) -> Iterator[None]:
     lock = filelock.FileLock(file, thread_local=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -309,6 +309,10 @@ class LiveEdgeTable(OwnEdges):
         """The ids of the base's edges in the order of their sources, then targets."""
         return _NO_IDS if self.base is None else self.base.base_order
 
+    def ends(self, edge_ids: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the source and the target of each edge, removed ones too."""
+        return self._rows_of(edge_ids, "out"), self._rows_of(edge_ids, "in")
+
     def _rows_of(self, edge_ids: Int64Array, direction: Direction) -> Int64Array:
         """Return the row of each edge: its target or its source."""
         rows = np.empty(len(edge_ids), np.int64)

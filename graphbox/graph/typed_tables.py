@@ -308,6 +308,15 @@ class TypedTables:
 
     # Files
 
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What the manifest of the folder said when it was opened (docs/formats/graph.md).
+
+        Raises:
+            UsageError: the graph was built in memory.
+        """
+        return self._opened().manifest
+
     def array_file(self, of: str | EdgeType, array: str) -> ArrayFile:
         """Return where an array of the base lies on disk, for readers that do their own input and output.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from graphbox.graph import Graph
+    from graphbox.graph.compact import CompactReport
     from graphbox.graph.delta import AppendReport, RemoveReport
     from graphbox.graph.schema import IdType
 
@@ -107,8 +108,8 @@ def remove_from_graph(
 
 def compact_graph(
     name: str, workspace: Workspace, *, memory_bytes: int | None = None, progress: Any = None
-) -> tuple[GraphRecord, GraphRecord]:
-    """Make one base of a graph and its changes; return its record before and after.
+) -> CompactReport:
+    """Make one base of a graph and its changes; others may change it meanwhile.
 
     Args:
         name: the graph.
@@ -118,14 +119,19 @@ def compact_graph(
 
     Raises:
         NotFoundError: there is no such graph.
+        ConflictError: it was imported anew meanwhile.
         DoesNotFitError: the disk has not enough room.
+        TimeLimitError: another process is compacting it.
     """
     from graphbox.graph.compact import compact
 
-    with _changing(workspace, name, "compacted", same_content=True) as change:
-        limits = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
-        compact(change.before.path, progress, **limits)
-    return change.before, change.after
+    path = workspace.graph(name).path
+    limits = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
+    report = compact(path, progress, **limits)
+    if report.changes:
+        with workspace.graph_lock(name):
+            _update_record(workspace, name, "compacted", workspace.graph(name).fingerprint)
+    return report
 
 
 class _Change:
@@ -134,12 +140,8 @@ class _Change:
 
 
 @contextmanager
-def _changing(
-    workspace: Workspace, name: str, event: str, *, same_content: bool = False
-) -> Iterator[_Change]:
+def _changing(workspace: Workspace, name: str, event: str) -> Iterator[_Change]:
     """Hold the graph while the block changes it, then bring its record up to date."""
-    from graphbox.graph import Graph
-
     workspace.graph(name)
     with workspace.graph_lock(name):
         change = _Change()
@@ -150,19 +152,26 @@ def _changing(
         now = _digest(manifest)
         if now == identity:
             return
-        graph = Graph.open(change.before.path)
-        fingerprint = change.before.fingerprint
-        change.after = workspace.change_graph(
-            name,
-            event,
-            node_types={each: graph.num_nodes(each) - graph.num_removed(each) for each in graph.node_types},
-            edge_types=[
-                EdgeTypeCount(*each, graph.num_edges(each))
-                for each in graph.edge_types
-                if not graph.is_reverse(each)
-            ],
-            fingerprint=fingerprint if same_content else changed_fingerprint(fingerprint, now),
-        )
+        fingerprint = changed_fingerprint(change.before.fingerprint, now)
+        change.after = _update_record(workspace, name, event, fingerprint)
+
+
+def _update_record(workspace: Workspace, name: str, event: str, fingerprint: str) -> GraphRecord:
+    """Bring the record of a graph up to date with its folder; the caller holds the graph."""
+    from graphbox.graph import Graph
+
+    graph = Graph.open(workspace.graph(name).path)
+    return workspace.change_graph(
+        name,
+        event,
+        node_types={each: graph.num_nodes(each) - graph.num_removed(each) for each in graph.node_types},
+        edge_types=[
+            EdgeTypeCount(*each, graph.num_edges(each))
+            for each in graph.edge_types
+            if not graph.is_reverse(each)
+        ],
+        fingerprint=fingerprint,
+    )
 
 
 def _digest(manifest: Path) -> str:

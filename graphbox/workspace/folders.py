@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
 from pathlib import Path
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
@@ -101,5 +104,11 @@ def valid_name(name: str, what: str) -> str:
 
 
 def folder_size(path: Path) -> int:
-    """Return the bytes of all files below ``path``; 0 when it is not there."""
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    """Return the bytes of all files below ``path``, which may change meanwhile; 0 when it is not there."""
+    size_bytes = 0
+    for folder, _, files in os.walk(path):
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                status = (Path(folder) / file).lstat()
+                size_bytes += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return size_bytes

@@ -190,6 +190,22 @@ def test_compact(graphbox: Call, folder: Path, shop: Path) -> None:
     assert not list(Path("workspace/graphs/shop").glob("delta-*"))
 
 
+def test_compact_in_the_background(graphbox: Call, folder: Path, shop: Path) -> None:
+    imported_shop(graphbox)
+    graphbox("import", "--remove", "--name", "shop", "--node", "user", "u0", "--no-compact", "-q")
+    assert "too few changes" in graphbox("compact", "shop", "--if-needed", "--background").out
+    document = graphbox("compact", "shop", "--background", "--json").json
+    waited = time.monotonic() + 120
+    while list(Path("workspace/graphs/shop").glob("delta-*")) or "compacted" not in _said(document["log"]):
+        assert time.monotonic() < waited, _said(document["log"])
+        time.sleep(0.05)
+    assert graph_of("shop").num_removed("user") == 1
+
+
+def _said(log: str) -> str:
+    return Path(log).read_text()
+
+
 def test_interrupted_import_leaves_the_old_graph(graphbox: Call, folder: Path) -> None:
     (folder / "edges.csv").write_text("source,target\na,b\n")
     assert graphbox("import", "edges.csv", "--name", "g").code == 0

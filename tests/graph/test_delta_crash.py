@@ -28,16 +28,19 @@ CHANGE_FOREVER = """
     import itertools, sys
     from pathlib import Path
     from graphbox.graph import EdgeSource, GraphSource, NodeSource
-    from graphbox.graph.compact import compact
+    from graphbox.graph.compact import compact_in_background
     from graphbox.graph.delta import append, remove
 
     path, first = Path(sys.argv[1]), int(sys.argv[2])
+    compaction = None
     print("ready", flush=True)
     for step in itertools.count(first):
         if step % 3 == 1:
             remove(path, nodes={"n": [step - 1]})
         elif step % 6 == 5:
-            compact(path)
+            if compaction is not None:
+                compaction.result()
+            compaction = compact_in_background(path)  # the changes go on meanwhile
         else:
             nodes = NodeSource({"id": [200 + step], "x": [step]}, features={"x": "integer"})
             ends = {"source": [200 + step] * 50, "target": list(range(step, step + 50))}

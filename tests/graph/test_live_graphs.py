@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 import tempfile
@@ -27,6 +28,7 @@ from hypothesis.stateful import (
 from graphbox.graph import CSC, CSR, EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.compact import compact
 from graphbox.graph.delta import append, remove
+from graphbox.graph.format import read_manifest
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.schema import EdgeType, FeatureKind
 from graphbox.graph.snapshot import Direction, as_live
@@ -315,6 +317,38 @@ class LiveGraph(RuleBasedStateMachine):
         """Nothing changes but edge ids, and what is removed is gone from the disk."""
         compact(self.path, memory_bytes=memory_bytes)
         assert sum(entry.is_dir() for entry in self.path.iterdir()) == 1
+
+    @rule(stage=st.integers(0, 5), memory_bytes=st.sampled_from([1, 1 << 28]), data=st.data())
+    def change_while_compacting(self, stage: int, memory_bytes: int, data: st.DataObject) -> None:
+        """Other writers commit changes while the new base is written; they follow it."""
+        stages = itertools.count()
+        committed: list[int] = []
+
+        def at_stage(stage_name: str, done: int, total: int) -> None:
+            del stage_name, done, total
+            if next(stages) == stage:
+                before = len(read_manifest(self.path)["deltas"])
+                for _ in range(data.draw(st.integers(1, 4))):
+                    self.change(data)
+                committed.append(len(read_manifest(self.path)["deltas"]) - before)
+
+        report = compact(self.path, at_stage, memory_bytes=memory_bytes)
+        assert len(read_manifest(self.path)["deltas"]) == (sum(committed) if report.changes else 0)
+
+    def change(self, data: st.DataObject) -> None:
+        """Change the graph in any way."""
+        node_type, edge_type = st.sampled_from([USER, ITEM]), st.sampled_from([BUYS, KNOWS, TAGGED])
+        match data.draw(st.integers(0, 4)):
+            case 0:
+                self.append_nodes(data.draw(node_type), data)
+            case 1:
+                self.update_some_columns(data)
+            case 2:
+                self.append_edges(data.draw(edge_type), data.draw(st.booleans()), data)
+            case 3:
+                self.remove_nodes(data.draw(node_type), data)
+            case _:
+                self.remove_edges(data.draw(st.sampled_from([BUYS, BOUGHT, KNOWS])), data)
 
     @precondition(lambda self: self.path.exists())
     @invariant()
