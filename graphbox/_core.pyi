@@ -173,24 +173,51 @@ def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], se
     -1 in num_nodes means unknown, for types that are only sources.
     """
 
-def random_walks(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, p_q_restart: tuple[float, float, float], most_parallel: int, seed: int, epoch: int, batch: int, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+class WalkStep:
     """
-    Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 after a dead end.
+    Where walkers can go at one step: arrays, name for messages, alias tables or orders by time.
     """
 
-def most_parallel_edges(step: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], threads: int) -> int:
+    def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], name: str, overlay: Overlay | None = None, weights: AliasTables | None = None, overlay_weights: AliasTables | None = None, times: TimeOrder | None = None, overlay_times: TimeOrder | None = None) -> None: ...
+
+class WalkPlan:
+    """What walkers do: the steps of each path, cycled, and how they choose."""
+
+    def __init__(self, paths: Sequence[Sequence[WalkStep]], length: int, p: float = 1.0, q: float = 1.0, restart_probability: float = 0.0, most_parallel: int = 1, strictly_later: bool = False, time_window: int | None = None, linear: bool = False) -> None: ...
+
+class Walkers:
+    """Where walkers start; where they go first, along which path, from when."""
+
+    def __init__(self, start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], second: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, path_of: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, first_position: int = 0) -> None: ...
+
+def random_walks(plan: WalkPlan, walkers: Walkers, key: tuple[int, int, int], threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
+    """
+    Walk, with draws of (seed, epoch, batch): int64[n, length + 1], -1 after a dead end.
+    """
+
+def most_parallel_edges(step: WalkStep, threads: int) -> int:
     """
     The most edges from one node to another; an error where a list does not ascend.
     """
 
-def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, keep: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, seed: int, epoch: int, batch: int, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
-    """All (centre, context) pairs within the window, two int64[pairs]."""
+def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+    """
+    All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets and types of columns
+    [paths, width] or None, the number of types, whether windows are drawn, and shares to keep or None.
+    """
 
-def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, keep: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, seed: int, epoch: int, batch: int, threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
+def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
     """The same into arrays of the caller; returns the number of pairs."""
 
-def walk_pairs(steps: Sequence[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None]], start: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], first_position: int, length: int, p_q_restart: tuple[float, float, float], most_parallel: int, window: int, column_offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, dynamic_window: bool, keep: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, seed: int, epoch: int, batch: int, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
-    """The pairs of random_walks(), which are held only meanwhile."""
+def walk_pairs(plan: WalkPlan, walkers: Walkers, arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]:
+    """
+    The pairs of random_walks(), which are held only meanwhile, of each two types of centre and context.
+    """
+
+def ppr_neighbors(round: Sequence[WalkStep], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], walks_rounds_neighbors: tuple[int, int, int], restart_probability: float, key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]]:
+    """
+    The nodes that walks from each node visit most, -1 where there are no more, and how often: two int64[n, neighbours].
+    """
 
 class AliasTable:
     """Draws items with probabilities proportional to their weights."""

@@ -10,8 +10,9 @@ from graphbox.sample.loader import Batch, NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
-from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
+from graphbox.sample.pairs import keep_probability, skip_gram_pairs, typed_walk_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
+from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
 from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
@@ -23,15 +24,18 @@ __all__ = [
     "NeighborLoader",
     "NeighborSample",
     "NonEdgeSampler",
+    "PprNeighbors",
     "derived_table_bytes",
     "gather_rows",
     "in_batch_negatives",
     "keep_probability",
     "metapath_walk",
     "permutation",
+    "ppr_neighbors",
     "random_walk",
     "sample_heterogeneous",
     "sample_neighbors",
     "skip_gram_pairs",
+    "typed_walk_pairs",
     "walk_pairs",
 ]

@@ -5,17 +5,22 @@ from __future__ import annotations
 import weakref
 
 from graphbox import _core
-from graphbox.sample.adjacency import Adjacency, Arrays
+from graphbox.sample.adjacency import Adjacency
 
 __all__ = ["most_parallel_edges"]
 
 _known: dict[int, tuple[weakref.ref[Adjacency], int]] = {}
 
 
-def most_parallel_edges(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> int:
+def most_parallel_edges(adjacency: Adjacency, step: _core.WalkStep, threads: int) -> int:
     """Return the most edges that lead from one node to another, at least 1.
 
     Reads all edges once; what it found is kept for as long as ``adjacency`` lives.
+
+    Args:
+        adjacency: what ``step`` follows.
+        step: as the native core takes it.
+        threads: how many to use.
 
     Raises:
         UsageError: the list of some node does not ascend.
@@ -25,7 +30,7 @@ def most_parallel_edges(adjacency: Adjacency, arrays: Arrays, name: str, threads
     known = _known.get(key)
     if known is not None and known[0]() is adjacency:
         return known[1]
-    most = _core.most_parallel_edges((arrays.indptr, arrays.indices, name, arrays.overlay), threads)
+    most = _core.most_parallel_edges(step, threads)
     try:
         reference = weakref.ref(adjacency, lambda dead: _forget(key, dead))
     except TypeError:  # an object of a class with slots: read again next time

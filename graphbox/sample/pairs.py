@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,16 +22,21 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
-from graphbox.sample.walk import WalkPlan, plan_walk
+from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk, whole_number
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["keep_probability", "skip_gram_pairs", "walk_pairs"]
+__all__ = ["keep_probability", "skip_gram_pairs", "typed_walk_pairs", "walk_pairs"]
 
 Pairs: TypeAlias = tuple[Int64Array, Int64Array]
+PairArguments: TypeAlias = tuple[
+    int, Int64Array | None, Int64Array | None, int, bool, npt.NDArray[np.float64] | None
+]
+"""How pairs are made, as the native core takes it."""
 
 _WIDEST_WINDOW = 2**31 - 1
+_CHUNK_PAIRS = 1 << 20
 
 
 def keep_probability(visits: npt.ArrayLike, threshold: float = 1e-3) -> npt.NDArray[np.float64]:
@@ -141,10 +147,8 @@ def skip_gram_pairs(
     """
     arguments = (
         integer_array(walks, "walks", dimensions=2),
-        *_pair_arguments(window, column_offsets, dynamic_window, subsample),
-        seed_number(seed),
-        epoch_number(epoch),
-        batch_number(batch),
+        _pair_arguments(window, _column_offsets(column_offsets), dynamic_window, subsample),
+        (seed_number(seed), epoch_number(epoch), batch_number(batch)),
         thread_count(threads),
     )
     if out is None:
@@ -167,8 +171,7 @@ def walk_pairs(
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
     *,
-    restart_probability: float = ...,
-    column_offsets: npt.ArrayLike | None = ...,
+    type_offsets: Mapping[str, int] | None = ...,
     dynamic_window: bool = ...,
     subsample: npt.ArrayLike | None = ...,
     chunk_pairs: int = ...,
@@ -176,6 +179,7 @@ def walk_pairs(
     epoch: int = ...,
     batch: int = ...,
     threads: int | None = ...,
+    **options: Unpack[WalkOptions],
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]: ...
 
 
@@ -189,8 +193,7 @@ def walk_pairs(
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
     *,
-    restart_probability: float = ...,
-    column_offsets: npt.ArrayLike | None = ...,
+    type_offsets: Mapping[str, int] | None = ...,
     dynamic_window: bool = ...,
     subsample: npt.ArrayLike | None = ...,
     chunk_pairs: int = ...,
@@ -198,6 +201,7 @@ def walk_pairs(
     epoch: int = ...,
     batch: int = ...,
     threads: int | None = ...,
+    **options: Unpack[WalkOptions],
 ) -> Iterator[Pairs]: ...
 
 
@@ -210,15 +214,15 @@ def walk_pairs(
     q: float = 1.0,
     metapath: Sequence[EdgeType] | None = None,
     *,
-    restart_probability: float = 0.0,
-    column_offsets: npt.ArrayLike | None = None,
+    type_offsets: Mapping[str, int] | None = None,
     dynamic_window: bool = False,
     subsample: npt.ArrayLike | None = None,
-    chunk_pairs: int = 1 << 20,
+    chunk_pairs: int = _CHUNK_PAIRS,
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
     threads: int | None = None,
+    **options: Unpack[WalkOptions],
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the skip-gram pairs of random walks in chunks; the walks of one chunk are held at a time.
 
@@ -227,15 +231,15 @@ def walk_pairs(
 
     Args:
         graph: see :func:`graphbox.random_walk`, as for ``start``, ``length``, ``p``, ``q``, ``metapath`` and
-            ``restart_probability``.
+            ``options``.
         start: integers [n], node indices.
         length: number of steps of a walk.
-        window: see :func:`skip_gram_pairs`, as for ``column_offsets``, ``dynamic_window`` and ``subsample``.
+        window: see :func:`skip_gram_pairs`, as for ``dynamic_window`` and ``subsample``.
         p: node2vec's return parameter.
         q: node2vec's in-out parameter.
         metapath: edge types of the steps.
-        restart_probability: of each step.
-        column_offsets: integers [length + 1] added to the nodes of each column.
+        type_offsets: a number for each node type of the walks, added to its node indices: makes keys of one
+            numbering out of several node types. None: the indices as they are.
         dynamic_window: draw a window for each centre.
         subsample: numbers [keys], the probability that an occurrence of each key stays.
         chunk_pairs: most pairs of a chunk, unless one walk alone has more. A chunk takes up to 48 bytes of
@@ -244,6 +248,7 @@ def walk_pairs(
         epoch: part of their key.
         batch: part of their key.
         threads: None: see :func:`graphbox.native.thread_count`.
+        options: the other keyword arguments of :func:`graphbox.random_walk`.
 
     Returns:
         An iterator of (centres, contexts), int64 [pairs of the chunk] each, at least one pair; torch tensors
@@ -251,54 +256,205 @@ def walk_pairs(
 
     Raises:
         UsageError: a wrong argument; a wrong start or key when its chunk is reached.
+        UnsupportedError: as :func:`graphbox.random_walk`.
         DataError: the adjacency is damaged.
     """
-    plan = plan_walk(graph, length, metapath, p, q, restart_probability, threads)
-    arguments = _pair_arguments(window, column_offsets, dynamic_window, subsample)
+    plan = plan_walk(graph, start, length, metapath, p, q, threads, **options)
+    offsets = None if type_offsets is None else _columns(_known_types(plan), type_offsets, "type_offsets")
+    arguments = _pair_arguments(window, offsets, dynamic_window, subsample)
     key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
-    if isinstance(chunk_pairs, bool) or not isinstance(chunk_pairs, int | np.integer) or chunk_pairs < 1:
+    chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)
+    return (
+        (like(centers, start), like(contexts, start)) for ((centers, contexts),) in chunks if len(centers)
+    )
+
+
+@overload
+def typed_walk_pairs(
+    graph: GraphLike,
+    start: torch.Tensor,
+    length: int,
+    window: int,
+    metapath: Sequence[EdgeType] | None = ...,
+    *,
+    dynamic_window: bool = ...,
+    subsample: Mapping[str, npt.ArrayLike] | None = ...,
+    chunk_pairs: int = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+    **options: Unpack[WalkOptions],
+) -> Iterator[dict[tuple[str, str], tuple[torch.Tensor, torch.Tensor]]]: ...
+
+
+@overload
+def typed_walk_pairs(
+    graph: GraphLike,
+    start: npt.ArrayLike,
+    length: int,
+    window: int,
+    metapath: Sequence[EdgeType] | None = ...,
+    *,
+    dynamic_window: bool = ...,
+    subsample: Mapping[str, npt.ArrayLike] | None = ...,
+    chunk_pairs: int = ...,
+    seed: int = ...,
+    epoch: int = ...,
+    batch: int = ...,
+    threads: int | None = ...,
+    **options: Unpack[WalkOptions],
+) -> Iterator[dict[tuple[str, str], Pairs]]: ...
+
+
+def typed_walk_pairs(
+    graph: GraphLike,
+    start: Any,
+    length: int,
+    window: int,
+    metapath: Sequence[EdgeType] | None = None,
+    *,
+    dynamic_window: bool = False,
+    subsample: Mapping[str, npt.ArrayLike] | None = None,
+    chunk_pairs: int = _CHUNK_PAIRS,
+    seed: int = 0,
+    epoch: int = 0,
+    batch: int = 0,
+    threads: int | None = None,
+    **options: Unpack[WalkOptions],
+) -> Iterator[dict[tuple[str, str], tuple[Any, Any]]]:
+    """Yield the skip-gram pairs of walks along metapaths in chunks, apart by the types of their nodes.
+
+    As :func:`walk_pairs`, but the pairs of a chunk come by the node types of centre and context, as models
+    with a table or with negatives for each type want them (metapath2vec++: Dong et al., KDD 2017).
+
+    Args:
+        graph: a graph.
+        start: integers [n], node indices of the type that each walker's metapath starts at.
+        length: number of steps of a walk.
+        window: most steps between centre and context, 1 or more.
+        metapath: see :func:`graphbox.random_walk`, as for ``options``.
+        dynamic_window: draw a window for each centre.
+        subsample: by node type numbers [nodes], the probability that an occurrence of each node stays; nodes
+            of other types all stay.
+        chunk_pairs: most pairs of a chunk, unless one walk alone has more.
+        seed: of the random draws.
+        epoch: part of their key.
+        batch: part of their key.
+        threads: None: see :func:`graphbox.native.thread_count`.
+        options: the other keyword arguments of :func:`graphbox.random_walk`.
+
+    Returns:
+        An iterator of mappings from (type of the centres, type of the contexts) to (centres, contexts): node
+        indices, int64 [pairs] each, at least one pair; torch tensors when ``start`` is one.
+
+    Raises:
+        UsageError: a wrong argument; a wrong start when its chunk is reached.
+        UnsupportedError: as :func:`graphbox.random_walk`.
+        DataError: the adjacency is damaged.
+    """
+    plan = plan_walk(graph, start, length, metapath, 1.0, 1.0, threads, **options)
+    types = list(dict.fromkeys(name for path in _known_types(plan) for name in path))
+    first_key, keep = _keys_by_type(graph, types, subsample)
+    arguments = _pair_arguments(
+        window,
+        _columns(_known_types(plan), first_key, "subsample"),
+        dynamic_window,
+        keep,
+        _columns(_known_types(plan), {name: number for number, name in enumerate(types)}, "metapath"),
+        len(types),
+    )
+    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
+    chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)
+    named = (_by_types(groups, types, first_key, start) for groups in chunks)
+    return (by_types for by_types in named if by_types)
+
+
+def _by_types(
+    groups: list[Pairs], types: list[str], first_key: Mapping[str, int], example: object
+) -> dict[tuple[str, str], tuple[Any, Any]]:
+    """Return the groups that have pairs by their types, node indices in place of keys."""
+    named = {}
+    for (center, context), (centers, contexts) in zip(product(types, types), groups, strict=True):
+        if len(centers):
+            np.subtract(centers, first_key[center], out=centers)
+            np.subtract(contexts, first_key[context], out=contexts)
+            named[center, context] = like(centers, example), like(contexts, example)
+    return named
+
+
+def _keys_by_type(
+    graph: GraphLike, types: list[str], subsample: Mapping[str, npt.ArrayLike] | None
+) -> tuple[dict[str, int], npt.NDArray[np.float64] | None]:
+    """Return the first key of each node type, and the probability that each key stays."""
+    if subsample is None:
+        return dict.fromkeys(types, 0), None
+    unknown = [name for name in subsample if name not in types]
+    if unknown:
         raise UsageError(
-            f"expected a number of pairs, 1 or more, received {chunk_pairs!r}", where="chunk_pairs"
+            f"expected node types that the metapaths visit: {', '.join(types)}; received {unknown[0]!r}",
+            where="subsample",
         )
-    reach = min(int(window), plan.length)
-    most = 2 * (reach * (plan.length + 1) - reach * (reach + 1) // 2)
-    walks = max(1, int(chunk_pairs) // max(1, most))
-    return _chunks(plan, integer_array(start, "start"), walks, arguments, key, start)
+    counts = [graph.num_nodes(name) for name in types]
+    first_key = dict(zip(types, np.cumsum([0, *counts]).tolist(), strict=False))
+    keep = [
+        np.asarray(subsample.get(name, np.ones(count)), np.float64)
+        for name, count in zip(types, counts, strict=True)
+    ]
+    for name, shares, count in zip(types, keep, counts, strict=True):
+        if shares.shape != (count,):
+            raise UsageError(
+                f"expected a probability for each of {count} nodes, received shape {shares.shape}",
+                where=f"subsample[{name!r}]",
+            )
+    return first_key, np.concatenate(keep)
+
+
+def _known_types(plan: WalkPlan) -> list[list[str]]:
+    if plan.types is None:
+        raise UsageError("types of nodes need a graph, received a CSR", where="graph")
+    return plan.types
+
+
+def _columns(types: list[list[str]], numbers: Mapping[str, int], where: str) -> Int64Array:
+    """Return the number of the type of each column: int64 [metapaths, columns]."""
+    missing = [name for path in types for name in path if name not in numbers]
+    if missing:
+        raise UsageError(
+            f"expected a number for each node type of the walks, none for {missing[0]!r}", where=where
+        )
+    return np.array([[numbers[name] for name in path] for path in types], dtype=np.int64)
+
+
+def _column_offsets(offsets: npt.ArrayLike | None) -> Int64Array | None:
+    return None if offsets is None else integer_array(offsets, "column_offsets")[np.newaxis]
+
+
+def _walks_of_a_chunk(chunk_pairs: int, window: int, length: int) -> int:
+    chunk_pairs = whole_number(chunk_pairs, "chunk_pairs", 1, 2**62, "a number of pairs, 1 or more")
+    reach = min(window, length)
+    most = 2 * (reach * (length + 1) - reach * (reach + 1) // 2)
+    return max(1, chunk_pairs // max(1, most))
 
 
 def _chunks(
-    plan: WalkPlan,
-    start: Int64Array,
-    walks: int,
-    arguments: tuple[int, Int64Array | None, bool, npt.NDArray[np.float64] | None],
-    key: tuple[int, int, int],
-    example: object,
-) -> Iterator[tuple[Any, Any]]:
-    for first in range(0, len(start), walks):
-        centers, contexts = _core.walk_pairs(
-            plan.steps,
-            start[first : first + walks],
-            first,
-            plan.length,
-            plan.p_q_restart,
-            plan.most_parallel,
-            *arguments,
-            *key,
-            plan.threads,
+    plan: WalkPlan, walks: int, arguments: PairArguments, key: tuple[int, int, int]
+) -> Iterator[list[Pairs]]:
+    for first in range(0, len(plan.walkers.start), walks):
+        yield _core.walk_pairs(
+            plan.native, plan.walkers.part(first, first + walks), arguments, key, plan.threads
         )
-        if len(centers):
-            yield like(centers, example), like(contexts, example)
 
 
 def _pair_arguments(
     window: int,
-    column_offsets: npt.ArrayLike | None,
+    column_offsets: Int64Array | None,
     dynamic_window: bool,
     subsample: npt.ArrayLike | None,
-) -> tuple[int, Int64Array | None, bool, npt.NDArray[np.float64] | None]:
-    whole = isinstance(window, int | np.integer) and not isinstance(window, bool)
-    if not whole or not 1 <= window <= _WIDEST_WINDOW:
-        raise UsageError(f"expected a number of steps, 1 or more, received {window!r}", where="window")
+    column_types: Int64Array | None = None,
+    num_types: int = 1,
+) -> PairArguments:
+    window = whole_number(window, "window", 1, _WIDEST_WINDOW, "a number of steps, 1 or more")
     keep = None
     if subsample is not None:
         keep = np.ascontiguousarray(subsample, dtype=np.float64)
@@ -308,8 +464,7 @@ def _pair_arguments(
                 where="subsample",
                 hint="keep_probability(visits, threshold) makes them",
             )
-    offsets = None if column_offsets is None else integer_array(column_offsets, "column_offsets")
-    return int(window), offsets, bool(dynamic_window), keep
+    return window, column_offsets, column_types, num_types, bool(dynamic_window), keep
 
 
 def _writable(array: Any) -> Int64Array:

@@ -1,42 +1,36 @@
-"""Random walks along out-edges: uniform, looking back a step (node2vec), with restarts, along metapaths."""
+"""Random walks along out-edges: uniform, weighted, node2vec, with restarts, by time, along metapaths."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
     epoch_number,
-    integer_array,
     like,
     seed_number,
     thread_count,
 )
-from graphbox.sample.adjacency import (
-    Adjacency,
-    Arrays,
-    EdgeType,
-    GraphLike,
-    as_arrays,
-    edge_type_name,
-    lists_of,
-    steps_of_metapath,
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
+from graphbox.sample.walk_plan import (
+    TimeStrategy,
+    WalkOptions,
+    WalkPlan,
+    plan_steps,
+    plan_walk,
+    step_count,
+    walkers_of,
 )
-from graphbox.sample.list_order import most_parallel_edges
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["WalkPlan", "metapath_walk", "plan_walk", "random_walk"]
-
-_LONGEST_WALK = 2**31 - 1
+__all__ = ["metapath_walk", "random_walk"]
 
 
 @overload
@@ -48,11 +42,11 @@ def random_walk(
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
     *,
-    restart_probability: float = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
     threads: int | None = ...,
+    **options: Unpack[WalkOptions],
 ) -> torch.Tensor: ...
 
 
@@ -65,11 +59,11 @@ def random_walk(
     q: float = ...,
     metapath: Sequence[EdgeType] | None = ...,
     *,
-    restart_probability: float = ...,
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
     threads: int | None = ...,
+    **options: Unpack[WalkOptions],
 ) -> Int64Array: ...
 
 
@@ -81,41 +75,77 @@ def random_walk(
     q: float = 1.0,
     metapath: Sequence[EdgeType] | None = None,
     *,
+    metapaths: Sequence[Sequence[EdgeType]] | None = None,
+    metapath_of: npt.ArrayLike | None = None,
+    weighted: bool | Collection[EdgeType] = False,
+    second: Any | None = None,
     restart_probability: float = 0.0,
+    temporal: bool = False,
+    start_time: Any | None = None,
+    strictly_later: bool = False,
+    time_window: int | None = None,
+    temporal_strategy: TimeStrategy = "uniform",
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
     threads: int | None = None,
 ) -> Any:
-    """Walk ``length`` steps from each start, every out-edge equally likely unless ``p`` or ``q`` is given.
+    """Walk ``length`` steps from each start, every out-edge equally likely unless told otherwise.
 
-    With ``p`` or ``q`` other than 1 a walker that came from ``t`` to ``v`` takes an edge from ``v`` to
-    ``x`` with a probability in proportion to ``1 / p`` where ``x`` is ``t``, else to 1 where there is an
-    edge from ``t`` to ``x``, else to ``1 / q`` (node2vec: Grover and Leskovec, KDD 2016). Its first step
-    is uniform. Each of parallel edges counts by itself: ``k`` edges from ``v`` to ``x`` make ``x`` ``k``
-    times as likely as one. A self-loop is an edge like others.
+    **Weights.** With ``weighted`` an edge is taken with a probability in proportion to its weight, from
+    alias tables that are built once (:func:`graphbox.sample.derived.weights_of`).
 
-    With ``restart_probability`` each step leads back to the walker's start with that probability,
-    whatever node it is at, as does every step from a dead end; the step after it looks back at nothing.
-    With ``p`` and ``q`` 1, where long walks are is then the personalised PageRank of their start with
-    damping ``1 - restart_probability``.
+    **Looking back.** With ``p`` or ``q`` other than 1 a walker that came from ``t`` to ``v`` takes an edge
+    from ``v`` to ``x`` with a probability in proportion to ``1 / p`` where ``x`` is ``t``, else to 1 where
+    there is an edge from ``t`` to ``x``, else to ``1 / q`` (node2vec: Grover and Leskovec, KDD 2016); with
+    ``weighted`` in proportion to that times the weight of the edge. Its first step looks back at nothing.
+    Each of parallel edges counts by itself: ``k`` edges from ``v`` to ``x`` make ``x`` ``k`` times as likely
+    as one. A self-loop is an edge like others.
+
+    **Restarts.** With ``restart_probability`` each step leads back to the walker's start with that
+    probability, whatever node it is at, as does every step from a dead end; the step after it looks back at
+    nothing. With ``p`` and ``q`` 1, where long walks are is then the personalised PageRank of their start
+    with damping ``1 - restart_probability``; :func:`graphbox.sample.ppr_neighbors` gives the nodes that are
+    visited most.
+
+    **Time.** With ``temporal`` the timestamps of the edges along a walk never decrease (Nguyen et al.,
+    "Continuous-time dynamic network embeddings", WWW 2018 companion); a walker that no edge is late enough
+    for has met a dead end. Edges of types without timestamps may be taken at any time.
+
+    **Metapaths.** Step ``i`` follows edge type ``i`` of the metapath, from the first again when the walk is
+    longer (Dong et al., "metapath2vec", KDD 2017). Of several, walker ``i`` takes number ``i`` modulo how
+    many there are, or the one that ``metapath_of`` says; ``start`` holds nodes of the type that the walker's
+    metapath starts at.
 
     What a walker draws depends on ``seed``, ``epoch``, ``batch``, its place in ``start`` and the step
     alone, so walkers that meet part again, and the number of threads does not matter.
 
     Args:
-        graph: a graph with one edge type, or a CSR; with ``metapath`` a graph.
+        graph: a graph with one edge type, or a CSR; with a metapath a graph.
         start: integers [n], node indices.
         length: number of steps, 0 or more.
         p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
         q: node2vec's in-out parameter, 1e-30 to 1e30: the higher, the closer walkers stay to where they were.
             With ``p`` or ``q`` other than 1 the neighbours of each node must ascend, as those of a graph do;
             this is checked once for each CSR.
-        metapath: edge types of the steps, from the first again when the walk is longer. ``rev_`` before a
-            relation goes against its edges: ``(("package", "depends", "package"), ("package", "rev_depends",
-            "package"))``. With ``p``, ``q`` or ``restart_probability`` it must be one edge type between nodes
-            of one type.
+        metapath: edge types of the steps. ``rev_`` before a relation goes against its edges:
+            ``(("package", "depends", "package"), ("package", "rev_depends", "package"))``. With ``p``,
+            ``q`` or ``restart_probability`` it must be one edge type between nodes of one type.
+        metapaths: several of them, in place of ``metapath``.
+        metapath_of: integers [n], the number of the metapath of each walker.
+        weighted: choose by the weights of all edges, or of those of some edge types of the metapaths.
+        second: integers [n]: the node that each walker goes to first, from where it goes on as from its first
+            step. With ``start_time`` walks begin so with edges that have just come in; they need not be in
+            the graph, and are not looked up.
         restart_probability: at least 0 and below 1, rounded to a multiple of 2^-32.
+        temporal: let times not decrease along a walk. Not with ``weighted``, ``p``, ``q`` or
+            ``restart_probability``.
+        start_time: an integer, or integers [n]: no edge before it is taken. None: any edge may be the first.
+        strictly_later: let times increase: of each edge, and of the first beyond ``start_time``.
+        time_window: most time between one edge and the next, and between ``start_time`` and the first.
+        temporal_strategy: ``uniform`` chooses among the edges that are late enough with equal probabilities;
+            ``linear`` prefers those that come soon: of ``k`` edges by time the first has weight ``k``, the
+            next ``k - 1``, the last 1.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
@@ -126,131 +156,31 @@ def random_walk(
         ``start`` is one.
 
     Raises:
-        UsageError: a start that is no node, steps that do not meet, or another wrong argument.
-        DataError: the adjacency is damaged.
+        UsageError: a start that is no node, steps that do not meet, weights or timestamps that are not
+            there, or another wrong argument.
+        UnsupportedError: ``temporal`` with what it does not go with.
+        DataError: the adjacency is damaged, or a weight is not a positive number.
     """
-    plan = plan_walk(graph, length, metapath, p, q, restart_probability, threads)
-    return _walk(plan, start, seed, epoch, batch)
-
-
-class WalkPlan(NamedTuple):
-    """What walkers do, as the native core takes it.
-
-    Attributes:
-        steps: indptr, indices, name for messages and overlay of each step.
-        length: number of steps.
-        p_q_restart: node2vec's ``p`` and ``q``, the restart probability.
-        most_parallel: most edges from one node to another; 1 where nothing depends on it.
-        threads: how many to use.
-    """
-
-    steps: list[tuple[Int64Array, npt.NDArray[Any], str, _core.Overlay | None]]
-    length: int
-    p_q_restart: tuple[float, float, float]
-    most_parallel: int
-    threads: int
-
-
-def plan_walk(
-    graph: GraphLike | Adjacency,
-    length: int,
-    metapath: Sequence[EdgeType] | None,
-    p: float,
-    q: float,
-    restart_probability: float,
-    threads: int | None,
-) -> WalkPlan:
-    """Check the arguments of :func:`random_walk` and find what the walkers follow.
-
-    Raises:
-        UsageError: a wrong argument.
-        DataError: the adjacency is damaged.
-    """
-    length = _step_count(length)
-    p, q = _parameter(p, "p"), _parameter(q, "q")
-    restart_probability = _probability(restart_probability)
-    if (p, q, restart_probability) != (1.0, 1.0, 0.0):
-        _refuse_several_types(metapath)
-    steps = _steps(graph, metapath, length)
-    plan = _plan(steps, length, threads)
-    most = 1
-    if (p, q) != (1.0, 1.0):
-        indptr, indices, name, overlay = plan.steps[0]
-        most = most_parallel_edges(steps[0][0], Arrays(indptr, indices, overlay), name, plan.threads)
-    return plan._replace(p_q_restart=(p, q, restart_probability), most_parallel=most)
-
-
-def _steps(
-    graph: GraphLike | Adjacency, metapath: Sequence[EdgeType] | None, length: int
-) -> list[tuple[Adjacency, str]]:
-    if not isinstance(graph, GraphLike):
-        if metapath is not None:
-            raise UsageError(
-                "a metapath needs a graph", where="metapath", hint="metapath_walk takes a CSR for each step"
-            )
-        return [(graph, "csr")]
-    if metapath is not None:
-        return steps_of_metapath(graph, metapath, length)
-    if len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
-        (edge_type,) = graph.edge_types
-        return [(lists_of(graph, edge_type, "out"), edge_type_name(edge_type))]
-    raise UsageError(
-        f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
-        + ", ".join(map(edge_type_name, graph.edge_types)),
-        where="metapath",
-    )
-
-
-def _refuse_several_types(metapath: Sequence[EdgeType] | None) -> None:
-    if metapath is None or not len(metapath):
-        return
-    first = tuple(metapath[0])
-    if len(metapath) > 1 or first[0] != first[-1]:
-        raise UsageError(
-            "p, q and restart_probability need one edge type between nodes of one type, received "
-            + ", ".join(f"`{' '.join(step)}`" for step in metapath),
-            where="metapath",
-            hint="leave them out along a metapath: each of its columns has nodes of one type, and whether a"
-            " node is near the one before is known within one edge type alone",
-        )
-
-
-def _parameter(value: float, name: str) -> float:
-    if not _is_number(value) or not 1e-30 <= float(value) <= 1e30:
-        raise UsageError(f"expected a number from 1e-30 to 1e30, received {value!r}", where=name)
-    return float(value)
-
-
-def _probability(value: float) -> float:
-    if not _is_number(value) or not 0 <= float(value) < 1:
-        raise UsageError(
-            f"expected a probability, at least 0 and below 1, received {value!r}", where="restart_probability"
-        )
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def _step_count(length: int) -> int:
-    whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
-    if not whole or not 0 <= length <= _LONGEST_WALK:
-        raise UsageError(f"expected a number of steps, 0 or more, received {length!r}", where="length")
-    return int(length)
-
-
-def _plan(steps: Sequence[tuple[Adjacency, str]], length: int, threads: int | None) -> WalkPlan:
-    if not steps:
-        raise UsageError("expected at least one CSR, received none", where="csrs")
-    arrays = [(as_arrays(adjacency, name), name) for adjacency, name in steps]
-    return WalkPlan(
-        [(a.indptr, a.indices, name, a.overlay) for a, name in arrays],
+    plan = plan_walk(
+        graph,
+        start,
         length,
-        (1.0, 1.0, 0.0),
-        1,
-        thread_count(threads),
+        metapath,
+        p,
+        q,
+        threads,
+        metapaths=metapaths,
+        metapath_of=metapath_of,
+        weighted=weighted,
+        second=second,
+        restart_probability=restart_probability,
+        temporal=temporal,
+        start_time=start_time,
+        strictly_later=strictly_later,
+        time_window=time_window,
+        temporal_strategy=temporal_strategy,
     )
+    return _walk(plan, start, seed, epoch, batch)
 
 
 @overload
@@ -295,20 +225,14 @@ def metapath_walk(
     Returns:
         int64 [n, length + 1], indices of nodes of the type that each step reaches.
     """
-    steps = [(csr, f"csrs[{number}]") for number, csr in enumerate(csrs)]
-    return _walk(_plan(steps, _step_count(length), threads), start, seed, epoch, batch)
+    length = step_count(length)
+    count = thread_count(threads)
+    steps = plan_steps([(csr, f"csrs[{number}]") for number, csr in enumerate(csrs)], False, False, count)
+    plan = WalkPlan(_core.WalkPlan([steps], length), length, None, 1, walkers_of(start), count)
+    return _walk(plan, start, seed, epoch, batch)
 
 
 def _walk(plan: WalkPlan, start: Any, seed: int, epoch: int, batch: int) -> Any:
-    walks = _core.random_walks(
-        plan.steps,
-        integer_array(start, "start"),
-        plan.length,
-        plan.p_q_restart,
-        plan.most_parallel,
-        seed_number(seed),
-        epoch_number(epoch),
-        batch_number(batch),
-        plan.threads,
-    )
+    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
+    walks = _core.random_walks(plan.native, plan.walkers.all(), key, plan.threads)
     return like(walks, start)

@@ -1,4 +1,4 @@
-// Walks and skip-gram pairs for Python.
+// Walks, the skip-gram pairs and the most visited nodes of walks for Python.
 #include "sample/walk.h"
 
 #include <nanobind/nanobind.h>
@@ -9,30 +9,65 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "sample/node2vec.h"
 #include "sample/pairs.h"
+#include "sample/ppr.h"
 
 namespace graphbox::bind {
 namespace {
 
-using Step = std::tuple<InputArray<std::int64_t>, AnyInputArray, std::string, std::optional<const OverlayArrays*>>;
+using OptionalArray = std::optional<InputArray<std::int64_t>>;
+using DrawKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // seed, epoch, batch
 
-struct WalkArguments {
+// Keeps the arrays of a step alive.
+struct StepArrays {
+  InputArray<std::int64_t> indptr;
+  AnyInputArray indices;
+  WalkStep step;
+};
+
+// A table must have an entry for each edge.
+template <typename Tables>
+void check_tables(const Adjacency& edges, const Tables* base, const Tables* overlay) {
+  if (base == nullptr) {
+    return;
+  }
+  const std::int64_t in_overlay = edges.overlay != nullptr ? edges.overlay->num_edges() : 0;
+  if (base->num_edges() != edges.num_edges || (overlay != nullptr ? overlay->num_edges() : 0) != in_overlay) {
+    throw Error(ErrorKind::kUsage,
+                "expected a weight or timestamp for each of " + std::to_string(edges.num_edges) + " edges and " +
+                    std::to_string(in_overlay) + " changed ones, received " + std::to_string(base->num_edges()) +
+                    " and " + std::to_string(overlay != nullptr ? overlay->num_edges() : 0),
+                edges.name);
+  }
+}
+
+// What walkers do, without who they are.
+struct PlanArrays {
+  WalkRequest request;
+};
+
+struct PlanArguments {
+  std::int64_t length;
   double p;
   double q;
   double restart_probability;
 };
 
-void check_arguments(const WalkArguments& arguments, std::size_t steps, std::int64_t length) {
-  if (steps == 0 || length < 0 || length > INT32_MAX) {
+void check_arguments(const std::vector<std::vector<const StepArrays*>>& paths, const PlanArguments& arguments) {
+  const bool sound = !paths.empty() && std::none_of(paths.begin(), paths.end(), [](auto& path) { return path.empty(); });
+  if (!sound || arguments.length < 0 || arguments.length > INT32_MAX) {
     throw Error(ErrorKind::kUsage, "a walk needs at least one adjacency and a length from 0 to 2^31 - 1, received " +
-                                       std::to_string(steps) + " and " + std::to_string(length));
+                                       std::to_string(arguments.length));
   }
   const auto in_range = [](double value) { return value >= 1e-30 && value <= 1e30; };
   if (!in_range(arguments.p) || !in_range(arguments.q)) {
@@ -45,80 +80,110 @@ void check_arguments(const WalkArguments& arguments, std::size_t steps, std::int
                     std::to_string(arguments.restart_probability),
                 "restart_probability");
   }
-  if (steps > 1 && (arguments.p != 1 || arguments.q != 1 || arguments.restart_probability > 0)) {
-    throw Error(ErrorKind::kUsage, "p, q and restarts need one adjacency, received " + std::to_string(steps));
+  const bool plain = arguments.p == 1 && arguments.q == 1 && arguments.restart_probability == 0;
+  if (!plain && (paths.size() > 1 || paths.front().size() > 1)) {
+    throw Error(ErrorKind::kUsage, "p, q and restarts need one adjacency");
   }
 }
 
-WalkRequest walk_request(const std::vector<Step>& steps, const InputArray<std::int64_t>& start, std::int64_t length,
-                         const std::tuple<double, double, double>& p_q_restart, std::int64_t most_parallel,
-                         std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch, int threads) {
-  const auto [p, q, restart_probability] = p_q_restart;
-  check_arguments({p, q, restart_probability}, steps.size(), length);
-  WalkRequest request;
-  for (const auto& [indptr, indices, name, overlay] : steps) {
-    request.steps.push_back(to_adjacency(indptr, indices, name, overlay.value_or(nullptr)));
+// Who walks: where each walker starts, and where it goes first, along which path and from what time on, if told.
+struct WalkerArrays {
+  InputArray<std::int64_t> start;
+  OptionalArray second;
+  OptionalArray path_of;
+  OptionalArray times;
+  std::int64_t first_position;
+};
+
+WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads) {
+  WalkRequest request = plan.request;
+  const auto view_of = [&](const OptionalArray& array, const char* name) -> std::span<const std::int64_t> {
+    if (!array) {
+      return {};
+    }
+    if (array->shape(0) != walkers.start.shape(0)) {
+      throw Error(ErrorKind::kUsage,
+                  "expected one for each of " + std::to_string(walkers.start.shape(0)) + " walkers, received " +
+                      std::to_string(array->shape(0)),
+                  name);
+    }
+    return view(*array);
+  };
+  request.start = view(walkers.start);
+  request.second = view_of(walkers.second, "second");
+  request.path_of = view_of(walkers.path_of, "metapath_of");
+  request.times = view_of(walkers.times, "start_time");
+  if (request.path_of.empty() != (request.paths.size() == 1) && !request.start.empty()) {
+    throw Error(ErrorKind::kUsage, "several paths, and only several, need the one of each walker", "metapath_of");
   }
-  request.start = view(start);
-  request.length = length;
+  if (!request.second.empty() && request.length == 0) {
+    throw Error(ErrorKind::kUsage, "walks that are told where to go first need at least one step", "second");
+  }
+  const auto [seed, epoch, batch] = key;
   request.key = derive_key(Stream::kWalk, seed, epoch, batch);
+  request.first_position = walkers.first_position;
   request.threads = threads;
-  request.p = p;
-  request.q = q;
-  request.restart_probability = restart_probability;
-  request.most_parallel = most_parallel;
   return request;
 }
 
-NumpyArray<std::int64_t, 2> walk(const std::vector<Step>& steps, InputArray<std::int64_t> start, std::int64_t length,
-                                 const std::tuple<double, double, double>& p_q_restart, std::int64_t most_parallel,
-                                 std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch, int threads) {
-  const WalkRequest request =
-      walk_request(steps, start, length, p_q_restart, most_parallel, seed, epoch, batch, threads);
+NumpyArray<std::int64_t, 2> walk(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads) {
+  const WalkRequest request = with_walkers(plan, walkers, key, threads);
+  const std::int64_t width = request.length + 1;
   PooledArray<std::int64_t> walks;
   {
     const nb::gil_scoped_release release;
-    walks.resize(static_cast<std::int64_t>(request.start.size()) * (length + 1));
+    walks.resize(static_cast<std::int64_t>(request.start.size()) * width);
     random_walks(request, walks.data());
   }
-  const std::size_t shape[2] = {request.start.size(), static_cast<std::size_t>(length) + 1};
+  const std::size_t shape[2] = {request.start.size(), static_cast<std::size_t>(width)};
   return to_numpy<std::int64_t, 2>(std::move(walks), shape);
 }
 
-std::int64_t most_parallel(const Step& step, int threads) {
-  const auto& [indptr, indices, name, overlay] = step;
-  const Adjacency edges = to_adjacency(indptr, indices, name, overlay.value_or(nullptr));
+std::int64_t most_parallel(const StepArrays& step, int threads) {
   const nb::gil_scoped_release release;
-  return most_parallel_edges(edges, threads);
+  return most_parallel_edges(step.step.edges, threads);
 }
 
-// How pairs are made of walks.
-struct PairArguments {
-  std::int64_t window;
-  const std::optional<InputArray<std::int64_t>>& column_offsets;
-  bool dynamic_window;
-  const std::optional<InputArray<double>>& keep;
-};
+// How pairs are made of walks: the window, offsets and types of the columns of each path, the number of types, whether
+// windows are drawn, and the share of each key to keep.
+using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
+using PairTuple =
+    std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
 
-SkipGramRequest skip_gram_request(const PairArguments& arguments, std::int64_t width, std::uint64_t seed,
-                                  std::uint32_t epoch, std::uint64_t batch, int threads) {
-  const auto& [window, column_offsets, dynamic_window, keep] = arguments;
+const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths, std::int64_t width, const char* name) {
+  if (!columns) {
+    return nullptr;
+  }
+  if (columns->shape(0) != paths || static_cast<std::int64_t>(columns->shape(1)) != width) {
+    throw Error(ErrorKind::kUsage,
+                std::string(name) + " must have one entry for each column of walks: " + std::to_string(width) +
+                    ", received " + std::to_string(columns->shape(1)),
+                name);
+  }
+  return columns->data();
+}
+
+SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths, std::int64_t width, const DrawKey& key,
+                                  int threads) {
+  const auto& [window, column_offsets, column_types, num_types, dynamic_window, keep] = arguments;
   if (window < 1 || window > INT32_MAX) {
     throw Error(ErrorKind::kUsage, "window must be 1 or more, received " + std::to_string(window), "window");
-  }
-  if (column_offsets && static_cast<std::int64_t>(column_offsets->shape(0)) != width) {
-    throw Error(ErrorKind::kUsage,
-                "column_offsets must have one entry for each column of walks: " + std::to_string(width) +
-                    ", received " + std::to_string(column_offsets->shape(0)),
-                "column_offsets");
   }
   SkipGramRequest request;
   request.width = width;
   request.window = window;
-  request.column_offsets = column_offsets ? column_offsets->data() : nullptr;
+  request.column_offsets = checked_columns(column_offsets, paths, width, "column_offsets");
+  request.column_types = checked_columns(column_types, paths, width, "column_types");
+  request.num_types = column_types ? num_types : 1;
+  const auto is_type = [&](std::int64_t type) { return type >= 0 && type < num_types; };
+  if (column_types && !std::all_of(column_types->data(), column_types->data() + column_types->size(), is_type)) {
+    throw Error(ErrorKind::kUsage, "expected numbers of types in [0, " + std::to_string(num_types) + ")",
+                "column_types");
+  }
   request.dynamic_window = dynamic_window;
   request.keep = keep ? keep->data() : nullptr;
   request.num_keep = keep ? static_cast<std::int64_t>(keep->shape(0)) : 0;
+  const auto [seed, epoch, batch] = key;
   request.key = derive_key(Stream::kWindow, seed, epoch, batch);
   request.threads = threads;
   return request;
@@ -126,35 +191,46 @@ SkipGramRequest skip_gram_request(const PairArguments& arguments, std::int64_t w
 
 using Pairs = std::pair<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>>;
 
-Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, std::int64_t window,
-                      std::optional<InputArray<std::int64_t>> column_offsets, bool dynamic_window,
-                      std::optional<InputArray<double>> keep, std::uint64_t seed, std::uint32_t epoch,
-                      std::uint64_t batch, int threads) {
-  SkipGramRequest request =
-      skip_gram_request({window, column_offsets, dynamic_window, keep}, static_cast<std::int64_t>(walks.shape(1)), seed,
-                        epoch, batch, threads);
+// The pairs of each group, while they are made.
+struct PairArrays {
+  std::vector<PooledArray<std::int64_t>> centers;
+  std::vector<PooledArray<std::int64_t>> contexts;
+
+  void fill(const SkipGramRequest& request) {
+    const SkipGramPairs pairs(request);
+    std::vector<PairOutput> outputs;
+    for (std::int64_t group = 0; group < pairs.num_groups(); ++group) {
+      centers.emplace_back(pairs.count(group));
+      contexts.emplace_back(pairs.count(group));
+      outputs.push_back({centers.back().data(), contexts.back().data()});
+    }
+    pairs.write(outputs);
+  }
+
+  std::vector<Pairs> to_python() {
+    std::vector<Pairs> result;
+    for (std::size_t group = 0; group < centers.size(); ++group) {
+      result.emplace_back(to_numpy(std::move(centers[group])), to_numpy(std::move(contexts[group])));
+    }
+    return result;
+  }
+};
+
+Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key, int threads) {
+  SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
   request.walks = walks.data();
   request.num_walks = static_cast<std::int64_t>(walks.shape(0));
-  PooledArray<std::int64_t> centers;
-  PooledArray<std::int64_t> contexts;
+  PairArrays pairs;
   {
     const nb::gil_scoped_release release;
-    const SkipGramPairs pairs(request);
-    centers.resize(pairs.count());
-    contexts.resize(pairs.count());
-    pairs.write(centers.data(), contexts.data());
+    pairs.fill(request);
   }
-  return {to_numpy(std::move(centers)), to_numpy(std::move(contexts))};
+  return std::move(pairs.to_python().front());
 }
 
-std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, std::int64_t window,
-                                  std::optional<InputArray<std::int64_t>> column_offsets, bool dynamic_window,
-                                  std::optional<InputArray<double>> keep, std::uint64_t seed, std::uint32_t epoch,
-                                  std::uint64_t batch, int threads, OutputArray<std::int64_t> centers,
-                                  OutputArray<std::int64_t> contexts) {
-  SkipGramRequest request =
-      skip_gram_request({window, column_offsets, dynamic_window, keep}, static_cast<std::int64_t>(walks.shape(1)), seed,
-                        epoch, batch, threads);
+std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
+                                  int threads, OutputArray<std::int64_t> centers, OutputArray<std::int64_t> contexts) {
+  SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
   request.walks = walks.data();
   request.num_walks = static_cast<std::int64_t>(walks.shape(0));
   const nb::gil_scoped_release release;
@@ -165,62 +241,149 @@ std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, std::int64_
                 "out must have room for " + std::to_string(pairs.count()) + " pairs, received " + std::to_string(room),
                 "out", "give fewer walks at a time or longer arrays");
   }
-  pairs.write(centers.data(), contexts.data());
+  const PairOutput output{centers.data(), contexts.data()};
+  pairs.write({&output, 1});
   return pairs.count();
 }
 
-Pairs walk_pairs(const std::vector<Step>& steps, InputArray<std::int64_t> start, std::int64_t first_position,
-                 std::int64_t length, const std::tuple<double, double, double>& p_q_restart,
-                 std::int64_t most_parallel, std::int64_t window,
-                 std::optional<InputArray<std::int64_t>> column_offsets, bool dynamic_window,
-                 std::optional<InputArray<double>> keep, std::uint64_t seed, std::uint32_t epoch, std::uint64_t batch,
-                 int threads) {
-  WalkRequest request = walk_request(steps, start, length, p_q_restart, most_parallel, seed, epoch, batch, threads);
-  request.first_position = first_position;
-  SkipGramRequest pair_request = skip_gram_request({window, column_offsets, dynamic_window, keep}, length + 1, seed,
-                                                   epoch, batch, threads);
-  PooledArray<std::int64_t> centers;
-  PooledArray<std::int64_t> contexts;
+std::vector<Pairs> walk_pairs(const PlanArrays& plan, const WalkerArrays& walkers, const PairTuple& arguments,
+                              const DrawKey& key, int threads) {
+  const WalkRequest request = with_walkers(plan, walkers, key, threads);
+  const std::int64_t width = request.length + 1;
+  SkipGramRequest pair_request = skip_gram_request(arguments, request.paths.size(), width, key, threads);
+  pair_request.num_walks = static_cast<std::int64_t>(request.start.size());
+  pair_request.path_of = request.path_of.empty() ? nullptr : request.path_of.data();
+  pair_request.first_position = request.first_position;
+  PairArrays pairs;
   {
     const nb::gil_scoped_release release;
-    const auto walkers = static_cast<std::int64_t>(request.start.size());
-    PooledArray<std::int64_t> walks(walkers * (length + 1));
+    PooledArray<std::int64_t> walks(pair_request.num_walks * width);
     random_walks(request, walks.data());
     pair_request.walks = walks.data();
-    pair_request.num_walks = walkers;
-    pair_request.first_position = first_position;
-    const SkipGramPairs pairs(pair_request);
-    centers.resize(pairs.count());
-    contexts.resize(pairs.count());
-    pairs.write(centers.data(), contexts.data());
+    pairs.fill(pair_request);
   }
-  return {to_numpy(std::move(centers)), to_numpy(std::move(contexts))};
+  return pairs.to_python();
+}
+
+using Visited = std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t, 2>>;
+
+Visited ppr(const std::vector<const StepArrays*>& round, InputArray<std::int64_t> nodes,
+            const std::tuple<std::int64_t, std::int64_t, std::int64_t>& walks_rounds_neighbors,
+            double restart_probability, const DrawKey& key, int threads) {
+  PprRequest request;
+  for (const StepArrays* step : round) {
+    request.round.push_back(step->step);
+  }
+  request.nodes = view(nodes);
+  std::tie(request.num_walks, request.num_rounds, request.num_neighbors) = walks_rounds_neighbors;
+  constexpr std::int64_t kMost = 1 << 24;
+  const auto in_range = [](std::int64_t value) { return value >= 1 && value <= kMost; };
+  if (round.empty() || !in_range(request.num_walks) || !in_range(request.num_rounds) ||
+      !in_range(request.num_neighbors) || request.num_walks * request.num_rounds > kMost ||
+      !(restart_probability >= 0 && restart_probability < 1)) {
+    throw Error(ErrorKind::kUsage,
+                "expected steps, a restart probability below 1, and 1 to 2^24 walks times their length and neighbours");
+  }
+  request.restart_probability = restart_probability;
+  const auto [seed, epoch, batch] = key;
+  request.key = derive_key(Stream::kWalk, seed, epoch, batch);
+  request.threads = threads;
+  PooledArray<std::int64_t> neighbors;
+  PooledArray<std::int64_t> visits;
+  {
+    const nb::gil_scoped_release release;
+    neighbors.resize(static_cast<std::int64_t>(request.nodes.size()) * request.num_neighbors);
+    visits.resize(neighbors.size());
+    ppr_neighbors(request, neighbors.data(), visits.data());
+  }
+  const std::size_t shape[2] = {request.nodes.size(), static_cast<std::size_t>(request.num_neighbors)};
+  return {to_numpy<std::int64_t, 2>(std::move(neighbors), shape), to_numpy<std::int64_t, 2>(std::move(visits), shape)};
+}
+
+void add_plan(nb::module_& module) {
+  nb::class_<StepArrays>(module, "WalkStep",
+                         "Where walkers can go at one step: arrays, name for messages, alias tables or orders by time.")
+      .def(
+          "__init__",
+          [](StepArrays* self, InputArray<std::int64_t> indptr, AnyInputArray indices, std::string name,
+             const OverlayArrays* overlay, const AliasTables* weights, const AliasTables* overlay_weights,
+             const TimeOrder* times, const TimeOrder* overlay_times) {
+            WalkStep step;
+            step.edges = to_adjacency(indptr, indices, std::move(name), overlay);
+            check_tables(step.edges, weights, overlay_weights);
+            check_tables(step.edges, times, overlay_times);
+            step.weights = weights;
+            step.overlay_weights = overlay_weights;
+            step.times = times;
+            step.overlay_times = overlay_times;
+            new (self) StepArrays{std::move(indptr), std::move(indices), std::move(step)};
+          },
+          nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("name"),
+          nb::arg("overlay").none() = nb::none(), nb::arg("weights").none() = nb::none(),
+          nb::arg("overlay_weights").none() = nb::none(), nb::arg("times").none() = nb::none(),
+          nb::arg("overlay_times").none() = nb::none(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(),
+          nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>());
+  nb::class_<PlanArrays>(module, "WalkPlan", "What walkers do: the steps of each path, cycled, and how they choose.")
+      .def(
+          "__init__",
+          [](PlanArrays* self, const std::vector<std::vector<const StepArrays*>>& paths, std::int64_t length, double p,
+             double q, double restart_probability, std::int64_t most_parallel, bool strictly_later,
+             std::optional<std::int64_t> time_window, bool linear) {
+            check_arguments(paths, {length, p, q, restart_probability});
+            WalkRequest request;
+            for (const auto& path : paths) {
+              auto& steps = request.paths.emplace_back();
+              for (const StepArrays* step : path) {
+                steps.push_back(step->step);
+              }
+            }
+            request.length = length;
+            request.p = p;
+            request.q = q;
+            request.restart_probability = restart_probability;
+            request.most_parallel = most_parallel;
+            request.time_rule = {strictly_later, time_window.value_or(TimeRule::kNoWindow),
+                                 linear ? TimeChoice::kLinear : TimeChoice::kUniform};
+            new (self) PlanArrays{std::move(request)};
+          },
+          nb::arg("paths"), nb::arg("length"), nb::arg("p") = 1.0, nb::arg("q") = 1.0,
+          nb::arg("restart_probability") = 0.0, nb::arg("most_parallel") = 1, nb::arg("strictly_later") = false,
+          nb::arg("time_window").none() = nb::none(), nb::arg("linear") = false, nb::keep_alive<1, 2>());
+  nb::class_<WalkerArrays>(module, "Walkers", "Where walkers start; where they go first, along which path, from when.")
+      .def(
+          "__init__",
+          [](WalkerArrays* self, InputArray<std::int64_t> start, OptionalArray second, OptionalArray path_of,
+             OptionalArray times, std::int64_t first_position) {
+            new (self) WalkerArrays{std::move(start), std::move(second), std::move(path_of), std::move(times),
+                                    first_position};
+          },
+          nb::arg("start").noconvert(), nb::arg("second").noconvert().none() = nb::none(),
+          nb::arg("path_of").noconvert().none() = nb::none(), nb::arg("times").noconvert().none() = nb::none(),
+          nb::arg("first_position") = 0);
 }
 
 }  // namespace
 
 void add_walk(nb::module_& module) {
-  module.def("random_walks", &walk, nb::arg("steps").noconvert(), nb::arg("start").noconvert(), nb::arg("length"),
-             nb::arg("p_q_restart"), nb::arg("most_parallel"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"),
-             "Walk along (indptr, indices, name, overlay or None) of each step, cycled: int64[n, length + 1], -1 "
-             "after a dead end.");
-  module.def("most_parallel_edges", &most_parallel, nb::arg("step").noconvert(), nb::arg("threads"),
+  add_plan(module);
+  module.def("random_walks", &walk, nb::arg("plan"), nb::arg("walkers"), nb::arg("key"), nb::arg("threads"),
+             "Walk, with draws of (seed, epoch, batch): int64[n, length + 1], -1 after a dead end.");
+  module.def("most_parallel_edges", &most_parallel, nb::arg("step"), nb::arg("threads"),
              "The most edges from one node to another; an error where a list does not ascend.");
-  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("window"),
-             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),
-             nb::arg("keep").noconvert().none(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"), "All (centre, context) pairs within the window, two int64[pairs].");
-  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(), nb::arg("window"),
-             nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),
-             nb::arg("keep").noconvert().none(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"), nb::arg("centers").noconvert(), nb::arg("contexts").noconvert(),
+  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(), nb::arg("key"),
+             nb::arg("threads"),
+             "All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets and types of columns\n"
+             "[paths, width] or None, the number of types, whether windows are drawn, and shares to keep or None.");
+  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(),
+             nb::arg("key"), nb::arg("threads"), nb::arg("centers").noconvert(), nb::arg("contexts").noconvert(),
              "The same into arrays of the caller; returns the number of pairs.");
-  module.def("walk_pairs", &walk_pairs, nb::arg("steps").noconvert(), nb::arg("start").noconvert(),
-             nb::arg("first_position"), nb::arg("length"), nb::arg("p_q_restart"), nb::arg("most_parallel"),
-             nb::arg("window"), nb::arg("column_offsets").noconvert().none(), nb::arg("dynamic_window"),
-             nb::arg("keep").noconvert().none(), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
-             nb::arg("threads"), "The pairs of random_walks(), which are held only meanwhile.");
+  module.def("walk_pairs", &walk_pairs, nb::arg("plan"), nb::arg("walkers"), nb::arg("arguments").noconvert(), nb::arg("key"),
+             nb::arg("threads"),
+             "The pairs of random_walks(), which are held only meanwhile, of each two types of centre and context.");
+  module.def("ppr_neighbors", &ppr, nb::arg("round"), nb::arg("nodes").noconvert(), nb::arg("walks_rounds_neighbors"),
+             nb::arg("restart_probability"), nb::arg("key"), nb::arg("threads"),
+             "The nodes that walks from each node visit most, -1 where there are no more, and how often: two int64[n, "
+             "neighbours].");
 }
 
 }  // namespace graphbox::bind

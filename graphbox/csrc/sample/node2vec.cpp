@@ -14,7 +14,8 @@ namespace {
 constexpr int kSlots = 96;  // walkers under way at once
 constexpr std::int64_t kChunkWalkers = 2048;
 constexpr std::int64_t kChunkRows = 1 << 14;
-constexpr std::uint32_t kHop = 1;  // of the counter: hops 0 and 2 have the draws of uniform walks and their restarts
+constexpr std::uint32_t kHop = 1;  // of the counter: hops 0, 2 and 3 have the draws of walks that do not look back
+constexpr std::uint32_t kAliasHop = 4;
 constexpr std::uint32_t kMostDarts = 32;
 
 GRAPHBOX_INLINE double unit_interval(std::uint32_t low, std::uint32_t high) {
@@ -27,24 +28,30 @@ GRAPHBOX_INLINE double unit_interval(std::uint32_t low, std::uint32_t high) {
 // decides. After kMostDarts misses, which say nothing about where a hit would be, the choice is made by counting; so a
 // step ends for any p and q.
 //
-// Walkers stand in one of three queues by what they wait for: a row of indptr, a candidate edge, a line of a list that
-// is searched. One round serves all that waited when it began; they asked for their lines in the round before.
+// With weights a candidate comes from the alias table of the node, and columns are as high as the largest of 1, 1 / p
+// and 1 / q: what the edges back weigh among all is not known before it is looked up, so they have no area of their own.
+//
+// Walkers stand in one of four queues by what they wait for: a row of indptr, an entry of an alias table, a candidate
+// edge, a line of a list that is searched. One round serves all that waited when it began; they asked for their lines
+// in the round before.
 template <typename Index>
 class Node2VecWalkers {
  public:
   Node2VecWalkers(const WalkRequest& request, const Index* indices, std::int64_t first, std::int64_t end,
                   std::int64_t* out)
       : request_(request),
-        edges_(request.steps.front()),
+        step_(request.paths.front().front()),
+        edges_(step_.edges),
         indices_(indices),
         next_(first),
         end_(end),
         out_(out),
         return_weight_(1 / request.p),
         far_weight_(1 / request.q),
-        height_(std::max(1.0, far_weight_)),
+        height_(std::max({1.0, far_weight_, step_.weights != nullptr ? return_weight_ : 0.0})),
         excess_(std::max(0.0, return_weight_ - height_)),
-        sure_below_(far_weight_ == 1 ? 2.0 : std::min(1.0, far_weight_)),
+        sure_below_(std::min(1.0, far_weight_)),
+        never_above_(std::max(1.0, far_weight_)),
         restarts_(request.restart_probability > 0),
         restart_below_(restart_threshold(request.restart_probability)) {}
 
@@ -52,12 +59,16 @@ class Node2VecWalkers {
     for (int slot = 0; slot < kSlots; ++slot) {
       enter(slot);
     }
-    while (!rows_.empty() || !candidates_.empty() || !searches_.empty()) {
+    while (!rows_.empty() || !columns_.empty() || !candidates_.empty() || !searches_.empty()) {
       const Queue rows = take(rows_);
+      const Queue columns = take(columns_);
       const Queue candidates = take(candidates_);
       const Queue searches = take(searches_);
       for (const std::uint8_t slot : rows) {
         begin_step(slot);
+      }
+      for (const std::uint8_t slot : columns) {
+        resolve(slot);
       }
       for (const std::uint8_t slot : candidates) {
         judge(slot);
@@ -107,25 +118,39 @@ class Node2VecWalkers {
   const Index* list(const EdgeSpan& edges) const { return neighbor_at(edges_, indices_, edges.begin); }
   // A dart's draws do not depend on how many there were before: its number stands where relations do, its step is the
   // number of the block. Word 0 chooses the edge, 1 and 2 where the dart falls, 3 of the first dart whether to restart.
-  DrawSequence draws(const Walker& walker) const {
-    return DrawSequence(request_.key, kHop, walker.dart,
+  // With weights word 0 chooses a column, and word 0 of another hop whether its own edge or the other.
+  DrawSequence draws(const Walker& walker, std::uint32_t hop = kHop) const {
+    return DrawSequence(request_.key, hop, walker.dart,
                         static_cast<std::uint64_t>(request_.first_position + walker.number));
   }
+  TablesAt<AliasTables> tables(const EdgeSpan& edges) const {
+    return tables_at(edges_, step_.weights, step_.overlay_weights, edges.begin);
+  }
 
-  // Gives the slot to the next walker, if one is left.
+  // Gives the slot to the next walker that has a choice to make, if one is left.
   void enter(int slot) {
-    if (next_ == end_) {
-      return;
-    }
     Walker& walker = walkers_[slot];
-    walker.number = next_++;
-    walker.step = 0;
-    walker.node = request_.start[static_cast<std::size_t>(walker.number)];
-    walker.previous = -1;
-    check_start(edges_, walker.node, request_.first_position + walker.number);
-    row(walker)[0] = walker.node;
-    prefetch_row(edges_, walker.node);
-    rows_.push(slot);
+    while (next_ < end_) {
+      walker.number = next_++;
+      const auto number = static_cast<std::size_t>(walker.number);
+      walker.step = 0;
+      walker.node = request_.start[number];
+      walker.previous = -1;
+      check_start(edges_, walker.node, request_.first_position + walker.number);
+      row(walker)[0] = walker.node;
+      if (!request_.second.empty()) {
+        walker.previous = walker.node;
+        walker.previous_edges = edges_of(edges_, walker.node);
+        walker.node = request_.second[number];
+        check_node(edges_, walker.node, request_.first_position + walker.number, "second");
+        row(walker)[++walker.step] = walker.node;
+      }
+      if (walker.step < request_.length) {
+        prefetch_row(edges_, walker.node);
+        rows_.push(slot);
+        return;
+      }
+    }
   }
 
   void begin_step(int slot) {
@@ -169,6 +194,24 @@ class Node2VecWalkers {
     }
     walker.candidate_edge = walker.edges.begin + draw_below(sequence, words[0], walker, degree);
     prefetch(neighbor_at(edges_, indices_, walker.candidate_edge));
+    if (step_.weights != nullptr) {
+      const auto [aliases, shift] = tables(walker.edges);
+      prefetch(aliases->entries() + walker.candidate_edge - shift);
+      columns_.push(slot);
+    } else {
+      candidates_.push(slot);
+    }
+  }
+
+  // The entry of the alias table has come.
+  void resolve(int slot) {
+    Walker& walker = walkers_[slot];
+    const auto [aliases, shift] = tables(walker.edges);
+    const AliasEntry entry = aliases->entries()[walker.candidate_edge - shift];
+    if (draws(walker, kAliasHop).block(static_cast<std::uint32_t>(walker.step))[0] >= entry.threshold) {
+      walker.candidate_edge = walker.edges.begin + entry.alias;
+      prefetch(neighbor_at(edges_, indices_, walker.candidate_edge));
+    }
     candidates_.push(slot);
   }
 
@@ -190,8 +233,8 @@ class Node2VecWalkers {
     }
     if (walker.candidate == walker.previous) {
       settle(slot, walker.height < return_weight_);
-    } else if (walker.height < sure_below_) {
-      settle(slot, true);
+    } else if (walker.height < sure_below_ || walker.height >= never_above_) {
+      settle(slot, walker.height < sure_below_);
     } else {
       walker.back = false;
       walker.search.start(list(walker.previous_edges), walker.previous_edges.degree, walker.candidate, edges_.num_rows,
@@ -219,7 +262,7 @@ class Node2VecWalkers {
         throw_dart(slot);
         return;
       }
-      walker.candidate = choose_by_counting(walker);
+      walker.candidate = step_.weights != nullptr ? choose_by_adding(walker) : choose_by_counting(walker);
     }
     walker.previous = walker.node;
     walker.previous_edges = walker.edges;
@@ -252,7 +295,34 @@ class Node2VecWalkers {
     }
   }
 
-  // The exact choice in time that grows with the degree.
+  // The exact choice by weights in time that grows with the degree.
+  std::int64_t choose_by_adding(const Walker& walker) const {
+    const std::array<double, 3> factors = {return_weight_, 1, far_weight_};
+    const auto [aliases, shift] = tables(walker.edges);
+    const float* const weights = aliases->weights() + walker.edges.begin - shift;
+    double total = 0;
+    const float* weight = weights;
+    for_each_edge(walker, [&](std::int64_t, std::size_t kind) { total += *weight++ * factors[kind]; });
+    const PhiloxBlock words = draws(walker).block(static_cast<std::uint32_t>(walker.step));
+    double left = unit_interval(words[1], words[2]) * total;
+    std::int64_t chosen = -1;
+    weight = weights;
+    for_each_edge(walker, [&](std::int64_t neighbor, std::size_t kind) {
+      const bool is_before = left >= 0;  // the last edge is chosen where rounding leaves nothing below it
+      left -= *weight++ * factors[kind];
+      chosen = is_before ? neighbor : chosen;
+    });
+    return checked(walker, chosen);
+  }
+
+  std::int64_t checked(const Walker& walker, std::int64_t node) const {
+    if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(edges_.num_rows)) [[unlikely]] {
+      throw_bad_neighbor(edges_, walker.edges.begin, node, edges_.num_rows);
+    }
+    return node;
+  }
+
+  // The exact choice among equal edges in time that grows with the degree.
   std::int64_t choose_by_counting(const Walker& walker) const {
     const std::array<double, 3> weights = {return_weight_, 1, far_weight_};
     std::array<std::int64_t, 3> counts{};
@@ -282,13 +352,11 @@ class Node2VecWalkers {
         node = neighbor;
       }
     });
-    if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(edges_.num_rows)) [[unlikely]] {
-      throw_bad_neighbor(edges_, walker.edges.begin, node, edges_.num_rows);
-    }
-    return node;
+    return checked(walker, node);
   }
 
   const WalkRequest& request_;
+  const WalkStep& step_;
   const Adjacency& edges_;
   const Index* indices_;
   std::int64_t next_;
@@ -298,10 +366,12 @@ class Node2VecWalkers {
   double far_weight_;
   double height_;      // of a column
   double excess_;      // what the weight of an edge back exceeds it by
-  double sure_below_;  // every edge has at least this weight, edges back apart
+  double sure_below_;   // every edge has at least this weight, and ...
+  double never_above_;  // ... at most this, edges back apart
   bool restarts_;
   std::uint64_t restart_below_;
   Queue rows_;
+  Queue columns_;
   Queue candidates_;
   Queue searches_;
   std::array<Walker, kSlots> walkers_;
@@ -343,7 +413,7 @@ std::int64_t longest_run(const Adjacency& edges, const Index* indices, std::int6
 }  // namespace
 
 void node2vec_walks(const WalkRequest& request, std::int64_t* out) {
-  const Adjacency& edges = request.steps.front();
+  const Adjacency& edges = request.paths.front().front().edges;
   if (edges.wide_indices != nullptr) {
     walk_chunks(request, edges.wide_indices, out);
   } else {

@@ -43,6 +43,10 @@ struct SkipGramPairs::Walk {
   std::int64_t position;
   std::span<const std::int64_t> keys;
   const std::int64_t* columns;  // null: 0, 1, 2, ...
+  const std::int64_t* types;    // of the columns, or null
+
+  std::int64_t column(std::int64_t place) const { return columns != nullptr ? columns[place] : place; }
+  std::int64_t type(std::int64_t place) const { return types[column(place)]; }
 };
 
 SkipGramPairs::Walk SkipGramPairs::read(std::int64_t walk, std::vector<std::int64_t>& keys,
@@ -50,14 +54,18 @@ SkipGramPairs::Walk SkipGramPairs::read(std::int64_t walk, std::vector<std::int6
   const std::int64_t* const nodes = request_.walks + walk * request_.width;
   const std::int64_t length = std::find_if(nodes, nodes + request_.width, [](auto node) { return node < 0; }) - nodes;
   const std::int64_t position = request_.first_position + walk;
+  const std::int64_t first_column = request_.path_of != nullptr ? request_.path_of[walk] * request_.width : 0;
+  const std::int64_t* const types = request_.column_types != nullptr ? request_.column_types + first_column : nullptr;
   if (request_.column_offsets == nullptr && request_.keep == nullptr) {
-    return {position, {nodes, static_cast<std::size_t>(length)}, nullptr};
+    return {position, {nodes, static_cast<std::size_t>(length)}, nullptr, types};
   }
+  const std::int64_t* const offsets =
+      request_.column_offsets != nullptr ? request_.column_offsets + first_column : nullptr;
   keys.clear();
   columns.clear();
   Words words(request_.key, kKeepHop, position);
   for (std::int64_t column = 0; column < length; ++column) {
-    const std::int64_t key = nodes[column] + (request_.column_offsets != nullptr ? request_.column_offsets[column] : 0);
+    const std::int64_t key = nodes[column] + (offsets != nullptr ? offsets[column] : 0);
     if (request_.keep != nullptr) {
       if (key < 0 || key >= request_.num_keep) [[unlikely]] {
         throw Error(ErrorKind::kUsage,
@@ -72,7 +80,7 @@ SkipGramPairs::Walk SkipGramPairs::read(std::int64_t walk, std::vector<std::int6
     keys.push_back(key);
     columns.push_back(column);
   }
-  return {position, keys, columns.data()};
+  return {position, keys, columns.data(), types};
 }
 
 template <typename Visit>
@@ -93,43 +101,79 @@ void SkipGramPairs::for_each_center(const Walk& walk, Visit visit) const {
   for (std::int64_t center = 0; center < length; ++center) {
     std::int64_t window = request_.window;
     if (request_.dynamic_window) {
-      const auto draw = static_cast<std::uint32_t>(walk.columns != nullptr ? walk.columns[center] : center);
+      const auto draw = static_cast<std::uint32_t>(walk.column(center));
       window = 1 + words.draws().bounded(words[draw], draw, static_cast<std::uint32_t>(request_.window));
     }
     visit(center, std::max<std::int64_t>(0, center - window), std::min(length, center + window + 1));
   }
 }
 
-SkipGramPairs::SkipGramPairs(const SkipGramRequest& request) : request_(request) {
-  const std::int64_t chunks = (request.num_walks + kChunkWalks - 1) / kChunkWalks;
-  chunk_offsets_.assign(static_cast<std::size_t>(chunks) + 1, 0);
-  parallel_for(request.threads, chunks, [&](std::int64_t chunk) {
-    std::int64_t count = 0;
-    for_each_walk(chunk, [&](const Walk& walk) {
-      for_each_center(walk, [&](std::int64_t, std::int64_t first, std::int64_t last) { count += last - first - 1; });
-    });
-    chunk_offsets_[static_cast<std::size_t>(chunk) + 1] = count;
-  });
-  for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
-    chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
+SkipGramPairs::SkipGramPairs(const SkipGramRequest& request)
+    : request_(request), num_chunks_((request.num_walks + kChunkWalks - 1) / kChunkWalks) {
+  const std::int64_t groups = num_groups();
+  chunk_offsets_.assign(static_cast<std::size_t>((num_chunks_ + 1) * groups), 0);
+  parallel_for(request.threads, num_chunks_, [&](std::int64_t chunk) { count_chunk(chunk, offsets_of(chunk + 1)); });
+  for (std::size_t i = static_cast<std::size_t>(groups); i < chunk_offsets_.size(); ++i) {
+    chunk_offsets_[i] += chunk_offsets_[i - static_cast<std::size_t>(groups)];
   }
 }
 
-void SkipGramPairs::write(std::int64_t* centers, std::int64_t* contexts) const {
-  const auto chunks = static_cast<std::int64_t>(chunk_offsets_.size()) - 1;
-  parallel_for(request_.threads, chunks, [&](std::int64_t chunk) {
-    std::int64_t pair = chunk_offsets_[static_cast<std::size_t>(chunk)];
-    for_each_walk(chunk, [&](const Walk& walk) {
-      const std::int64_t* const keys = walk.keys.data();
-      for_each_center(walk, [&](std::int64_t center, std::int64_t first, std::int64_t last) {
-        for (std::int64_t context = first; context < last; ++context) {
-          if (context != center) {
-            centers[pair] = keys[center];
-            contexts[pair] = keys[context];
-            ++pair;
-          }
+void SkipGramPairs::count_chunk(std::int64_t chunk, std::int64_t* counts) const {
+  for_each_walk(chunk, [&](const Walk& walk) {
+    for_each_center(walk, [&](std::int64_t center, std::int64_t first, std::int64_t last) {
+      if (walk.types == nullptr) {
+        counts[0] += last - first - 1;
+        return;
+      }
+      std::int64_t* const of_center = counts + walk.type(center) * request_.num_types;
+      for (std::int64_t context = first; context < last; ++context) {
+        ++of_center[walk.type(context)];
+      }
+      --of_center[walk.type(center)];
+    });
+  });
+}
+
+void SkipGramPairs::write(std::span<const PairOutput> groups) const {
+  parallel_for(request_.threads, num_chunks_, [&](std::int64_t chunk) {
+    if (request_.column_types != nullptr) {
+      write_chunk_by_types(chunk, groups);
+    } else {
+      write_chunk(chunk, groups.front());
+    }
+  });
+}
+
+void SkipGramPairs::write_chunk(std::int64_t chunk, PairOutput output) const {
+  const auto [centers, contexts] = output;
+  std::int64_t pair = chunk_offsets_[static_cast<std::size_t>(chunk)];
+  for_each_walk(chunk, [&](const Walk& walk) {
+    const std::int64_t* const keys = walk.keys.data();
+    for_each_center(walk, [&](std::int64_t center, std::int64_t first, std::int64_t last) {
+      for (std::int64_t context = first; context < last; ++context) {
+        if (context != center) {
+          centers[pair] = keys[center];
+          contexts[pair] = keys[context];
+          ++pair;
         }
-      });
+      }
+    });
+  });
+}
+
+void SkipGramPairs::write_chunk_by_types(std::int64_t chunk, std::span<const PairOutput> groups) const {
+  const auto first_offset = chunk_offsets_.begin() + chunk * num_groups();
+  std::vector<std::int64_t> pairs(first_offset, first_offset + num_groups());
+  for_each_walk(chunk, [&](const Walk& walk) {
+    for_each_center(walk, [&](std::int64_t center, std::int64_t first, std::int64_t last) {
+      for (std::int64_t context = first; context < last; ++context) {
+        if (context != center) {
+          const auto group = static_cast<std::size_t>(walk.type(center) * request_.num_types + walk.type(context));
+          groups[group].centers[pairs[group]] = walk.keys[static_cast<std::size_t>(center)];
+          groups[group].contexts[pairs[group]] = walk.keys[static_cast<std::size_t>(context)];
+          ++pairs[group];
+        }
+      }
     });
   });
 }

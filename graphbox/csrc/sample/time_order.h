@@ -28,12 +28,12 @@ class TimeOrder {
     return std::upper_bound(first, first + degree, time) - first;
   }
 
-  // From the place of an edge in the order to its position.
+  // The times of all edges in the order, and ...
+  const std::int64_t* times() const { return reinterpret_cast<const std::int64_t*>(times_.data()); }
+  // ... from the place of an edge in the order to its position.
   const std::int32_t* shifts() const { return reinterpret_cast<const std::int32_t*>(shifts_.data()); }
 
  private:
-  const std::int64_t* times() const { return reinterpret_cast<const std::int64_t*>(times_.data()); }
-
   std::int64_t num_edges_;
   Buffer times_;
   Buffer shifts_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "parallel/parallel_for.h"
 #include "sample/node2vec.h"
@@ -12,91 +13,255 @@ namespace {
 // Walkers of one group move in turns: while one waits for its memory line, the others go on.
 constexpr int kGroup = 64;
 constexpr std::int64_t kChunkWalkers = 16 * kGroup;
-constexpr std::uint32_t kRestartHop = 2;  // of the counter, for the draws that decide whether to restart
 
-template <bool kRestarts>
+// Hops of the counter. One draw a step chooses among equal edges, another decides whether to restart, and two choose by
+// weight or by time. Hop 1 is node2vec's.
+constexpr std::uint32_t kUniformHop = 0;
+constexpr std::uint32_t kRestartHop = 2;
+constexpr std::uint32_t kPairHop = 3;
+
+enum class Restarts : std::uint8_t { kNone, kSteps, kRounds };
+
+// Which walkers go along a path: all, or those listed.
+struct PathWalkers {
+  const std::vector<WalkStep>* path;
+  const std::int64_t* numbers;  // null: 0, 1, 2, ...
+  std::int64_t count;
+};
+
+// The words of one hop, those of `kPerStep` draws a step, drawn for all walkers of a group when first asked for.
+template <int kPerStep>
+class GroupWords {
+ public:
+  template <typename Draws>
+  void reach(std::int64_t step, int size, Draws draws) {
+    constexpr std::int64_t kSteps = 4 / kPerStep;
+    const std::int64_t block = step / kSteps;
+    offset_ = static_cast<std::size_t>(step % kSteps) * kPerStep;
+    if (block == block_) {
+      return;
+    }
+    block_ = block;
+    for (int i = 0; i < size; ++i) {
+      words_[static_cast<std::size_t>(i)] = draws(i).block(static_cast<std::uint32_t>(block));
+    }
+  }
+  std::uint32_t word(int i, std::size_t number = 0) const {
+    return words_[static_cast<std::size_t>(i)][offset_ + number];
+  }
+
+ private:
+  std::array<PhiloxBlock, kGroup> words_;
+  std::int64_t block_ = -1;
+  std::size_t offset_ = 0;
+};
+
+template <Restarts kRestarts>
 class WalkerGroup {
  public:
-  WalkerGroup(const WalkRequest& request, std::int64_t first, int size, std::int64_t* out)
+  WalkerGroup(const WalkRequest& request, const PathWalkers& walkers, std::int64_t first, int size, std::int64_t* out)
       : request_(request),
-        first_(first),
+        path_(*walkers.path),
         size_(size),
         out_(out),
         width_(request.length + 1),
-        restart_below_(restart_threshold(request.restart_probability)) {}
+        restart_below_(restart_threshold(request.restart_probability)) {
+    for (int i = 0; i < size; ++i) {
+      numbers_[i] = walkers.numbers != nullptr ? walkers.numbers[first + i] : first + i;
+    }
+  }
 
   void run() {
-    begin();
-    for (std::int64_t step = 0; step < request_.length; ++step) {
-      const auto number = static_cast<std::size_t>(step) % request_.steps.size();
-      const Adjacency& edges = request_.steps[number];
-      const Adjacency& next = request_.steps[(number + 1) % request_.steps.size()];
-      if (step % 4 == 0) {
-        draw_words(step);
+    for (std::int64_t step = begin(); step < request_.length; ++step) {
+      const WalkStep& here = path_[static_cast<std::size_t>(step) % path_.size()];
+      const WalkStep& next = path_[static_cast<std::size_t>(step + 1) % path_.size()];
+      if constexpr (kRestarts == Restarts::kRounds) {
+        if (step > 0 && static_cast<std::size_t>(step) % path_.size() == 0) {
+          begin_round(step);
+        }
       }
-      choose_edges(edges, step);
-      const Adjacency* next_rows = step + 1 < request_.length ? &next : nullptr;
-      if (edges.wide_indices != nullptr) {
-        follow(edges, edges.wide_indices, next_rows, step);
+      if (here.times != nullptr) {
+        choose_by_time(here, step);
+      } else if (here.weights != nullptr) {
+        choose_by_weight(here, step);
       } else {
-        follow(edges, edges.narrow_indices, next_rows, step);
+        choose_any(here.edges, step);
+      }
+      const Adjacency* next_rows = step + 1 < request_.length ? &next.edges : nullptr;
+      if (here.edges.wide_indices != nullptr) {
+        follow(here.edges, here.edges.wide_indices, next_rows, step);
+      } else {
+        follow(here.edges, here.edges.narrow_indices, next_rows, step);
       }
     }
   }
 
  private:
+  static constexpr std::int64_t kNone = -1;
   static constexpr std::int64_t kRestart = -2;
 
-  void begin() {
-    const Adjacency& edges = request_.steps.front();
+  // Puts the walkers at their starts and returns the step they take first.
+  std::int64_t begin() {
+    const bool has_second = !request_.second.empty();
+    const Adjacency& edges = path_.front().edges;
     for (int i = 0; i < size_; ++i) {
-      const std::int64_t node = request_.start[static_cast<std::size_t>(first_ + i)];
-      check_start(edges, node, request_.first_position + first_ + i);
-      nodes_[i] = node;
-      row(i)[0] = node;
-      prefetch_row(edges, node);
+      const auto number = static_cast<std::size_t>(numbers_[i]);
+      nodes_[i] = request_.start[number];
+      check_start(edges, nodes_[i], position(i));
+      times_[i] = request_.times.empty() ? TimeRule::kAnyTime : request_.times[number];
+      row(i)[0] = nodes_[i];
+      if (!has_second) {
+        prefetch_row(edges, nodes_[i]);
+      }
     }
+    if (!has_second) {
+      return 0;
+    }
+    for (int i = 0; i < size_; ++i) {
+      nodes_[i] = request_.second[static_cast<std::size_t>(numbers_[i])];
+      row(i)[1] = nodes_[i];
+      if (request_.length > 1) {
+        const Adjacency& next = path_[1 % path_.size()].edges;
+        check_node(next, nodes_[i], position(i), "second");
+        prefetch_row(next, nodes_[i]);
+      }
+    }
+    return 1;
   }
 
-  void draw_words(std::int64_t step) {
+  void begin_round(std::int64_t step) {
+    restart_words_.reach(step, size_, [&](int i) { return draws(i, kRestartHop); });
     for (int i = 0; i < size_; ++i) {
-      words_[i] = draws(i).block(static_cast<std::uint32_t>(step / 4));
-      if constexpr (kRestarts) {
-        restart_words_[i] = draws(i, kRestartHop).block(static_cast<std::uint32_t>(step / 4));
+      if (nodes_[i] < 0 || restart_words_.word(i) < restart_below_) {
+        nodes_[i] = row(i)[0];  // its row was read a round ago
       }
     }
   }
 
-  // Picks the edge each walker leaves by; -1 where there is none, kRestart where it goes back to its start.
-  void choose_edges(const Adjacency& edges, std::int64_t step) {
+  // Calls visit(walker, its edges) for the walkers that choose one; sets what the others do.
+  template <typename Visit>
+  void for_each_choice(const Adjacency& edges, std::int64_t step, Visit visit) {
+    if constexpr (kRestarts == Restarts::kSteps) {
+      restart_words_.reach(step, size_, [&](int i) { return draws(i, kRestartHop); });
+    }
     for (int i = 0; i < size_; ++i) {
-      edges_[i] = -1;
+      edges_[i] = kNone;
       if (nodes_[i] < 0) {
         continue;
       }
       const EdgeSpan span = edges_of(edges, nodes_[i]);
-      if constexpr (kRestarts) {
-        if (span.degree == 0 || restart_words_[i][static_cast<std::size_t>(step % 4)] < restart_below_) {
+      if constexpr (kRestarts == Restarts::kSteps) {
+        if (span.degree == 0 || restart_words_.word(i) < restart_below_) {
           edges_[i] = kRestart;
           continue;
         }
       }
-      if (span.degree == 0) {
-        continue;
-      }
-      const auto draw = static_cast<std::uint32_t>(step);
-      if (span.degree < std::int64_t{1} << 32) [[likely]] {
-        edges_[i] = span.begin + draws(i).bounded(words_[i][draw % 4], draw, static_cast<std::uint32_t>(span.degree));
-      } else {
-        edges_[i] = span.begin +
-                    static_cast<std::int64_t>(draws(i).bounded_wide(draw, static_cast<std::uint64_t>(span.degree)));
-      }
-      if (edges.wide_indices != nullptr) {
-        prefetch(neighbor_at(edges, edges.wide_indices, edges_[i]));
-      } else {
-        prefetch(neighbor_at(edges, edges.narrow_indices, edges_[i]));
+      if (span.degree > 0) {
+        visit(i, span);
       }
     }
+  }
+
+  void choose_any(const Adjacency& edges, std::int64_t step) {
+    words_.reach(step, size_, [&](int i) { return draws(i, kUniformHop); });
+    const auto draw = static_cast<std::uint32_t>(step);
+    for_each_choice(edges, step, [&](int i, EdgeSpan span) {
+      if (span.degree < std::int64_t{1} << 32) [[likely]] {
+        const auto degree = static_cast<std::uint32_t>(span.degree);
+        edges_[i] = span.begin + draws(i, kUniformHop).bounded(words_.word(i), draw, degree);
+      } else {
+        const auto degree = static_cast<std::uint64_t>(span.degree);
+        edges_[i] = span.begin + static_cast<std::int64_t>(draws(i, kUniformHop).bounded_wide(draw, degree));
+      }
+      prefetch_neighbor(edges, edges_[i]);
+    });
+  }
+
+  // A column of each walker's alias table, then what it stands for.
+  void choose_by_weight(const WalkStep& here, std::int64_t step) {
+    const Adjacency& edges = here.edges;
+    reach_pairs(step);
+    for_each_choice(edges, step, [&](int i, EdgeSpan span) {
+      const std::uint32_t column =
+          draws(i, kPairHop).bounded(pair_words_.word(i, 0), pair_draw(step), static_cast<std::uint32_t>(span.degree));
+      edges_[i] = span.begin + column;
+      begins_[i] = span.begin;
+      prefetch(alias_entry(here, edges_[i]));
+      prefetch_neighbor(edges, edges_[i]);  // the edge of the column itself is taken more often than not
+    });
+    for (int i = 0; i < size_; ++i) {
+      if (edges_[i] < 0) {
+        continue;
+      }
+      const AliasEntry entry = *alias_entry(here, edges_[i]);
+      if (pair_words_.word(i, 1) >= entry.threshold) {
+        edges_[i] = begins_[i] + entry.alias;
+        prefetch_neighbor(edges, edges_[i]);
+      }
+    }
+  }
+
+  // Finds the edges that are late enough, chooses one in their order by time, then finds its position.
+  void choose_by_time(const WalkStep& here, std::int64_t step) {
+    const Adjacency& edges = here.edges;
+    for_each_choice(edges, step, [&](int i, EdgeSpan span) {
+      const auto [order, shift] = tables_at(edges, here.times, here.overlay_times, span.begin);
+      edges_[i] = 0;
+      begins_[i] = span.begin;
+      degrees_[i] = span.degree;
+      prefetch(order->times() + span.begin - shift + span.degree / 2);
+    });
+    if (request_.time_rule.choice == TimeChoice::kLinear) {
+      reach_pairs(step);
+    } else {
+      words_.reach(step, size_, [&](int i) { return draws(i, kUniformHop); });
+    }
+    for (int i = 0; i < size_; ++i) {
+      if (edges_[i] >= 0) {
+        choose_late_enough(here, i, step);
+      }
+    }
+    for (int i = 0; i < size_; ++i) {
+      if (edges_[i] >= 0) {
+        const auto [order, shift] = tables_at(edges, here.times, here.overlay_times, begins_[i]);
+        edges_[i] += order->shifts()[edges_[i] - shift];
+        prefetch_neighbor(edges, edges_[i]);
+      }
+    }
+  }
+
+  void choose_late_enough(const WalkStep& here, int i, std::int64_t step) {
+    const auto [order, shift] = tables_at(here.edges, here.times, here.overlay_times, begins_[i]);
+    const std::int64_t begin = begins_[i] - shift;
+    const TimeRule& rule = request_.time_rule;
+    std::int64_t first = 0;
+    std::int64_t last = degrees_[i];
+    if (times_[i] != TimeRule::kAnyTime) {
+      first = order->count_until(begin, degrees_[i], times_[i] - (rule.strictly_later ? 0 : 1));
+      std::int64_t latest = 0;
+      if (!__builtin_add_overflow(times_[i], rule.window, &latest)) {
+        last = order->count_until(begin, degrees_[i], latest);
+      }
+    }
+    if (first >= last) {
+      edges_[i] = kNone;
+      return;
+    }
+    const std::int64_t place = begin + first + choose_place(i, static_cast<std::uint32_t>(last - first), step);
+    times_[i] = order->times()[place];
+    edges_[i] = place + shift;
+    prefetch(order->shifts() + place);
+  }
+
+  std::uint32_t choose_place(int i, std::uint32_t count, std::int64_t step) const {
+    if (request_.time_rule.choice == TimeChoice::kUniform) {
+      return draws(i, kUniformHop).bounded(words_.word(i), static_cast<std::uint32_t>(step), count);
+    }
+    // The smaller of two different numbers up to `count` is r in count - r of all cases.
+    const DrawSequence sequence = draws(i, kPairHop);
+    const std::uint32_t one = sequence.bounded(pair_words_.word(i, 0), pair_draw(step), count + 1);
+    const std::uint32_t other = sequence.bounded(pair_words_.word(i, 1), pair_draw(step) + 1, count);
+    return std::min(one, other + (other >= one ? 1 : 0));
   }
 
   template <typename Index>
@@ -112,7 +277,7 @@ class WalkerGroup {
         if (next != nullptr) {
           prefetch_row(*next, node);
         }
-      } else if constexpr (kRestarts) {
+      } else if constexpr (kRestarts == Restarts::kSteps) {
         node = row(i)[0];
         prefetch_row(edges, node);
       }
@@ -121,31 +286,108 @@ class WalkerGroup {
     }
   }
 
-  DrawSequence draws(int i, std::uint32_t hop = 0) const {
-    return DrawSequence(request_.key, hop, 0, static_cast<std::uint64_t>(request_.first_position + first_ + i));
+  static void prefetch_neighbor(const Adjacency& edges, std::int64_t edge) {
+    if (edges.wide_indices != nullptr) {
+      prefetch(neighbor_at(edges, edges.wide_indices, edge));
+    } else {
+      prefetch(neighbor_at(edges, edges.narrow_indices, edge));
+    }
   }
-  std::int64_t* row(int i) const { return out_ + (first_ + i) * width_; }
+  static const AliasEntry* alias_entry(const WalkStep& here, std::int64_t edge) {
+    const auto [tables, shift] = tables_at(here.edges, here.weights, here.overlay_weights, edge);
+    return tables->entries() + edge - shift;
+  }
+
+  void reach_pairs(std::int64_t step) {
+    pair_words_.reach(step, size_, [&](int i) { return draws(i, kPairHop); });
+  }
+  static std::uint32_t pair_draw(std::int64_t step) { return static_cast<std::uint32_t>(step) * 2; }
+  DrawSequence draws(int i, std::uint32_t hop) const {
+    return DrawSequence(request_.key, hop, 0, static_cast<std::uint64_t>(position(i)));
+  }
+  std::int64_t position(int i) const { return request_.first_position + numbers_[i]; }
+  std::int64_t* row(int i) const { return out_ + numbers_[i] * width_; }
 
   const WalkRequest& request_;
-  std::int64_t first_;
+  const std::vector<WalkStep>& path_;
   int size_;
   std::int64_t* out_;
   std::int64_t width_;
-  std::array<std::int64_t, kGroup> nodes_;
-  std::array<std::int64_t, kGroup> edges_;
-  std::array<PhiloxBlock, kGroup> words_;
-  std::array<PhiloxBlock, kRestarts ? kGroup : 0> restart_words_;
   std::uint64_t restart_below_;
+  std::array<std::int64_t, kGroup> numbers_;
+  std::array<std::int64_t, kGroup> nodes_;
+  std::array<std::int64_t, kGroup> times_;
+  std::array<std::int64_t, kGroup> edges_;    // kNone, kRestart or the position of the edge chosen
+  std::array<std::int64_t, kGroup> begins_;   // of the node's edges, and ...
+  std::array<std::int64_t, kGroup> degrees_;  // ... how many
+  GroupWords<1> words_;
+  GroupWords<1> restart_words_;
+  GroupWords<2> pair_words_;
 };
 
-template <bool kRestarts>
+// Puts the walkers of each path next to each other: their numbers, in order.
+class WalkersByPath {
+ public:
+  explicit WalkersByPath(const WalkRequest& request) {
+    const auto walkers = static_cast<std::int64_t>(request.start.size());
+    if (request.paths.size() == 1) {
+      paths_.push_back({&request.paths.front(), nullptr, walkers});
+      return;
+    }
+    std::vector<std::int64_t> ends(request.paths.size() + 1, 0);
+    for (const std::int64_t path : request.path_of) {
+      check_path(path, static_cast<std::int64_t>(request.paths.size()));
+      ++ends[static_cast<std::size_t>(path) + 1];
+    }
+    for (std::size_t path = 1; path < ends.size(); ++path) {
+      ends[path] += ends[path - 1];
+    }
+    numbers_.resize(request.path_of.size());
+    for (std::size_t path = 0; path < request.paths.size(); ++path) {
+      paths_.push_back({&request.paths[path], numbers_.data() + ends[path], ends[path + 1] - ends[path]});
+    }
+    for (std::size_t number = 0; number < request.path_of.size(); ++number) {
+      const auto path = static_cast<std::size_t>(request.path_of[number]);
+      numbers_[static_cast<std::size_t>(ends[path]++)] = static_cast<std::int64_t>(number);
+    }
+  }
+
+  // Calls visit(walkers of a path, first, last) for parts of at most kChunkWalkers, on several threads.
+  template <typename Visit>
+  void for_each_chunk(int threads, Visit visit) const {
+    std::vector<std::int64_t> chunks{0};
+    for (const PathWalkers& walkers : paths_) {
+      chunks.push_back(chunks.back() + (walkers.count + kChunkWalkers - 1) / kChunkWalkers);
+    }
+    parallel_for(threads, chunks.back(), [&](std::int64_t chunk) {
+      const auto path = std::upper_bound(chunks.begin(), chunks.end(), chunk) - chunks.begin() - 1;
+      const PathWalkers& walkers = paths_[static_cast<std::size_t>(path)];
+      const std::int64_t first = (chunk - chunks[static_cast<std::size_t>(path)]) * kChunkWalkers;
+      visit(walkers, first, std::min(first + kChunkWalkers, walkers.count));
+    });
+  }
+
+ private:
+  static void check_path(std::int64_t path, std::int64_t paths) {
+    if (path < 0 || path >= paths) [[unlikely]] {
+      throw Error(ErrorKind::kUsage,
+                  "expected numbers of metapaths in [0, " + std::to_string(paths) + "), received " +
+                      std::to_string(path),
+                  "metapath_of");
+    }
+  }
+
+  std::vector<PathWalkers> paths_;
+  std::vector<std::int64_t> numbers_;
+};
+
+template <Restarts kRestarts>
 void walk_chunks(const WalkRequest& request, std::int64_t* out) {
-  const auto walkers = static_cast<std::int64_t>(request.start.size());
-  const std::int64_t chunks = (walkers + kChunkWalkers - 1) / kChunkWalkers;
-  parallel_for(request.threads, chunks, [&](std::int64_t chunk) {
-    const std::int64_t end = std::min((chunk + 1) * kChunkWalkers, walkers);
-    for (std::int64_t first = chunk * kChunkWalkers; first < end; first += kGroup) {
-      WalkerGroup<kRestarts>(request, first, static_cast<int>(std::min<std::int64_t>(kGroup, end - first)), out).run();
+  const WalkersByPath by_path(request);
+  by_path.for_each_chunk(request.threads, [&](const PathWalkers& walkers, std::int64_t first, std::int64_t last) {
+    for (; first < last; first += kGroup) {
+      const auto size = static_cast<int>(std::min<std::int64_t>(kGroup, last - first));
+      WalkerGroup<kRestarts>(request, walkers, first, size, out).run();
     }
   });
 }
@@ -155,10 +397,12 @@ void walk_chunks(const WalkRequest& request, std::int64_t* out) {
 void random_walks(const WalkRequest& request, std::int64_t* out) {
   if ((request.p != 1 || request.q != 1) && request.length > 0) {
     node2vec_walks(request, out);
+  } else if (request.restart_rounds) {
+    walk_chunks<Restarts::kRounds>(request, out);
   } else if (request.restart_probability > 0) {
-    walk_chunks<true>(request, out);
+    walk_chunks<Restarts::kSteps>(request, out);
   } else {
-    walk_chunks<false>(request, out);
+    walk_chunks<Restarts::kNone>(request, out);
   }
 }
 

@@ -33,13 +33,23 @@ struct Ring {
   std::vector<std::int32_t> indices;
 };
 
+WalkRequest request_of(const Ring& ring, std::span<const std::int64_t> start, std::int64_t length, int threads = 1) {
+  WalkRequest request;
+  request.paths = {{{ring.adjacency()}}};
+  request.start = start;
+  request.length = length;
+  request.key = derive_key(Stream::kWalk, 1, 0, 0);
+  request.threads = threads;
+  return request;
+}
+
 TEST(walk, follows_edges_and_ends_where_there_are_none) {
   const Ring ring(50);
   std::vector<std::int64_t> start;
   for (std::int64_t i = 0; i < 3000; ++i) {
     start.push_back(i % 50);
   }
-  WalkRequest request{{ring.adjacency()}, start, 9, derive_key(Stream::kWalk, 1, 0, 0), 1};
+  WalkRequest request = request_of(ring, start, 9);
   std::vector<std::int64_t> walks(start.size() * 10);
   random_walks(request, walks.data());
   for (std::size_t i = 0; i < walks.size(); ++i) {
@@ -63,13 +73,13 @@ TEST(walk, damaged_arrays_and_wrong_starts_are_refused) {
   std::vector<std::int64_t> walks(100 * 4);
   Ring ring(50);
   ring.indptr[6] = 1000;
-  CHECK_THROWS(random_walks({{ring.adjacency()}, start, 3, {}, 1}, walks.data()), ErrorKind::kData, "at node 5");
+  CHECK_THROWS(random_walks(request_of(ring, start, 3), walks.data()), ErrorKind::kData, "at node 5");
   ring = Ring(50);
   std::fill(ring.indices.begin(), ring.indices.end(), 77);
-  CHECK_THROWS(random_walks({{ring.adjacency()}, start, 3, {}, 2}, walks.data()), ErrorKind::kData, "node 77");
+  CHECK_THROWS(random_walks(request_of(ring, start, 3, 2), walks.data()), ErrorKind::kData, "node 77");
   ring = Ring(50);
   start[70] = 50;
-  CHECK_THROWS(random_walks({{ring.adjacency()}, start, 3, {}, 1}, walks.data()), ErrorKind::kUsage, "position 70");
+  CHECK_THROWS(random_walks(request_of(ring, start, 3), walks.data()), ErrorKind::kUsage, "position 70");
 }
 
 TEST(walk, pairs_are_counted_as_they_are_written) {
@@ -92,7 +102,8 @@ TEST(walk, pairs_are_counted_as_they_are_written) {
       const auto count = static_cast<std::size_t>(pairs.count());
       std::vector<std::int64_t> centers(count + 1, -7);
       std::vector<std::int64_t> contexts(count + 1, -7);
-      pairs.write(centers.data(), contexts.data());
+      const PairOutput output{centers.data(), contexts.data()};
+      pairs.write({&output, 1});
       CHECK(std::count(centers.begin(), centers.end(), -7) == 1);
       CHECK(std::count(contexts.begin(), contexts.end(), -7) == 1);
       for (std::size_t i = 0; i < count; ++i) {

@@ -43,7 +43,11 @@ Lists wheel(std::int32_t nodes) {
 
 WalkRequest request_of(const Lists& lists, std::span<const std::int64_t> start, std::int64_t length, double p,
                        double q) {
-  WalkRequest request{{lists.adjacency()}, start, length, derive_key(Stream::kWalk, 3, 1, 4), 1};
+  WalkRequest request;
+  request.paths = {{{lists.adjacency()}}};
+  request.start = start;
+  request.length = length;
+  request.key = derive_key(Stream::kWalk, 3, 1, 4);
   request.p = p;
   request.q = q;
   return request;

@@ -1,0 +1,396 @@
+"""What walkers do and who they are: the arguments of walks, checked, as the native core takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox import _core
+from graphbox.errors import UnsupportedError, UsageError
+from graphbox.native import Int64Array, integer_array, thread_count
+from graphbox.sample.adjacency import (
+    Adjacency,
+    EdgeType,
+    GraphLike,
+    as_arrays,
+    edge_column,
+    edge_type_name,
+    lists_of,
+    steps_of_metapath,
+)
+from graphbox.sample.derived import times_of, weights_of
+from graphbox.sample.list_order import most_parallel_edges
+
+__all__ = [
+    "TimeStrategy",
+    "WalkOptions",
+    "WalkPlan",
+    "Walkers",
+    "column_types",
+    "plan_steps",
+    "plan_walk",
+    "probability",
+    "step_count",
+    "steps_to_follow",
+    "walk_step",
+    "walkers_of",
+    "whole_number",
+]
+
+TimeStrategy: TypeAlias = Literal["uniform", "linear"]
+"""How a temporal walk chooses among the edges that are late enough."""
+
+NamedAdjacency: TypeAlias = tuple[Adjacency, str]
+"""What a step follows, and its name for messages."""
+
+_LONGEST_WALK = 2**31 - 1
+_OUT_OF_TIME = ("start_time", "strictly_later", "time_window", "temporal_strategy")
+
+
+class WalkOptions(TypedDict, total=False):
+    """Keyword arguments that all kinds of walks take: see :func:`graphbox.random_walk`."""
+
+    metapaths: Sequence[Sequence[EdgeType]] | None
+    metapath_of: npt.ArrayLike | None
+    weighted: bool | Collection[EdgeType]
+    second: Any | None
+    restart_probability: float
+    temporal: bool
+    start_time: Any | None
+    strictly_later: bool
+    time_window: int | None
+    temporal_strategy: TimeStrategy
+
+
+@dataclass(frozen=True)
+class Walkers:
+    """Who walks.
+
+    Attributes:
+        start: int64 [n], where each walker starts.
+        second: int64 [n], where it goes first, or None: it chooses.
+        path_of: int64 [n], the number of its metapath; None where there is one.
+        times: int64 [n], when it starts, or None.
+    """
+
+    start: Int64Array
+    second: Int64Array | None
+    path_of: Int64Array | None
+    times: Int64Array | None
+
+    def part(self, first: int, last: int) -> _core.Walkers:
+        """Return walkers ``first`` to ``last - 1`` as the native core takes them."""
+        second, path_of, times = (
+            None if array is None else array[first:last] for array in (self.second, self.path_of, self.times)
+        )
+        return _core.Walkers(self.start[first:last], second, path_of, times, first)
+
+    def all(self) -> _core.Walkers:
+        """Return all walkers as the native core takes them."""
+        return self.part(0, len(self.start))
+
+
+@dataclass(frozen=True)
+class WalkPlan:
+    """What walkers do.
+
+    Attributes:
+        native: the same as the native core takes it.
+        length: number of steps.
+        types: the node type of each column of a walk, for each metapath; None: unknown.
+        num_paths: number of metapaths.
+        walkers: who walks.
+        threads: how many to use.
+    """
+
+    native: _core.WalkPlan
+    length: int
+    types: list[list[str]] | None
+    num_paths: int
+    walkers: Walkers
+    threads: int
+
+
+def plan_walk(
+    graph: GraphLike | Adjacency,
+    start: object,
+    length: int,
+    metapath: Sequence[EdgeType] | None,
+    p: float,
+    q: float,
+    threads: int | None,
+    *,
+    metapaths: Sequence[Sequence[EdgeType]] | None = None,
+    metapath_of: npt.ArrayLike | None = None,
+    weighted: bool | Collection[EdgeType] = False,
+    second: Any | None = None,
+    restart_probability: float = 0.0,
+    temporal: bool = False,
+    start_time: Any | None = None,
+    strictly_later: bool = False,
+    time_window: int | None = None,
+    temporal_strategy: TimeStrategy = "uniform",
+) -> WalkPlan:
+    """Check the arguments of :func:`graphbox.random_walk` and find what the walkers follow.
+
+    Raises:
+        UsageError: a wrong argument.
+        UnsupportedError: arguments that do not go together.
+        DataError: the adjacency is damaged.
+    """
+    length = step_count(length)
+    looks_back = (_parameter(p, "p"), _parameter(q, "q")) != (1.0, 1.0)
+    restart_probability = probability(restart_probability)
+    paths = _several(metapath, metapaths)
+    if looks_back or restart_probability > 0:
+        _refuse_several_types(paths)
+    rule = (strictly_later, time_window, temporal_strategy)
+    if temporal:
+        _refuse_other_choices(looks_back, restart_probability > 0, weighted)
+        _check_rule(*rule)
+    elif (start_time, *rule) != (None, False, None, "uniform"):
+        raise UsageError(f"{', '.join(_OUT_OF_TIME)} need temporal=True", where="temporal")
+    count = thread_count(threads)
+    followed = [steps_to_follow(graph, path, length) for path in paths]
+    steps = [plan_steps(path, weighted, temporal, count) for path in followed]
+    parallel = most_parallel_edges(followed[0][0][0], steps[0][0], count) if looks_back else 1
+    native = _core.WalkPlan(
+        steps,
+        length,
+        float(p),
+        float(q),
+        restart_probability,
+        parallel,
+        bool(strictly_later),
+        None if time_window is None else int(time_window),
+        temporal_strategy == "linear",
+    )
+    types = None
+    if isinstance(graph, GraphLike):
+        types = [column_types(graph, path, length) for path in paths]
+    walkers = walkers_of(start, len(paths), length, second, metapath_of, start_time)
+    return WalkPlan(native, length, types, len(paths), walkers, count)
+
+
+def step_count(length: object) -> int:
+    """Return a walk's number of steps.
+
+    Raises:
+        UsageError: not from 0 to 2^31 - 1.
+    """
+    return whole_number(length, "length", 0, _LONGEST_WALK, "a number of steps, 0 or more")
+
+
+def walkers_of(
+    start: object,
+    num_paths: int = 1,
+    length: int = 0,
+    second: object | None = None,
+    metapath_of: object | None = None,
+    start_time: object | None = None,
+) -> Walkers:
+    """Check who walks.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+    nodes = integer_array(start, "start")
+    if second is not None and length == 0:
+        raise UsageError(
+            "walks that are told where to go first need a step or more, received 0", where="length"
+        )
+    if start_time is not None and np.ndim(start_time) == 0:  # type: ignore[arg-type]
+        start_time = np.full(len(nodes), integer_array(start_time, "start_time", dimensions=None))
+    path_of = np.arange(len(nodes)) % num_paths if metapath_of is None else metapath_of
+    paths = _one_each(path_of, len(nodes), "metapath_of")
+    if paths is not None and len(paths) and not 0 <= paths.min() <= paths.max() < num_paths:
+        raise UsageError(
+            f"expected numbers of metapaths, 0 to {num_paths - 1}, received {paths.min()} to {paths.max()}",
+            where="metapath_of",
+        )
+    return Walkers(
+        nodes,
+        _one_each(second, len(nodes), "second"),
+        paths if num_paths > 1 else None,
+        _one_each(start_time, len(nodes), "start_time"),
+    )
+
+
+def _one_each(values: object | None, walkers: int, where: str) -> Int64Array | None:
+    if values is None:
+        return None
+    array = integer_array(values, where)
+    if len(array) != walkers:
+        raise UsageError(f"expected one for each of {walkers} walkers, received {len(array)}", where=where)
+    return array
+
+
+def _several(
+    metapath: Sequence[EdgeType] | None, metapaths: Sequence[Sequence[EdgeType]] | None
+) -> list[Sequence[EdgeType] | None]:
+    if metapaths is None:
+        return [metapath]
+    if metapath is not None:
+        raise UsageError("expected metapath or metapaths, received both", where="metapaths")
+    if not len(metapaths):
+        raise UsageError("expected at least one metapath, received none", where="metapaths")
+    return list(metapaths)
+
+
+def steps_to_follow(
+    graph: GraphLike | Adjacency, metapath: Sequence[EdgeType] | None, length: int
+) -> list[NamedAdjacency]:
+    """Return what each step of a walk follows.
+
+    Raises:
+        UsageError: a metapath is missing, or does not fit the graph, or there is one and no graph.
+    """
+    if not isinstance(graph, GraphLike):
+        if metapath is not None:
+            raise UsageError(
+                "a metapath needs a graph", where="metapath", hint="metapath_walk takes a CSR for each step"
+            )
+        return [(graph, "csr")]
+    if metapath is not None:
+        return steps_of_metapath(graph, metapath, length)
+    if len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
+        (edge_type,) = graph.edge_types
+        return [(lists_of(graph, edge_type, "out"), edge_type_name(edge_type))]
+    raise UsageError(
+        f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
+        + ", ".join(map(edge_type_name, graph.edge_types)),
+        where="metapath",
+    )
+
+
+def plan_steps(
+    steps: Sequence[NamedAdjacency],
+    weighted: bool | Collection[EdgeType],
+    temporal: bool,
+    threads: int,
+) -> list[_core.WalkStep]:
+    """Return steps as the native core takes them.
+
+    Args:
+        steps: what each follows, and its name.
+        weighted: choose by the weights of all edges, or of those edge types of the steps.
+        temporal: follow only edges that are late enough, where edges have timestamps; some must.
+        threads: how many to use for what is derived.
+
+    Raises:
+        UsageError: no weights or timestamps where they are needed, or an adjacency of a wrong kind.
+        DataError: a weight is not a positive number.
+    """
+    if not steps:
+        raise UsageError("expected at least one CSR, received none", where="csrs")
+    by_weight = _weighted_steps(weighted, [name for _, name in steps])
+    timed = [temporal and edge_column(adjacency, "timestamp", name) is not None for adjacency, name in steps]
+    if temporal and not any(timed):
+        raise UsageError(
+            f"no edges of the walk have a timestamp: {', '.join(name for _, name in steps)}",
+            where="temporal",
+            hint="import them with a timestamp column",
+        )
+    return [
+        walk_step(step, has_weight, has_time, threads)
+        for step, has_weight, has_time in zip(steps, by_weight, timed, strict=True)
+    ]
+
+
+def walk_step(step: NamedAdjacency, weighted: bool, temporal: bool, threads: int) -> _core.WalkStep:
+    """Return one step as the native core takes it, with the tables that its choices need."""
+    adjacency, name = step
+    arrays = as_arrays(adjacency, name)
+    return _core.WalkStep(
+        arrays.indptr,
+        arrays.indices,
+        name,
+        arrays.overlay,
+        *(weights_of(adjacency, name, threads) if weighted else (None, None)),
+        *(times_of(adjacency, name, threads) if temporal else (None, None)),
+    )
+
+
+def _weighted_steps(weighted: bool | Collection[EdgeType], names: list[str]) -> list[bool]:
+    if isinstance(weighted, bool):
+        return [weighted] * len(names)
+    wanted = {edge_type_name(edge_type) for edge_type in weighted}
+    return [name in wanted for name in names]
+
+
+def column_types(graph: GraphLike, metapath: Sequence[EdgeType] | None, length: int) -> list[str]:
+    """Return the node type of each column of a walk of ``length`` steps."""
+    path = graph.edge_types[:1] if metapath is None else metapath
+    return [path[0][0], *(path[step % len(path)][-1] for step in range(length))]
+
+
+def _refuse_several_types(paths: Sequence[Sequence[EdgeType] | None]) -> None:
+    steps = [step for path in paths for step in path or ()]
+    if len(paths) > 1 or len(steps) > 1 or any(step[0] != step[-1] for step in steps):
+        raise UsageError(
+            "p, q and restart_probability need one edge type between nodes of one type, received "
+            + ", ".join(f"`{' '.join(step)}`" for step in steps),
+            where="metapath",
+            hint="leave them out along a metapath: each of its columns has nodes of one type, and whether a"
+            " node is near the one before is known within one edge type alone",
+        )
+
+
+def _refuse_other_choices(looks_back: bool, restarts: bool, weighted: object) -> None:
+    others = {"p and q": looks_back, "restart_probability": restarts, "weighted": bool(weighted)}
+    given = [name for name, is_given in others.items() if is_given]
+    if given:
+        raise UnsupportedError(
+            f"temporal walks choose among edges by time alone, not by {', '.join(given)}",
+            where="temporal",
+            hint="leave one of them out",
+        )
+
+
+def _check_rule(strictly_later: object, time_window: object, strategy: object) -> None:
+    if not isinstance(strictly_later, bool):
+        raise UsageError(f"expected True or False, received {strictly_later!r}", where="strictly_later")
+    if strategy not in ("uniform", "linear"):
+        raise UsageError(f"expected uniform or linear, received {strategy!r}", where="temporal_strategy")
+    if time_window is not None:
+        whole_number(time_window, "time_window", 0, 2**63 - 1, "a length of time, 0 or more, or None")
+
+
+def _parameter(value: object, name: str) -> float:
+    number = float(value) if _is_number(value) else 0.0  # type: ignore[arg-type]
+    if not 1e-30 <= number <= 1e30:
+        raise UsageError(f"expected a number from 1e-30 to 1e30, received {value!r}", where=name)
+    return number
+
+
+def probability(value: object) -> float:
+    """Return a restart probability.
+
+    Raises:
+        UsageError: not from 0 to below 1.
+    """
+    number = float(value) if _is_number(value) else -1.0  # type: ignore[arg-type]
+    if not 0 <= number < 1:
+        raise UsageError(
+            f"expected a probability, at least 0 and below 1, received {value!r}", where="restart_probability"
+        )
+    return number
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def whole_number(value: object, where: str, least: int, most: int, expected: str) -> int:
+    """Return an integer from ``least`` to ``most``.
+
+    Raises:
+        UsageError: any other value: ``expected`` says what it is to be.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise UsageError(f"expected {expected}, received {value!r}", where=where)
+    return int(value)
