@@ -137,7 +137,7 @@ def ppr_neighbors(
     num_neighbors = _size(num_neighbors, "num_neighbors")
     if num_walks * walk_length > _MOST_VISITS:
         raise UsageError(
-            f"expected at most 2^24 visits of a node's walks, received {num_walks} walks of {walk_length} rounds",
+            f"expected at most 2^24 visits of a node's walks, received {num_walks} of {walk_length} rounds",
             where="num_walks",
         )
     endless = 2 if metapath is None else len(metapath) + 1  # longer than a round: its end must meet its start

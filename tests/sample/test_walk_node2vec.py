@@ -25,6 +25,8 @@ PARAMETERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class Csr:
+    weight: np.ndarray | None = None
+
     def __init__(self, lists: list[list[int]], dtype: Any = np.int32) -> None:
         self.indptr = np.concatenate([[0], np.cumsum([len(row) for row in lists])]).astype(np.int64)
         self.indices = np.array(list(itertools.chain(*lists)), dtype)
@@ -32,6 +34,10 @@ class Csr:
     def row(self, node: int) -> list[int]:
         row: list[int] = self.indices[self.indptr[node] : self.indptr[node + 1]].tolist()
         return row
+
+    def row_weight(self, node: int) -> list[float]:
+        begin, end = self.indptr[node], self.indptr[node + 1]
+        return [1.0] * int(end - begin) if self.weight is None else self.weight[begin:end].tolist()
 
 
 def undirected(num_nodes: int, edges: list[tuple[int, int]]) -> Csr:
@@ -65,7 +71,8 @@ GRAPHS = {
 def weights(csr: Csr, previous: int, node: int, p: float, q: float) -> list[float]:
     """Return the weight of each edge out of ``node`` for a walker that came from ``previous``."""
     known = set(csr.row(previous))
-    return [1 / p if x == previous else 1.0 if x in known else 1 / q for x in csr.row(node)]
+    bias = [1 / p if x == previous else 1.0 if x in known else 1 / q for x in csr.row(node)]
+    return [weight * factor for weight, factor in zip(csr.row_weight(node), bias, strict=True)]
 
 
 def chi_square(csr: Csr, walks: np.ndarray, p: float, q: float) -> float:

@@ -195,20 +195,6 @@ def test_the_pairs_of_all_walks(walk: dict[str, Any], pairs: dict[str, Any], chu
         np.testing.assert_array_equal(np.concatenate([contexts for _, contexts in chunks]), expected[1])
 
 
-def test_pairs_along_a_metapath() -> None:
-    graph = ring_with_chords()
-    edge = graph.edge_types[0]
-    path = [edge, (edge[2], f"rev_{edge[1]}", edge[0])]
-    offsets = [0, 300, 0, 300, 0]
-    expected = skip_gram_pairs(
-        random_walk(graph, np.arange(300), 4, metapath=path), 2, column_offsets=offsets
-    )
-    chunks = list(
-        walk_pairs(graph, np.arange(300), 4, 2, metapath=path, column_offsets=offsets, chunk_pairs=100)
-    )
-    np.testing.assert_array_equal(np.concatenate(chunks, axis=1), expected)
-
-
 def test_walk_pairs_of_little() -> None:
     graph = ring_with_chords()
     assert list(walk_pairs(graph, [], 5, 2)) == []
@@ -228,5 +214,7 @@ def test_wrong_walk_pairs() -> None:
         walk_pairs(graph, [0], 3, 0)
     with pytest.raises(UsageError, match="received 300 at position 7"):
         list(walk_pairs(graph, [0] * 7 + [300], 3, 2, chunk_pairs=1))
-    with pytest.raises(UsageError, match="one entry for each column of walks: 4, received 1"):
-        list(walk_pairs(graph, [0], 3, 2, column_offsets=[1]))
+    with pytest.raises(UsageError, match=r"type_offsets: expected a number for each .* none for 'node'"):
+        walk_pairs(graph, [0], 3, 2, type_offsets={"paper": 1})
+    with pytest.raises(UsageError, match="graph: types of nodes need a graph"):
+        walk_pairs(graph.csr(), [0], 3, 2, type_offsets={"node": 1})

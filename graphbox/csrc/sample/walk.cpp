@@ -239,7 +239,7 @@ class WalkerGroup {
     if (times_[i] != TimeRule::kAnyTime) {
       first = order->count_until(begin, degrees_[i], times_[i] - (rule.strictly_later ? 0 : 1));
       std::int64_t latest = 0;
-      if (!__builtin_add_overflow(times_[i], rule.window, &latest)) {
+      if (rule.window != TimeRule::kNoWindow && !__builtin_add_overflow(times_[i], rule.window, &latest)) {
         last = order->count_until(begin, degrees_[i], latest);
       }
     }

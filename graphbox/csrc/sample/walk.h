@@ -31,7 +31,7 @@ enum class TimeChoice : std::uint8_t {
 // Which edges come late enough after the one before: those with times in [t, t + window], or (t, t + window].
 struct TimeRule {
   static constexpr std::int64_t kAnyTime = std::numeric_limits<std::int64_t>::min();  // nothing came before
-  static constexpr std::int64_t kNoWindow = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kNoWindow = -1;
 
   bool strictly_later = false;
   std::int64_t window = kNoWindow;

@@ -5,6 +5,7 @@
 
 #include "sample/negative.h"
 #include "sample/pairs.h"
+#include "sample/ppr.h"
 #include "tests/check.h"
 
 namespace graphbox {
@@ -80,6 +81,83 @@ TEST(walk, damaged_arrays_and_wrong_starts_are_refused) {
   ring = Ring(50);
   start[70] = 50;
   CHECK_THROWS(random_walks(request_of(ring, start, 3), walks.data()), ErrorKind::kUsage, "position 70");
+}
+
+TEST(walk, weights_and_times_decide_where_to) {
+  const Ring ring(50);
+  std::vector<float> weight(ring.indices.size());
+  std::vector<std::int64_t> time(ring.indices.size());
+  for (std::size_t edge = 0; edge < weight.size(); ++edge) {
+    weight[edge] = edge % 2 == 0 ? 1e-30F : 1;  // all but never down
+    time[edge] = edge % 2 == 0 ? 0 : 100 - static_cast<std::int64_t>(edge);  // up is later than down, but ever earlier
+  }
+  const AliasTables aliases(ring.indptr, weight, "ring", 1);
+  const TimeOrder order(ring.indptr, time, "ring", 1);
+  const std::vector<std::int64_t> start(300, 10);
+  WalkRequest request = request_of(ring, start, 5);
+  request.paths.front().front().weights = &aliases;
+  std::vector<std::int64_t> walks(start.size() * 6);
+  random_walks(request, walks.data());
+  for (std::size_t i = 0; i < walks.size(); ++i) {
+    CHECK_EQUAL(walks[i], static_cast<std::int64_t>(10 + i % 6));
+  }
+  request = request_of(ring, start, 5);
+  request.paths.front().front().times = &order;
+  const std::vector<std::int64_t> times(start.size(), 60);
+  request.times = times;
+  for (const TimeChoice choice : {TimeChoice::kUniform, TimeChoice::kLinear}) {
+    request.time_rule.choice = choice;
+    random_walks(request, walks.data());
+    for (std::size_t i = 0; i < walks.size(); ++i) {
+      CHECK_EQUAL(walks[i], i % 6 < 2 ? static_cast<std::int64_t>(10 + i % 6) : -1);
+    }
+  }
+}
+
+TEST(walk, several_paths_and_where_to_go_first) {
+  const Ring ring(50);
+  const std::vector<std::int64_t> start(3000, 5);
+  const std::vector<std::int64_t> second(3000, 40);
+  std::vector<std::int64_t> path_of;
+  for (std::int64_t i = 0; i < 3000; ++i) {
+    path_of.push_back(i % 3);
+  }
+  WalkRequest request = request_of(ring, start, 4);
+  request.paths.resize(3, request.paths.front());
+  request.path_of = path_of;
+  request.second = second;
+  std::vector<std::int64_t> walks(start.size() * 5);
+  random_walks(request, walks.data());
+  std::vector<std::int64_t> others(walks.size());
+  request.threads = 3;
+  random_walks(request, others.data());
+  CHECK(walks == others);
+  for (std::size_t i = 0; i < walks.size(); i += 5) {
+    CHECK(walks[i] == 5 && walks[i + 1] == 40 && (walks[i + 2] == 39 || walks[i + 2] == 41));
+  }
+  path_of[17] = 3;
+  CHECK_THROWS(random_walks(request, walks.data()), ErrorKind::kUsage, "received 3");
+}
+
+TEST(walk, the_most_visited_come_first) {
+  const Ring ring(50);
+  const std::vector<std::int64_t> nodes = {20, 0, 49};
+  PprRequest request;
+  request.round = {{ring.adjacency()}};
+  request.nodes = nodes;
+  request.num_walks = 700;
+  request.num_rounds = 3;
+  request.num_neighbors = 7;
+  request.restart_probability = 0.1;
+  request.threads = 2;
+  std::vector<std::int64_t> neighbors(21);
+  std::vector<std::int64_t> visits(21);
+  ppr_neighbors(request, neighbors.data(), visits.data());
+  const std::vector<std::int64_t> nearest(neighbors.begin(), neighbors.begin() + 2);
+  CHECK(nearest == std::vector<std::int64_t>({19, 21}) || nearest == std::vector<std::int64_t>({21, 19}));
+  CHECK(visits[0] >= visits[1] && visits[1] > visits[2] && visits[5] > 0 && neighbors[6] == -1 && visits[6] == 0);
+  CHECK(std::all_of(neighbors.begin() + 7, neighbors.begin() + 14, [](auto node) { return node == -1; }));
+  CHECK(neighbors[14] == 48 || neighbors[14] == 0);
 }
 
 TEST(walk, pairs_are_counted_as_they_are_written) {
