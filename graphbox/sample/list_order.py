@@ -5,22 +5,17 @@ from __future__ import annotations
 import weakref
 
 from graphbox import _core
-from graphbox.sample.adjacency import Adjacency
+from graphbox.sample.adjacency import Adjacency, Arrays
 
 __all__ = ["most_parallel_edges"]
 
 _known: dict[int, tuple[weakref.ref[Adjacency], int]] = {}
 
 
-def most_parallel_edges(adjacency: Adjacency, step: _core.WalkStep, threads: int) -> int:
+def most_parallel_edges(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> int:
     """Return the most edges that lead from one node to another, at least 1.
 
     Reads all edges once; what it found is kept for as long as ``adjacency`` lives.
-
-    Args:
-        adjacency: what ``step`` follows.
-        step: as the native core takes it.
-        threads: how many to use.
 
     Raises:
         UsageError: the list of some node does not ascend.
@@ -30,6 +25,7 @@ def most_parallel_edges(adjacency: Adjacency, step: _core.WalkStep, threads: int
     known = _known.get(key)
     if known is not None and known[0]() is adjacency:
         return known[1]
+    step = _core.WalkStep(arrays.indptr, arrays.indices, name, arrays.overlay)
     most = _core.most_parallel_edges(step, threads)
     try:
         reference = weakref.ref(adjacency, lambda dead: _forget(key, dead))

@@ -157,7 +157,10 @@ def plan_walk(
     count = thread_count(threads)
     followed = [steps_to_follow(graph, path, length) for path in paths]
     steps = [plan_steps(path, weighted, temporal, count) for path in followed]
-    parallel = most_parallel_edges(followed[0][0][0], steps[0][0], count) if looks_back else 1
+    parallel = 1
+    if looks_back:
+        ((adjacency, name),) = followed[0]
+        parallel = most_parallel_edges(adjacency, as_arrays(adjacency, name), name, count)
     native = _core.WalkPlan(
         steps,
         length,

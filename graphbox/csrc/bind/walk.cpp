@@ -64,7 +64,8 @@ struct PlanArguments {
 };
 
 void check_arguments(const std::vector<std::vector<const StepArrays*>>& paths, const PlanArguments& arguments) {
-  const bool sound = !paths.empty() && std::none_of(paths.begin(), paths.end(), [](auto& path) { return path.empty(); });
+  const bool sound =
+      !paths.empty() && std::none_of(paths.begin(), paths.end(), [](auto& path) { return path.empty(); });
   if (!sound || arguments.length < 0 || arguments.length > INT32_MAX) {
     throw Error(ErrorKind::kUsage, "a walk needs at least one adjacency and a length from 0 to 2^31 - 1, received " +
                                        std::to_string(arguments.length));
@@ -147,8 +148,7 @@ std::int64_t most_parallel(const StepArrays& step, int threads) {
 // How pairs are made of walks: the window, offsets and types of the columns of each path, the number of types, whether
 // windows are drawn, and the share of each key to keep.
 using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
-using PairTuple =
-    std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
+using PairTuple = std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
 
 const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths, std::int64_t width, const char* name) {
   if (!columns) {
@@ -354,8 +354,8 @@ void add_plan(nb::module_& module) {
           "__init__",
           [](WalkerArrays* self, InputArray<std::int64_t> start, OptionalArray second, OptionalArray path_of,
              OptionalArray times, std::int64_t first_position) {
-            new (self) WalkerArrays{std::move(start), std::move(second), std::move(path_of), std::move(times),
-                                    first_position};
+            new (self)
+                WalkerArrays{std::move(start), std::move(second), std::move(path_of), std::move(times), first_position};
           },
           nb::arg("start").noconvert(), nb::arg("second").noconvert().none() = nb::none(),
           nb::arg("path_of").noconvert().none() = nb::none(), nb::arg("times").noconvert().none() = nb::none(),
@@ -370,15 +370,15 @@ void add_walk(nb::module_& module) {
              "Walk, with draws of (seed, epoch, batch): int64[n, length + 1], -1 after a dead end.");
   module.def("most_parallel_edges", &most_parallel, nb::arg("step"), nb::arg("threads"),
              "The most edges from one node to another; an error where a list does not ascend.");
-  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(), nb::arg("key"),
-             nb::arg("threads"),
+  module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(),
+             nb::arg("key"), nb::arg("threads"),
              "All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets and types of columns\n"
              "[paths, width] or None, the number of types, whether windows are drawn, and shares to keep or None.");
-  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(),
-             nb::arg("key"), nb::arg("threads"), nb::arg("centers").noconvert(), nb::arg("contexts").noconvert(),
-             "The same into arrays of the caller; returns the number of pairs.");
-  module.def("walk_pairs", &walk_pairs, nb::arg("plan"), nb::arg("walkers"), nb::arg("arguments").noconvert(), nb::arg("key"),
-             nb::arg("threads"),
+  module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(),
+             nb::arg("arguments").noconvert(), nb::arg("key"), nb::arg("threads"), nb::arg("centers").noconvert(),
+             nb::arg("contexts").noconvert(), "The same into arrays of the caller; returns the number of pairs.");
+  module.def("walk_pairs", &walk_pairs, nb::arg("plan"), nb::arg("walkers"), nb::arg("arguments").noconvert(),
+             nb::arg("key"), nb::arg("threads"),
              "The pairs of random_walks(), which are held only meanwhile, of each two types of centre and context.");
   module.def("ppr_neighbors", &ppr, nb::arg("round"), nb::arg("nodes").noconvert(), nb::arg("walks_rounds_neighbors"),
              nb::arg("restart_probability"), nb::arg("key"), nb::arg("threads"),

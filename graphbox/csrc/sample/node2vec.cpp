@@ -29,7 +29,8 @@ GRAPHBOX_INLINE double unit_interval(std::uint32_t low, std::uint32_t high) {
 // step ends for any p and q.
 //
 // With weights a candidate comes from the alias table of the node, and columns are as high as the largest of 1, 1 / p
-// and 1 / q: what the edges back weigh among all is not known before it is looked up, so they have no area of their own.
+// and 1 / q: what the edges back weigh among all is not known before it is looked up, so they have no area of their
+// own.
 //
 // Walkers stand in one of four queues by what they wait for: a row of indptr, an entry of an alias table, a candidate
 // edge, a line of a list that is searched. One round serves all that waited when it began; they asked for their lines
@@ -364,8 +365,8 @@ class Node2VecWalkers {
   std::int64_t* out_;
   double return_weight_;
   double far_weight_;
-  double height_;      // of a column
-  double excess_;      // what the weight of an edge back exceeds it by
+  double height_;       // of a column
+  double excess_;       // what the weight of an edge back exceeds it by
   double sure_below_;   // every edge has at least this weight, and ...
   double never_above_;  // ... at most this, edges back apart
   bool restarts_;
@@ -426,9 +427,8 @@ std::int64_t most_parallel_edges(const Adjacency& edges, int threads) {
   parallel_for(threads, (edges.num_rows + kChunkRows - 1) / kChunkRows, [&](std::int64_t chunk) {
     const std::int64_t first = chunk * kChunkRows;
     const std::int64_t last = std::min(first + kChunkRows, edges.num_rows);
-    const std::int64_t longest = edges.wide_indices != nullptr
-                                     ? longest_run(edges, edges.wide_indices, first, last)
-                                     : longest_run(edges, edges.narrow_indices, first, last);
+    const std::int64_t longest = edges.wide_indices != nullptr ? longest_run(edges, edges.wide_indices, first, last)
+                                                               : longest_run(edges, edges.narrow_indices, first, last);
     std::int64_t known = most.load(std::memory_order_relaxed);
     while (known < longest && !most.compare_exchange_weak(known, longest, std::memory_order_relaxed)) {
     }

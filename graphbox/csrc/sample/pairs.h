@@ -34,8 +34,9 @@ struct PairOutput {
   std::int64_t* contexts;
 };
 
-// All (centre, context) pairs of a walk that are at most the window apart, walk by walk, centre by centre. Group g holds
-// those with a centre of type g / num_types and a context of type g % num_types; without types there is one group.
+// All (centre, context) pairs of a walk that are at most the window apart, walk by walk, centre by centre. Group g
+// holds those with a centre of type g / num_types and a context of type g % num_types; without types there is one
+// group.
 class SkipGramPairs {
  public:
   explicit SkipGramPairs(const SkipGramRequest& request);

@@ -370,10 +370,10 @@ class WalkersByPath {
  private:
   static void check_path(std::int64_t path, std::int64_t paths) {
     if (path < 0 || path >= paths) [[unlikely]] {
-      throw Error(ErrorKind::kUsage,
-                  "expected numbers of metapaths in [0, " + std::to_string(paths) + "), received " +
-                      std::to_string(path),
-                  "metapath_of");
+      throw Error(
+          ErrorKind::kUsage,
+          "expected numbers of metapaths in [0, " + std::to_string(paths) + "), received " + std::to_string(path),
+          "metapath_of");
     }
   }
 

@@ -88,7 +88,7 @@ TEST(walk, weights_and_times_decide_where_to) {
   std::vector<float> weight(ring.indices.size());
   std::vector<std::int64_t> time(ring.indices.size());
   for (std::size_t edge = 0; edge < weight.size(); ++edge) {
-    weight[edge] = edge % 2 == 0 ? 1e-30F : 1;  // all but never down
+    weight[edge] = edge % 2 == 0 ? 1e-30F : 1;                               // all but never down
     time[edge] = edge % 2 == 0 ? 0 : 100 - static_cast<std::int64_t>(edge);  // up is later than down, but ever earlier
   }
   const AliasTables aliases(ring.indptr, weight, "ring", 1);
