@@ -308,10 +308,15 @@ def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None
     uint8[bytes], not initialised, of memory that is used again when Python drops it.
     """
 
+class OptimizerConfig:
+    """How gradients change rows."""
+
+    def __init__(self, name: str, *, lr: float, eps: float, initial_accumulator: float, betas: tuple[float, float], beta: float, l1: float, l2: float, weight_decay: float, decoupled_weight_decay: bool, bounds: tuple[float, float], mean_gradient: bool) -> None: ...
+
 class Table:
     """Rows of float32 for any int64 keys, with optimizer state, in memory."""
 
-    def __init__(self, dim: int, optimizer: str, lr: float, eps: float, init_scale: float, initial_accumulator: float, seed: int, memory_bytes: int) -> None: ...
+    def __init__(self, dim: int, optimizer: OptimizerConfig, init_scale: float, seed: int, memory_bytes: int) -> None: ...
 
     def pull(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], create: bool, threads: int) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')]:
         """Rows of the keys, float32[n, dim]."""
@@ -344,13 +349,7 @@ class Table:
     def optimizer(self) -> str: ...
 
     @property
-    def eps(self) -> float: ...
-
-    @property
     def init_scale(self) -> float: ...
-
-    @property
-    def initial_accumulator(self) -> float: ...
 
     @property
     def seed(self) -> int: ...

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbeddingTable", "Optimizer"]
 
-Optimizer: TypeAlias = Literal["sgd", "adagrad", "rowwise_adagrad"]
+Optimizer: TypeAlias = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl"]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _NO_BUDGET: Final = 2**64 - 1
@@ -33,14 +33,31 @@ class EmbeddingTable:
     equal keys in the order of the batch and applies them once. So results are the same, bit by bit, for any
     number of threads and after ``save`` and ``load``. Safe to use from several threads.
 
+    Optimizers:
+        ``sgd``.
+        ``adagrad`` (Duchi et al., JMLR 2011, diagonal form).
+        ``rowwise_adagrad``: one state for a row, which gains the mean of the squared gradient.
+        ``adam`` (Kingma and Ba, ICLR 2015). Each row counts its own steps, so a key that comes late starts as
+        an early one did; ``torch.optim.SparseAdam`` counts those of the whole table.
+        ``rowwise_adam``: one second moment for a row, of the mean of the squared gradient.
+        ``ftrl``: FTRL-Proximal (McMahan et al., KDD 2013, algorithm 1); values become exactly 0 with ``l1``.
+
     Args:
         dim: values of a row, 1 to 65,536.
-        optimizer: ``sgd``; ``adagrad`` (Duchi et al., 2011, diagonal form); ``rowwise_adagrad`` (one state
-            for a row, which gains the mean of the squared gradient).
+        optimizer: its name.
         lr: learning rate, can be changed later.
-        eps: added to the root of the state in Adagrad.
+        eps: added to the root that Adagrad and Adam divide by.
         init_scale: new values are uniform in [-init_scale, init_scale). None: 1 / sqrt(dim).
-        initial_accumulator: state of a new row in Adagrad.
+        initial_accumulator: state of a new row in both Adagrads and FTRL.
+        betas: how much the moments of Adam keep of themselves.
+        beta: smoothing of the learning rate in FTRL.
+        l1: strength of FTRL's lasso penalty.
+        l2: strength of FTRL's ridge penalty.
+        weight_decay: this times the value is added to its gradient, whenever the row is pushed.
+        decoupled_weight_decay: values shrink by ``lr * weight_decay`` instead (AdamW; Loshchilov and Hutter,
+            ICLR 2019); not with FTRL.
+        bounds: least and largest value, kept after each update. None: any.
+        mean_gradient: average the gradients of equal keys instead of summing them.
         seed: of the initial values.
         memory_bytes: the most memory the table may take; None: no limit. An operation that would exceed it
             changes nothing.
@@ -60,6 +77,14 @@ class EmbeddingTable:
         eps: float = 1e-8,
         init_scale: float | None = None,
         initial_accumulator: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        beta: float = 1.0,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        bounds: tuple[float, float] | None = None,
+        mean_gradient: bool = False,
         seed: int = 0,
         memory_bytes: int | None = None,
         threads: int | None = None,
@@ -67,13 +92,24 @@ class EmbeddingTable:
         if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= _MOST_VALUES:
             raise UsageError(f"expected an integer from 1 to {_MOST_VALUES}, received {dim!r}", where="dim")
         self._threads = thread_count(threads)
+        settings = _core.OptimizerConfig(
+            optimizer,
+            lr=_number(lr, "lr"),
+            eps=_number(eps, "eps"),
+            initial_accumulator=_number(initial_accumulator, "initial_accumulator"),
+            betas=_pair(betas, "betas"),
+            beta=_number(beta, "beta"),
+            l1=_number(l1, "l1"),
+            l2=_number(l2, "l2"),
+            weight_decay=_number(weight_decay, "weight_decay"),
+            decoupled_weight_decay=bool(decoupled_weight_decay),
+            bounds=(-math.inf, math.inf) if bounds is None else _pair(bounds, "bounds"),
+            mean_gradient=bool(mean_gradient),
+        )
         self._table = _core.Table(
             int(dim),
-            optimizer,
-            _number(lr, "lr"),
-            _number(eps, "eps"),
+            settings,
             1 / math.sqrt(dim) if init_scale is None else _number(init_scale, "init_scale"),
-            _number(initial_accumulator, "initial_accumulator"),
             seed_number(seed),
             _budget(memory_bytes),
         )
@@ -166,7 +202,7 @@ class EmbeddingTable:
         return out
 
     def push(self, keys: Any, grads: Any) -> None:
-        """Apply gradients; those of equal keys are summed first, in their order.
+        """Apply gradients; those of equal keys are summed (or averaged) first, in their order.
 
         A key without a row gets one first, as :meth:`pull` would have given it.
 
@@ -235,6 +271,17 @@ def _number(value: object, name: str) -> float:
     if not math.isfinite(number) or number < 0:
         raise UsageError(f"expected a finite number, 0 or more, received {value!r}", where=name)
     return number
+
+
+def _pair(values: object, name: str) -> tuple[float, float]:
+    if not isinstance(values, tuple | list) or len(values) != 2:
+        raise UsageError(f"expected two numbers, received {values!r}", where=name)
+    numbers = []
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
+            raise UsageError(f"expected a number, received {value!r}", where=name)
+        numbers.append(float(value))
+    return numbers[0], numbers[1]
 
 
 def _budget(memory_bytes: int | None) -> int:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from graphbox.table.table import Optimizer
 INITIALIZATION_STREAM = 4
 INT64 = np.iinfo(np.int64)
 OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
+"""Those that the dictionary beside knows; test_optimizers.py has all."""
 Float32 = np.float32
 
 
@@ -135,28 +136,6 @@ def test_agrees_with_a_dictionary(tmp_path: Path) -> None:
     TableMachine.TestCase().runTest()
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-def test_agrees_with_torch(optimizer: Optimizer) -> None:
-    rng = np.random.default_rng(0)
-    table = EmbeddingTable(17, optimizer, lr=0.1, eps=1e-10, init_scale=1.0)
-    keys = np.arange(50)
-    embedding = torch.nn.Embedding(50, 17)
-    embedding.weight.data.copy_(torch.from_numpy(table.pull(keys)))
-    other: torch.optim.Optimizer
-    if optimizer == "sgd":
-        other = torch.optim.SGD(embedding.parameters(), lr=0.1)
-    else:
-        other = torch.optim.Adagrad(embedding.parameters(), lr=0.1)
-    for _ in range(30):
-        batch = rng.integers(0, 50, 200)
-        grads = rng.normal(size=(200, 17)).astype(Float32)
-        other.zero_grad()
-        embedding(torch.from_numpy(batch)).backward(torch.from_numpy(grads))
-        other.step()
-        table.push(batch, grads)
-    np.testing.assert_allclose(table.pull(keys), embedding.weight.detach().numpy(), rtol=1e-6, atol=1e-6)
-
-
 def test_rowwise_adagrad_keeps_one_state_for_the_row() -> None:
     table = EmbeddingTable(4, "rowwise_adagrad", lr=1.0, eps=0.0, initial_accumulator=0.5)
     before = table.pull([3])
@@ -178,7 +157,7 @@ def test_initial_rows() -> None:
     assert len(np.unique(many[:, 0])) > 1990
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", get_args(Optimizer))
 def test_same_for_any_number_of_threads_and_after_loading(optimizer: Optimizer, tmp_path: Path) -> None:
     def train(table: EmbeddingTable, steps: range) -> None:
         for step in steps:
@@ -306,8 +285,8 @@ def test_threads_share_a_table() -> None:
         ({"dim": 2.0}, "dim"),
         ({"dim": True}, "dim"),
         (
-            {"dim": 4, "optimizer": "adam"},
-            "optimizer must be sgd, adagrad or rowwise_adagrad, received `adam`",
+            {"dim": 4, "optimizer": "lion"},
+            "optimizer must be sgd, adagrad, rowwise_adagrad, adam, rowwise_adam or ftrl, received `lion`",
         ),
         ({"dim": 4, "lr": -1}, "lr: expected a finite number"),
         ({"dim": 4, "lr": float("nan")}, "lr"),
@@ -362,25 +341,35 @@ def test_files_replace_each_other(tmp_path: Path) -> None:
 
 
 def test_settings_are_saved(tmp_path: Path) -> None:
-    table = EmbeddingTable(
-        5,
-        "adagrad",
-        lr=0.3,
-        eps=0.1,
-        init_scale=0.7,
-        initial_accumulator=0.2,
-        seed=2**63,
-        memory_bytes=1 << 30,
-    )
-    table.lr = 0.4
-    table.save(tmp_path / "table")
-    loaded = EmbeddingTable.load(tmp_path / "table")
-    assert (loaded.dim, loaded.optimizer, loaded.lr, loaded.seed) == (5, "adagrad", table.lr, 2**63)
-    assert loaded.memory_bytes is None
-    grads = np.ones((1, 5), dtype=Float32)
-    for one in (table, loaded):
-        one.push([9], grads)
-    np.testing.assert_array_equal(table.pull([9]), loaded.pull([9]))
+    for optimizer in get_args(Optimizer):
+        table = EmbeddingTable(
+            5,
+            optimizer,
+            lr=0.3,
+            eps=0.1,
+            init_scale=0.7,
+            initial_accumulator=0.2,
+            betas=(0.7, 0.8),
+            beta=0.3,
+            l1=0.01,
+            l2=0.02,
+            weight_decay=0.1,
+            decoupled_weight_decay=optimizer != "ftrl",
+            bounds=(-0.9, 0.8),
+            mean_gradient=True,
+            seed=2**63,
+            memory_bytes=1 << 30,
+        )
+        table.lr = 0.4
+        table.save(tmp_path / "table")
+        loaded = EmbeddingTable.load(tmp_path / "table")
+        assert (loaded.dim, loaded.optimizer, loaded.lr, loaded.seed) == (5, optimizer, table.lr, 2**63)
+        assert loaded.memory_bytes is None
+        grads = np.random.default_rng(0).normal(size=(20, 3, 5)).astype(Float32)
+        for one in (table, loaded):
+            for gradient in grads:
+                one.push([9, 9, 3], gradient)
+        np.testing.assert_array_equal(table.pull([9, 3]), loaded.pull([9, 3]))
 
 
 def test_files_of_version_1(formats: Path) -> None:

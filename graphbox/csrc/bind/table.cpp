@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 
@@ -15,24 +16,27 @@
 namespace graphbox::bind {
 namespace {
 
-constexpr std::array<std::pair<const char*, Optimizer>, 3> kOptimizers = {{
+constexpr std::array<std::pair<const char*, Optimizer>, kOptimizers> kOptimizerNames = {{
     {"sgd", Optimizer::kSgd},
     {"adagrad", Optimizer::kAdagrad},
     {"rowwise_adagrad", Optimizer::kRowwiseAdagrad},
+    {"adam", Optimizer::kAdam},
+    {"rowwise_adam", Optimizer::kRowwiseAdam},
+    {"ftrl", Optimizer::kFtrl},
 }};
 
 Optimizer optimizer_of(const std::string& name) {
-  for (const auto& [known, optimizer] : kOptimizers) {
+  for (const auto& [known, optimizer] : kOptimizerNames) {
     if (name == known) {
       return optimizer;
     }
   }
-  throw Error(ErrorKind::kUsage, "optimizer must be sgd, adagrad or rowwise_adagrad, received `" + name + "`",
+  throw Error(ErrorKind::kUsage, "optimizer must be sgd, adagrad, rowwise_adagrad, adam, rowwise_adam or ftrl, received `" + name + "`",
               "optimizer");
 }
 
 const char* name_of(Optimizer optimizer) {
-  for (const auto& [name, known] : kOptimizers) {
+  for (const auto& [name, known] : kOptimizerNames) {
     if (optimizer == known) {
       return name;
     }
@@ -88,16 +92,28 @@ NumpyArray<bool> contains(const Table& self, InputArray<std::int64_t> keys, int 
 }  // namespace
 
 void add_table(nb::module_& module) {
+  nb::class_<OptimizerConfig>(module, "OptimizerConfig", "How gradients change rows.")
+      .def(
+          "__init__",
+          [](OptimizerConfig* self, const std::string& name, float lr, float eps, float initial_accumulator,
+             std::pair<float, float> betas, float beta, float l1, float l2, float weight_decay,
+             bool decoupled_weight_decay, std::pair<float, float> bounds, bool mean_gradient) {
+            new (self) OptimizerConfig{optimizer_of(name), lr,           eps,          initial_accumulator,
+                                       betas.first,        betas.second, beta,         l1,
+                                       l2,                 weight_decay, bounds.first, bounds.second,
+                                       decoupled_weight_decay, mean_gradient};
+          },
+          nb::arg("name"), nb::kw_only(), nb::arg("lr"), nb::arg("eps"), nb::arg("initial_accumulator"),
+          nb::arg("betas"), nb::arg("beta"), nb::arg("l1"), nb::arg("l2"), nb::arg("weight_decay"),
+          nb::arg("decoupled_weight_decay"), nb::arg("bounds"), nb::arg("mean_gradient"));
   nb::class_<Table>(module, "Table", "Rows of float32 for any int64 keys, with optimizer state, in memory.")
       .def(
           "__init__",
-          [](Table* self, std::uint64_t dim, const std::string& optimizer, float lr, float eps, float init_scale,
-             float initial_accumulator, std::uint64_t seed, std::uint64_t memory_bytes) {
-            new (self)
-                Table({dim, optimizer_of(optimizer), lr, eps, init_scale, initial_accumulator, seed, memory_bytes});
+          [](Table* self, std::uint64_t dim, const OptimizerConfig& optimizer, float init_scale, std::uint64_t seed,
+             std::uint64_t memory_bytes) {
+            new (self) Table({dim, optimizer, init_scale, seed, memory_bytes});
           },
-          nb::arg("dim"), nb::arg("optimizer"), nb::arg("lr"), nb::arg("eps"), nb::arg("init_scale"),
-          nb::arg("initial_accumulator"), nb::arg("seed"), nb::arg("memory_bytes"))
+          nb::arg("dim"), nb::arg("optimizer"), nb::arg("init_scale"), nb::arg("seed"), nb::arg("memory_bytes"))
       .def("pull", &pull, nb::arg("keys").noconvert(), nb::arg("create"), nb::arg("threads"),
            "Rows of the keys, float32[n, dim].")
       .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
@@ -127,14 +143,12 @@ void add_table(nb::module_& module) {
       .def("__len__", &Table::rows, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("nbytes", &Table::bytes, nb::call_guard<nb::gil_scoped_release>(), "Memory in bytes.")
       .def_prop_ro("dim", [](const Table& self) { return self.config().dim; })
-      .def_prop_ro("optimizer", [](const Table& self) { return name_of(self.config().optimizer); })
-      .def_prop_ro("eps", [](const Table& self) { return self.config().eps; })
+      .def_prop_ro("optimizer", [](const Table& self) { return name_of(self.config().optimizer.kind); })
       .def_prop_ro("init_scale", [](const Table& self) { return self.config().init_scale; })
-      .def_prop_ro("initial_accumulator", [](const Table& self) { return self.config().initial_accumulator; })
       .def_prop_ro("seed", [](const Table& self) { return self.config().seed; })
       .def_prop_ro("memory_bytes", [](const Table& self) { return self.config().memory_bytes; })
       .def_prop_rw(
-          "lr", [](const Table& self) { return self.config().lr; }, [](Table& self, float lr) { self.set_lr(lr); })
+          "lr", [](const Table& self) { return self.config().optimizer.lr; }, [](Table& self, float lr) { self.set_lr(lr); })
       .def("save", &Table::save, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
            "Write the table to a file, durably and at once.")
       .def_static("load", &Table::load, nb::arg("path"), nb::arg("memory_bytes"),

@@ -1,60 +1,237 @@
 #include "table/optimizer.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "portability/cpu.h"
 
 namespace graphbox {
-
-GRAPHBOX_CLONES
-void update_sgd(float* __restrict values, const float* __restrict gradient, std::size_t dim, float lr) {
-  for (std::size_t i = 0; i < dim; ++i) {
-    values[i] -= lr * gradient[i];
-  }
-}
-
-GRAPHBOX_CLONES
-void update_adagrad(float* __restrict values, float* __restrict state, const float* __restrict gradient,
-                    std::size_t dim, float lr, float eps) {
-  for (std::size_t i = 0; i < dim; ++i) {
-    state[i] += gradient[i] * gradient[i];
-    values[i] -= lr * gradient[i] / (std::sqrt(state[i]) + eps);
-  }
-}
-
 namespace {
 
-// Sixteen sums side by side, added pairwise at the end: the same bits however wide the registers are.
-GRAPHBOX_INLINE float sum_of_squares(const float* __restrict values, std::size_t count) {
+// What every update has in common. A setting that is not used has the value that changes no bit.
+struct Common {
+  float scale;   // of the gradient
+  float decay;   // times the value: added to the gradient
+  float keep;    // of the value, before the step
+  float lowest;  // of the result
+  float highest;
+};
+
+GRAPHBOX_INLINE float gradient_of(const Common& common, float value, float gradient) {
+  return common.scale * gradient + common.decay * value;
+}
+
+GRAPHBOX_INLINE float stepped(const Common& common, float value, float step) {
+  const float result = value * common.keep - step;
+  const float raised = result < common.lowest ? common.lowest : result;
+  return raised > common.highest ? common.highest : raised;
+}
+
+// The mean of the squares. Sixteen sums side by side, added pairwise at the end: the same bits however wide the
+// registers are.
+GRAPHBOX_INLINE float mean_square(const Common& common, const float* __restrict values,
+                                  const float* __restrict gradient, std::size_t dim) {
   constexpr std::size_t kLanes = 16;
   float lanes[kLanes] = {};
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
+  for (; i + kLanes <= dim; i += kLanes) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += values[i + lane] * values[i + lane];
+      const float g = gradient_of(common, values[i + lane], gradient[i + lane]);
+      lanes[lane] += g * g;
     }
   }
-  for (std::size_t lane = 0; i < count; ++i, ++lane) {
-    lanes[lane] += values[i] * values[i];
+  for (std::size_t lane = 0; i < dim; ++i, ++lane) {
+    const float g = gradient_of(common, values[i], gradient[i]);
+    lanes[lane] += g * g;
   }
   for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) {
       lanes[lane] += lanes[lane + half];
     }
   }
-  return lanes[0];
+  return lanes[0] / static_cast<float>(dim);
+}
+
+// values -= lr * g
+GRAPHBOX_CLONES
+void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient, std::size_t dim,
+                float lr) {
+  for (std::size_t i = 0; i < dim; ++i) {
+    values[i] = stepped(common, values[i], lr * gradient_of(common, values[i], gradient[i]));
+  }
+}
+
+// state += g^2; values -= lr * g / (sqrt(state) + eps)
+GRAPHBOX_CLONES
+void update_adagrad(const Common common, float* __restrict values, float* __restrict state,
+                    const float* __restrict gradient, std::size_t dim, float lr, float eps) {
+  for (std::size_t i = 0; i < dim; ++i) {
+    const float g = gradient_of(common, values[i], gradient[i]);
+    state[i] += g * g;
+    values[i] = stepped(common, values[i], lr * g / (std::sqrt(state[i]) + eps));
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rowwise_adagrad(const Common common, float* __restrict values, float* __restrict accumulator,
+                            const float* __restrict gradient, std::size_t dim, float lr, float eps) {
+  *accumulator += mean_square(common, values, gradient, dim);
+  update_sgd(common, values, gradient, dim, lr / (std::sqrt(*accumulator) + eps));
+}
+
+struct Moments {
+  float beta1;
+  float beta2;
+  float step;   // lr / (1 - beta1^steps)
+  float scale;  // of the root of the second moment: 1 / sqrt(1 - beta2^steps)
+  float eps;
+};
+
+// first += (1 - beta1) (g - first); second += (1 - beta2) (g^2 - second);
+// values -= step * first / (scale * sqrt(second) + eps)
+GRAPHBOX_CLONES
+void update_adam(const Common common, float* __restrict values, float* __restrict first, float* __restrict second,
+                 const float* __restrict gradient, std::size_t dim, const Moments moments) {
+  for (std::size_t i = 0; i < dim; ++i) {
+    const float g = gradient_of(common, values[i], gradient[i]);
+    first[i] += (1 - moments.beta1) * (g - first[i]);
+    second[i] = moments.beta2 * second[i] + (1 - moments.beta2) * g * g;
+    const float root = moments.scale * std::sqrt(second[i]) + moments.eps;
+    values[i] = stepped(common, values[i], moments.step * first[i] / root);
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rowwise_adam(const Common common, float* __restrict values, float* __restrict first,
+                         float* __restrict second, const float* __restrict gradient, std::size_t dim,
+                         const Moments moments) {
+  const float square = mean_square(common, values, gradient, dim);
+  *second = moments.beta2 * *second + (1 - moments.beta2) * square;
+  const float step = moments.step / (moments.scale * std::sqrt(*second) + moments.eps);
+  for (std::size_t i = 0; i < dim; ++i) {
+    const float g = gradient_of(common, values[i], gradient[i]);
+    first[i] += (1 - moments.beta1) * (g - first[i]);
+    values[i] = stepped(common, values[i], step * first[i]);
+  }
+}
+
+struct Proximal {
+  float lr;
+  float beta;
+  float l1;
+  float l2;
+  bool is_first;  // update of the row
+};
+
+// The value that a row of FTRL has is a function of z and n: 0 where |z| <= l1, otherwise
+// -(z - sign(z) l1) / ((beta + sqrt(n)) / lr + l2). A new row starts with the z of its initial values.
+GRAPHBOX_CLONES
+void update_ftrl(const Common common, float* __restrict values, float* __restrict z, float* __restrict n,
+                 const float* __restrict gradient, std::size_t dim, const Proximal settings) {
+  for (std::size_t i = 0; i < dim; ++i) {
+    const float value = values[i];
+    const float g = gradient_of(common, value, gradient[i]);
+    const float root = std::sqrt(n[i]);
+    const float strength = (settings.beta + root) / settings.lr + settings.l2;
+    const float initial = -value * strength - (value == 0 ? 0.0F : std::copysign(settings.l1, value));
+    n[i] += g * g;
+    const float next_root = std::sqrt(n[i]);
+    const float before = settings.is_first ? initial : z[i];
+    z[i] = before + g - (next_root - root) / settings.lr * value;
+    const float excess = std::abs(z[i]) - settings.l1;
+    const float next_strength = (settings.beta + next_root) / settings.lr + settings.l2;
+    const float next = excess > 0 ? -std::copysign(excess, z[i]) / next_strength : 0.0F;
+    const float raised = next < common.lowest ? common.lowest : next;
+    values[i] = raised > common.highest ? common.highest : raised;
+  }
+}
+
+// 1 - beta^steps for 0, 1, 2 ... steps, until it is 1 for good or nearly so.
+std::vector<float> corrections_of(double beta) {
+  constexpr std::size_t kMost = 1 << 17;
+  std::vector<float> corrections = {0.0F};
+  double power = 1;
+  while (corrections.back() < 1.0F && corrections.size() < kMost) {
+    power *= beta;
+    corrections.push_back(static_cast<float>(1 - power));
+  }
+  return corrections;
 }
 
 }  // namespace
 
-GRAPHBOX_CLONES
-void update_rowwise_adagrad(float* __restrict values, float* accumulator, const float* __restrict gradient,
-                            std::size_t dim, float lr, float eps) {
-  *accumulator += sum_of_squares(gradient, dim) / static_cast<float>(dim);
-  const float step = lr / (std::sqrt(*accumulator) + eps);
-  for (std::size_t i = 0; i < dim; ++i) {
-    values[i] -= step * gradient[i];
+std::size_t state_per_value(Optimizer optimizer) {
+  switch (optimizer) {
+    case Optimizer::kAdagrad:
+    case Optimizer::kRowwiseAdam:
+      return 1;
+    case Optimizer::kAdam:
+    case Optimizer::kFtrl:
+      return 2;
+    case Optimizer::kSgd:
+    case Optimizer::kRowwiseAdagrad:
+      break;
+  }
+  return 0;
+}
+
+RowUpdate::RowUpdate(const OptimizerConfig& config) : config_(config) {
+  if (config.kind == Optimizer::kAdam || config.kind == Optimizer::kRowwiseAdam) {
+    corrections1_ = corrections_of(static_cast<double>(config.beta1));
+    corrections2_ = corrections_of(static_cast<double>(config.beta2));
+  }
+}
+
+void RowUpdate::initialize(RowState state, std::size_t dim) const {
+  const bool is_moment = config_.kind == Optimizer::kAdam || config_.kind == Optimizer::kRowwiseAdam;
+  *state.steps = 0;
+  *state.accumulator = is_moment ? 0.0F : config_.initial_accumulator;
+  if (config_.kind == Optimizer::kAdagrad) {
+    std::fill_n(state.per_value, dim, config_.initial_accumulator);
+    return;
+  }
+  std::fill_n(state.per_value, dim * state_per_value(config_.kind), 0.0F);
+  if (config_.kind == Optimizer::kFtrl) {
+    std::fill_n(state.per_value + dim, dim, config_.initial_accumulator);
+  }
+}
+
+float RowUpdate::correction(const std::vector<float>& table, std::uint32_t steps) {
+  return table[std::min<std::size_t>(steps, table.size() - 1)];
+}
+
+void RowUpdate::apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const {
+  const float decay = config_.weight_decay;
+  const Common common = {scale, config_.decoupled_weight_decay ? 0.0F : decay,
+                         config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
+                         config_.highest};
+  const bool is_first = *state.steps == 0;
+  *state.steps += *state.steps != UINT32_MAX ? 1 : 0;
+  const auto moments = [&] {
+    return Moments{config_.beta1, config_.beta2, config_.lr / correction(corrections1_, *state.steps),
+                   1 / std::sqrt(correction(corrections2_, *state.steps)), config_.eps};
+  };
+  switch (config_.kind) {
+    case Optimizer::kSgd:
+      update_sgd(common, values, gradient, dim, config_.lr);
+      break;
+    case Optimizer::kAdagrad:
+      update_adagrad(common, values, state.per_value, gradient, dim, config_.lr, config_.eps);
+      break;
+    case Optimizer::kRowwiseAdagrad:
+      update_rowwise_adagrad(common, values, state.accumulator, gradient, dim, config_.lr, config_.eps);
+      break;
+    case Optimizer::kAdam:
+      update_adam(common, values, state.per_value, state.per_value + dim, gradient, dim, moments());
+      break;
+    case Optimizer::kRowwiseAdam:
+      update_rowwise_adam(common, values, state.per_value, state.accumulator, gradient, dim, moments());
+      break;
+    case Optimizer::kFtrl:
+      update_ftrl(common, values, state.per_value, state.per_value + dim, gradient, dim,
+                  {config_.lr, config_.beta, config_.l1, config_.l2, is_first});
+      break;
   }
 }
 

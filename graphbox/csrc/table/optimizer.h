@@ -3,24 +3,70 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <vector>
 
 namespace graphbox {
 
-enum class Optimizer : std::uint32_t { kSgd = 0, kAdagrad = 1, kRowwiseAdagrad = 2 };
+enum class Optimizer : std::uint32_t {
+  kSgd = 0,
+  kAdagrad = 1,         // Duchi, Hazan, Singer, JMLR 12, 2011, in the diagonal form
+  kRowwiseAdagrad = 2,  // the same with one state for the row, which gains the mean of gradient^2
+  kAdam = 3,            // Kingma, Ba, ICLR 2015; steps are counted for each row
+  kRowwiseAdam = 4,     // the same with one second moment for the row, of the mean of gradient^2
+  kFtrl = 5,            // FTRL-Proximal: McMahan et al., "Ad click prediction", KDD 2013, algorithm 1
+};
+inline constexpr std::uint32_t kOptimizers = 6;
+
+struct OptimizerConfig {
+  Optimizer kind = Optimizer::kRowwiseAdagrad;
+  float lr = 0.05F;
+  float eps = 1e-8F;
+  float initial_accumulator = 0.0F;  // of both Adagrads and of FTRL
+  float beta1 = 0.9F;                // of both Adams
+  float beta2 = 0.999F;
+  float beta = 1.0F;  // of FTRL, as l1 and l2
+  float l1 = 0.0F;
+  float l2 = 0.0F;
+  float weight_decay = 0.0F;
+  float lowest = -std::numeric_limits<float>::infinity();  // values are held between these
+  float highest = std::numeric_limits<float>::infinity();
+  bool decoupled_weight_decay = false;  // values shrink by lr * weight_decay; otherwise it is part of the gradient
+  bool mean_gradient = false;           // gradients of equal keys are averaged instead of summed
+};
 
 // Values of state for each value of the embedding.
-constexpr std::size_t state_per_value(Optimizer optimizer) { return optimizer == Optimizer::kAdagrad ? 1 : 0; }
+std::size_t state_per_value(Optimizer optimizer);
 
-// values -= lr * gradient
-void update_sgd(float* values, const float* gradient, std::size_t dim, float lr);
+// What a row keeps beside its values.
+struct RowState {
+  float* accumulator;    // one number
+  std::uint32_t* steps;  // how often the row was updated; stays at its end
+  float* per_value;      // state_per_value arrays of dim numbers, one after another
+};
 
-// state += gradient^2; values -= lr * gradient / (sqrt(state) + eps)
-// (Duchi, Hazan, Singer, "Adaptive subgradient methods", JMLR 12, 2011, in the diagonal form)
-void update_adagrad(float* values, float* state, const float* gradient, std::size_t dim, float lr, float eps);
+// Applies gradients to rows, as the settings say. Compiled for several instruction sets, the same bits on all.
+class RowUpdate {
+ public:
+  explicit RowUpdate(const OptimizerConfig& config);
 
-// The same with one state for the row, which gains the mean of gradient^2.
-void update_rowwise_adagrad(float* values, float* accumulator, const float* gradient, std::size_t dim, float lr,
-                            float eps);
+  // What a new row starts with, all of its state.
+  void initialize(RowState state, std::size_t dim) const;
+
+  // `scale` multiplies the gradient.
+  void apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const;
+
+  void set_lr(float lr) { config_.lr = lr; }
+  const OptimizerConfig& config() const { return config_; }
+
+ private:
+  // 1 - beta^steps
+  static float correction(const std::vector<float>& table, std::uint32_t steps);
+
+  OptimizerConfig config_;
+  std::vector<float> corrections1_;  // 1 - beta^steps, until it is 1
+  std::vector<float> corrections2_;
+};
 
 // sum += gradient
 void add_gradient(float* sum, const float* gradient, std::size_t dim);

@@ -12,8 +12,8 @@ namespace graphbox {
 // Precedes the values of each row.
 struct RowHeader {
   std::int64_t key;
-  float accumulator;       // row-wise optimizer state
-  std::uint32_t reserved;  // zero
+  float accumulator;    // row-wise optimizer state
+  std::uint32_t steps;  // updates
 };
 static_assert(sizeof(RowHeader) == 16);
 

@@ -31,24 +31,52 @@ std::int64_t chunks_of(std::int64_t count) { return (count + kChunkKeys - 1) / k
 int useful_threads(int threads, std::int64_t count) { return count >= kParallelKeys ? threads : 1; }
 
 std::size_t row_bytes(const TableConfig& config) {
-  const std::size_t values = static_cast<std::size_t>(config.dim) * (1 + state_per_value(config.optimizer));
+  const std::size_t values = static_cast<std::size_t>(config.dim) * (1 + state_per_value(config.optimizer.kind));
   return (sizeof(RowHeader) + values * sizeof(float) + 15) / 16 * 16;
+}
+
+void check_number(const char* name, float value, float least, float below) {
+  if (!std::isfinite(value) || value < least || value >= below) {
+    const bool is_bounded = std::isfinite(below);
+    throw Error(ErrorKind::kUsage,
+                std::string(name) + " must be a finite number, " + std::to_string(least) +
+                    (is_bounded ? " or more and below " + std::to_string(below) : " or more") + ", received " +
+                    std::to_string(value),
+                name);
+  }
+}
+
+void check_optimizer(const OptimizerConfig& config) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  check_number("lr", config.lr, 0, kInfinity);
+  check_number("eps", config.eps, 0, kInfinity);
+  check_number("initial_accumulator", config.initial_accumulator, 0, kInfinity);
+  check_number("betas", config.beta1, 0, 1);
+  check_number("betas", config.beta2, 0, 1);
+  check_number("beta", config.beta, 0, kInfinity);
+  check_number("l1", config.l1, 0, kInfinity);
+  check_number("l2", config.l2, 0, kInfinity);
+  check_number("weight_decay", config.weight_decay, 0, kInfinity);
+  if (!(config.lowest < config.highest)) {
+    throw Error(ErrorKind::kUsage,
+                "bounds must be a number and a larger one, received " + std::to_string(config.lowest) + " and " +
+                    std::to_string(config.highest),
+                "bounds");
+  }
+  if (config.kind == Optimizer::kFtrl && config.lr == 0) {
+    throw Error(ErrorKind::kUsage, "ftrl divides by lr, which must be above 0, received 0", "lr");
+  }
+  if (config.kind == Optimizer::kFtrl && config.decoupled_weight_decay) {
+    throw Error(ErrorKind::kUsage, "ftrl has no decoupled weight decay", "decoupled_weight_decay", "use l2");
+  }
 }
 
 const TableConfig& checked(const TableConfig& config) {
   if (config.dim < 1 || config.dim > kMostValues) {
     throw Error(ErrorKind::kUsage, "dim must be 1 to 65,536, received " + std::to_string(config.dim), "dim");
   }
-  const auto check = [](const char* name, float value) {
-    if (!std::isfinite(value) || value < 0) {
-      throw Error(ErrorKind::kUsage,
-                  std::string(name) + " must be a finite number, 0 or more, received " + std::to_string(value), name);
-    }
-  };
-  check("lr", config.lr);
-  check("eps", config.eps);
-  check("init_scale", config.init_scale);
-  check("initial_accumulator", config.initial_accumulator);
+  check_number("init_scale", config.init_scale, 0, std::numeric_limits<float>::infinity());
+  check_optimizer(config.optimizer);
   return config;
 }
 
@@ -57,6 +85,7 @@ const TableConfig& checked(const TableConfig& config) {
 Table::Table(const TableConfig& config)
     : config_(checked(config)),
       init_key_(derive_key(Stream::kRowInitialization, config.seed, 0, 0)),
+      update_(config.optimizer),
       slab_(row_bytes(config)) {
   check_budget(index_.bytes(), 0);
 }
@@ -208,7 +237,7 @@ void Table::insert_missing(const std::int64_t* keys, const std::vector<std::int6
       if (rows[i] == kNoRow) {
         rows[i] = static_cast<std::uint32_t>(slab_.rows());
         make_room(slab_.rows() + 1);
-        slab_.header(rows[i]) = {key, config_.initial_accumulator, 0};
+        slab_.header(rows[i]).key = key;
         index_.insert(fingerprint, rows[i]);
       }
     }
@@ -256,10 +285,10 @@ void Table::initialize_rows(std::uint64_t begin, std::uint64_t end, int threads)
       const auto number = static_cast<std::uint32_t>(row);
       float* const values = slab_.values(number);
       initialize_values(slab_.header(number).key, values);
+      update_.initialize(state(number), config_.dim);
+      const std::size_t used = config_.dim * (1 + state_per_value(config_.optimizer.kind));
       const std::size_t floats = (slab_.row_bytes() - sizeof(RowHeader)) / sizeof(float);
-      const std::size_t state = config_.dim * state_per_value(config_.optimizer);
-      std::fill_n(values + config_.dim, state, config_.initial_accumulator);
-      std::fill(values + config_.dim + state, values + floats, 0.0F);  // padding, which files contain
+      std::fill(values + used, values + floats, 0.0F);  // padding, which files contain
     }
   });
 }
@@ -417,30 +446,23 @@ void Table::apply_group(const std::uint32_t* rows, const float* gradients, const
     }
     const Unique& unique = uniques[i];
     const float* gradient = gradient_at(unique.first);
+    float count_of_key = 1;
     if (unique.first != unique.last) {
       std::memcpy(sum.data(), gradient, dim * sizeof(float));
       for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
         add_gradient(sum.data(), gradient_at(other), dim);
+        ++count_of_key;
       }
       gradient = sum.data();
     }
-    update_row(unique.row, gradient);
+    const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
+    update_.apply(slab_.values(unique.row), state(unique.row), gradient, scale, dim);
   }
 }
 
-void Table::update_row(std::uint32_t row, const float* gradient) {
-  float* const values = slab_.values(row);
-  switch (config_.optimizer) {
-    case Optimizer::kSgd:
-      update_sgd(values, gradient, config_.dim, config_.lr);
-      break;
-    case Optimizer::kAdagrad:
-      update_adagrad(values, values + config_.dim, gradient, config_.dim, config_.lr, config_.eps);
-      break;
-    case Optimizer::kRowwiseAdagrad:
-      update_rowwise_adagrad(values, &slab_.header(row).accumulator, gradient, config_.dim, config_.lr, config_.eps);
-      break;
-  }
+RowState Table::state(std::uint32_t row) const {
+  RowHeader& header = slab_.header(row);
+  return {&header.accumulator, &header.steps, slab_.values(row) + config_.dim};
 }
 
 // --- What it is ------------------------------------------------------------------------------------------------------
@@ -462,10 +484,11 @@ TableConfig Table::config() const {
 
 void Table::set_lr(float lr) {
   TableConfig changed = config();
-  changed.lr = lr;
+  changed.optimizer.lr = lr;
   checked(changed);
   const std::unique_lock lock(mutex_);
-  config_.lr = lr;  // all else in config_ never changes, and is read without the lock
+  config_.optimizer.lr = lr;  // all else in config_ never changes, and is read without the lock
+  update_.set_lr(lr);
 }
 
 }  // namespace graphbox

@@ -26,11 +26,8 @@ class FileReader;
 
 struct TableConfig {
   std::uint64_t dim = 0;
-  Optimizer optimizer = Optimizer::kRowwiseAdagrad;
-  float lr = 0.05F;
-  float eps = 1e-8F;
-  float init_scale = 0.0F;           // new values are uniform in [-init_scale, init_scale)
-  float initial_accumulator = 0.0F;  // of Adagrad
+  OptimizerConfig optimizer;
+  float init_scale = 0.0F;  // new values are uniform in [-init_scale, init_scale)
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();
 };
@@ -44,7 +41,7 @@ class Table {
   // initial values are written.
   void pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads);
 
-  // Sums the gradients[count, dim] of equal keys and applies them; unknown keys get a row first.
+  // Sums (or averages) the gradients[count, dim] of equal keys and applies them; unknown keys get a row first.
   void push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads);
 
   void contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const;
@@ -73,13 +70,14 @@ class Table {
   std::uint64_t load_block(const FileReader& file, std::uint64_t offset, std::uint64_t begin, std::uint64_t end);
   void initialize_values(std::int64_t key, float* values) const;
   void initialize_rows(std::uint64_t begin, std::uint64_t end, int threads);
-  void update_row(std::uint32_t row, const float* gradient);
+  RowState state(std::uint32_t row) const;
   void apply(const std::uint32_t* rows, const float* gradients, std::int64_t count, int threads);
   void apply_group(const std::uint32_t* rows, const float* gradients, const std::uint32_t* positions,
                    std::int64_t count);
 
   TableConfig config_;
   PhiloxKey init_key_;
+  RowUpdate update_;
   RowIndex index_;
   Slab slab_;
   mutable std::shared_mutex mutex_;

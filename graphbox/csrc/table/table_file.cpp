@@ -35,10 +35,57 @@ struct FileHeader {
   float eps;
   float init_scale;
   float initial_accumulator;
-  std::array<std::uint32_t, 9> reserved;
+  float beta1;
+  float beta2;
+  float beta;
+  float l1;
+  float l2;
+  float weight_decay;
+  float lowest;
+  float highest;
+  std::uint32_t flags;
   std::uint32_t checksum;  // of all before
 };
 static_assert(sizeof(FileHeader) == 120);
+
+constexpr std::uint32_t kDecoupledWeightDecay = 1;
+constexpr std::uint32_t kMeanGradient = 2;
+
+void write_optimizer(const OptimizerConfig& config, FileHeader& header) {
+  header.optimizer = static_cast<std::uint32_t>(config.kind);
+  header.lr = config.lr;
+  header.eps = config.eps;
+  header.initial_accumulator = config.initial_accumulator;
+  header.beta1 = config.beta1;
+  header.beta2 = config.beta2;
+  header.beta = config.beta;
+  header.l1 = config.l1;
+  header.l2 = config.l2;
+  header.weight_decay = config.weight_decay;
+  header.lowest = config.lowest;
+  header.highest = config.highest;
+  header.flags = (config.decoupled_weight_decay ? kDecoupledWeightDecay : 0) |
+                 (config.mean_gradient ? kMeanGradient : 0);
+}
+
+OptimizerConfig optimizer_of(const FileHeader& header) {
+  OptimizerConfig config;
+  config.kind = static_cast<Optimizer>(header.optimizer);
+  config.lr = header.lr;
+  config.eps = header.eps;
+  config.initial_accumulator = header.initial_accumulator;
+  config.beta1 = header.beta1;
+  config.beta2 = header.beta2;
+  config.beta = header.beta;
+  config.l1 = header.l1;
+  config.l2 = header.l2;
+  config.weight_decay = header.weight_decay;
+  config.lowest = header.lowest;
+  config.highest = header.highest;
+  config.decoupled_weight_decay = (header.flags & kDecoupledWeightDecay) != 0;
+  config.mean_gradient = (header.flags & kMeanGradient) != 0;
+  return config;
+}
 
 [[noreturn]] void throw_format(const FileReader& file, const std::string& message) {
   throw Error(ErrorKind::kFormat, message, file.path(), "restore the file from a copy, or train again");
@@ -67,7 +114,7 @@ FileHeader read_header(const FileReader& file) {
   }
   const std::uint32_t checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
   if (checksum != header.checksum || header.header_bytes != sizeof header || header.block_rows != kBlockRows ||
-      header.optimizer > static_cast<std::uint32_t>(Optimizer::kRowwiseAdagrad)) {
+      header.optimizer >= kOptimizers) {
     throw_format(file, "the header of the table is damaged (bytes 0 to " + std::to_string(sizeof header) + ")");
   }
   return header;
@@ -94,16 +141,13 @@ void Table::save(const std::string& path) const {
   header.version = kVersion;
   header.byte_order = kByteOrder;
   header.header_bytes = sizeof header;
-  header.optimizer = static_cast<std::uint32_t>(config_.optimizer);
+  write_optimizer(config_.optimizer, header);
   header.dim = config_.dim;
   header.rows = slab_.rows();
   header.row_bytes = slab_.row_bytes();
   header.block_rows = kBlockRows;
   header.seed = config_.seed;
-  header.lr = config_.lr;
-  header.eps = config_.eps;
   header.init_scale = config_.init_scale;
-  header.initial_accumulator = config_.initial_accumulator;
   header.checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
 
   AtomicFileWriter file(path);
@@ -130,11 +174,8 @@ std::unique_ptr<Table> Table::load(const std::string& path, std::uint64_t memory
   check_size(file, header);
   TableConfig config;
   config.dim = header.dim;
-  config.optimizer = static_cast<Optimizer>(header.optimizer);
-  config.lr = header.lr;
-  config.eps = header.eps;
+  config.optimizer = optimizer_of(header);
   config.init_scale = header.init_scale;
-  config.initial_accumulator = header.initial_accumulator;
   config.seed = header.seed;
   config.memory_bytes = memory_bytes;
   auto table = std::make_unique<Table>(config);

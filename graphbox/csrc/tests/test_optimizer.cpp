@@ -18,8 +18,16 @@ TEST(optimizer, any_length_agrees_with_double_precision) {
       gradient[i] = static_cast<float>(i % 7) - 2.5F;
       squares += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
     }
-    float accumulator = 0.5F;
-    update_rowwise_adagrad(values.data(), &accumulator, gradient.data(), dim, 0.1F, 1e-8F);
+    OptimizerConfig config;
+    config.lr = 0.1F;
+    config.initial_accumulator = 0.5F;
+    const RowUpdate update(config);
+    float accumulator = 0;
+    std::uint32_t steps = 7;
+    const RowState state = {&accumulator, &steps, nullptr};
+    update.initialize(state, dim);
+    update.apply(values.data(), state, gradient.data(), 1.0F, dim);
+    CHECK_EQUAL(steps, 1U);
     const double expected = 0.5 + squares / static_cast<double>(dim);
     CHECK(std::abs(static_cast<double>(accumulator) - expected) < 1e-5);
     for (std::size_t i = 0; i < dim; ++i) {

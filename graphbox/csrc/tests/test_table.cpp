@@ -12,10 +12,13 @@
 namespace graphbox {
 namespace {
 
+constexpr Optimizer kAllOptimizers[] = {Optimizer::kSgd,  Optimizer::kAdagrad,     Optimizer::kRowwiseAdagrad,
+                                        Optimizer::kAdam, Optimizer::kRowwiseAdam, Optimizer::kFtrl};
+
 TableConfig config(Optimizer optimizer, std::uint64_t dim = 8) {
   TableConfig config;
   config.dim = dim;
-  config.optimizer = optimizer;
+  config.optimizer.kind = optimizer;
   config.init_scale = 0.5F;
   config.seed = 3;
   return config;
@@ -50,7 +53,7 @@ void train(Table& table, int threads, std::uint64_t first_seed = 0) {
 
 TEST(table, any_number_of_threads_gives_the_same_bits) {
   const auto keys = some_keys(5000, 5000, 9);
-  for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kRowwiseAdagrad}) {
+  for (const Optimizer optimizer : kAllOptimizers) {
     Table one(config(optimizer));
     train(one, 1);
     for (const int threads : {2, 5}) {
@@ -66,7 +69,7 @@ TEST(table, any_number_of_threads_gives_the_same_bits) {
 
 TEST(table, saved_and_loaded_goes_on_the_same) {
   const auto keys = some_keys(5000, 5000, 9);
-  for (const Optimizer optimizer : {Optimizer::kSgd, Optimizer::kAdagrad, Optimizer::kRowwiseAdagrad}) {
+  for (const Optimizer optimizer : kAllOptimizers) {
     Table table(config(optimizer, 5));
     train(table, 1);
     const std::string path = testing::temporary_path("table");
@@ -205,7 +208,7 @@ TEST(table, wrong_settings_are_refused) {
   CHECK_THROWS(Table{config(Optimizer::kSgd, 0)}, ErrorKind::kUsage, "dim");
   CHECK_THROWS(Table{config(Optimizer::kSgd, 65537)}, ErrorKind::kUsage, "dim");
   TableConfig wrong = config(Optimizer::kSgd);
-  wrong.lr = -1;
+  wrong.optimizer.lr = -1;
   CHECK_THROWS(Table{wrong}, ErrorKind::kUsage, "lr");
   wrong = config(Optimizer::kSgd);
   wrong.memory_bytes = 100;
