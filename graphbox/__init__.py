@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphbox.errors import GraphboxError as GraphboxError
     from graphbox.graph import Graph as Graph
     from graphbox.pipeline import run as run
+    from graphbox.sample import LinkNeighborLoader as LinkNeighborLoader
     from graphbox.sample import NeighborLoader as NeighborLoader
     from graphbox.sample import random_walk as random_walk
     from graphbox.sample import sample_neighbors as sample_neighbors
@@ -27,6 +28,7 @@ _MODULE_OF = {
     "EmbeddingTable": "graphbox.table",
     "Graph": "graphbox.graph",
     "GraphboxError": "graphbox.errors",
+    "LinkNeighborLoader": "graphbox.sample",
     "NeighborLoader": "graphbox.sample",
     "Workspace": "graphbox.workspace",
     "random_walk": "graphbox.sample",
@@ -39,6 +41,7 @@ __all__ = [
     "EmbeddingTable",
     "Graph",
     "GraphboxError",
+    "LinkNeighborLoader",
     "NeighborLoader",
     "Workspace",
     "__version__",

@@ -6,7 +6,7 @@ from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
-from graphbox.sample.loader import Batch, NeighborLoader
+from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
@@ -20,7 +20,9 @@ __all__ = [
     "ExcludedEdges",
     "HeteroSample",
     "InBatchNegatives",
+    "LinkNeighborLoader",
     "NegativeSampler",
+    "NegativeSampling",
     "NeighborLoader",
     "NeighborSample",
     "NonEdgeSampler",

@@ -16,8 +16,9 @@ from graphbox.sample.list_order import most_parallel_edges
 
 __all__ = ["ExcludedEdges", "ExcludedRows", "excluded_rows"]
 
-ExcludedRows: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, bool]
-"""As the native core takes them: relation number, targets, sources, trees, whether lists ascend."""
+ExcludedRows: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array, bool]
+"""As the native core takes them: relation number, targets, sources, groups, groups of trees, whether lists
+ascend."""
 
 _ascending: dict[int, tuple[weakref.ref[Any], bool]] = {}
 
@@ -28,11 +29,14 @@ class ExcludedEdges:
 
     Attributes:
         edge_index: integers [2, n]: source and target of each.
-        trees: integers [n], in which tree of a disjoint sample each must not be; None: in none of them.
+        groups: integers [n]: of disjoint samples, in the trees of which group each must not be; None: in none
+            of the sample.
+        group_of_tree: integers [trees], the group of each tree; with ``groups`` only.
     """
 
     edge_index: Any
-    trees: Any = None
+    groups: Any = None
+    group_of_tree: Any = None
 
 
 def excluded_rows(
@@ -52,7 +56,7 @@ def excluded_rows(
             edges are found by search.
 
     Raises:
-        UsageError: arrays of another shape, or trees of a sample that has none.
+        UsageError: arrays of another shape, or groups of trees in a sample that has none.
     """
     rows = []
     for number, (edge_type, adjacency) in enumerate(adjacencies.items()):
@@ -60,30 +64,35 @@ def excluded_rows(
         if edges is None:
             continue
         where = f"excluded_edges[{edge_type!r}]"
-        sources, targets, trees = _checked(edges, where, disjoint=disjoint)
+        sources, targets, *groups = _checked(edges, where, disjoint=disjoint)
         if len(targets):
             name = edge_type_name(edge_type)
             ascending = _lists_ascend(adjacency, as_arrays(adjacency, name), name, threads)
-            rows.append((number, targets, sources, trees, ascending))
+            rows.append((number, targets, sources, groups[0], groups[1], ascending))
     return rows
 
 
 def _checked(
     edges: ExcludedEdges, where: str, *, disjoint: bool
-) -> tuple[Int64Array, Int64Array, Int64Array]:
+) -> tuple[Int64Array, Int64Array, Int64Array, Int64Array]:
     index = integer_array(edges.edge_index, where, dimensions=2)
     if len(index) != 2:
         raise UsageError(f"expected integers [2, edges], received shape {list(index.shape)}", where=where)
-    if edges.trees is None:
-        return index[0], index[1], np.zeros(0, np.int64)
-    trees = integer_array(edges.trees, f"{where}.trees")
-    if not disjoint or len(trees) != index.shape[1]:
+    none = np.zeros(0, np.int64)
+    if edges.groups is None and edges.group_of_tree is None:
+        return index[0], index[1], none, none
+    groups = none if edges.groups is None else integer_array(edges.groups, f"{where}.groups")
+    of_tree = none
+    if edges.group_of_tree is not None:
+        of_tree = integer_array(edges.group_of_tree, f"{where}.group_of_tree")
+    if not disjoint or len(groups) != index.shape[1] or not len(of_tree):
         raise UsageError(
-            f"expected a disjoint sample, and a tree for each of {index.shape[1]} edges; received "
-            f"{len(trees)} trees and a sample that is {'' if disjoint else 'not '}disjoint",
-            where=f"{where}.trees",
+            f"expected a disjoint sample, the group of each of {index.shape[1]} edges and of each tree; "
+            f"received {len(groups)} and {len(of_tree)}, and a sample that is "
+            f"{'' if disjoint else 'not '}disjoint",
+            where=where,
         )
-    return index[0], index[1], trees
+    return index[0], index[1], groups, of_tree
 
 
 def _lists_ascend(adjacency: Adjacency, arrays: Arrays, name: str, threads: int) -> bool:

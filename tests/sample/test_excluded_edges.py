@@ -134,7 +134,7 @@ def test_in_some_trees_only() -> None:
     trees = np.random.default_rng(6).integers(0, 10, pairs.shape[1])
     seeds = np.arange(10)
     got = sample_neighbors(
-        csc, seeds, [6, 6], disjoint=True, excluded_edges=ExcludedEdges(pairs, trees), seed=9
+        csc, seeds, [6, 6], disjoint=True, excluded_edges=ExcludedEdges(pairs, trees, np.arange(10)), seed=9
     )
     for tree in range(10):
         plain = sample_neighbors(without(csc, pairs[:, trees == tree]), seeds, [6, 6], disjoint=True, seed=9)
@@ -230,9 +230,14 @@ def test_wrong_exclusions_are_refused() -> None:
     for excluded, message in [
         (ExcludedEdges([[0, 1]]), r"expected integers \[2, edges\], received shape \[1, 2\]"),
         (ExcludedEdges([[0], [3]]), r"excluded edges must lead to node indices in \[0, 3\), received 3"),
-        (ExcludedEdges([[0], [1]], [0]), "and a sample that is not disjoint"),
+        (ExcludedEdges([[0], [1]], [0], [0]), "and a sample that is not disjoint"),
     ]:
         with pytest.raises(UsageError, match=message):
             sample_neighbors(graph, [0], [1], excluded_edges=excluded)
-    with pytest.raises(UsageError, match="a tree for each of 1 edges; received 2 trees"):
-        sample_neighbors(graph, [0], [1], disjoint=True, excluded_edges=ExcludedEdges([[0], [1]], [0, 1]))
+    for groups, of_tree, message in [
+        ([0, 1], [0], "received 2 and 1, and a sample that is disjoint"),
+        ([0], [0, 1], "expected the group of each of 1 trees, received 2"),
+    ]:
+        excluded = ExcludedEdges([[0], [1]], groups, of_tree)
+        with pytest.raises(UsageError, match=message):
+            sample_neighbors(graph, [0], [1], disjoint=True, excluded_edges=excluded)

@@ -32,10 +32,10 @@ using EdgesResult =
     std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>,
                NumpyArray<float>, NumpyArray<std::int64_t>>;
 
-// Edges that must not be sampled: the number of their relation, targets, sources, trees (empty: all), and whether the
-// lists of the adjacency ascend.
+// Edges that must not be sampled: the number of their relation, targets, sources, groups of trees and the group of each
+// tree (both empty: all trees), and whether the lists of the adjacency ascend.
 using ExcludedArrays = std::tuple<std::size_t, InputArray<std::int64_t>, InputArray<std::int64_t>,
-                                  InputArray<std::int64_t>, bool>;
+                                  InputArray<std::int64_t>, InputArray<std::int64_t>, bool>;
 
 void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
   bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
@@ -83,10 +83,19 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     }
     const nb::gil_scoped_release release;
     std::vector<std::unique_ptr<ExcludedEdges>> kept;
-    for (const auto& [number, rows, sources, trees, ascending] : excluded) {
+    std::size_t trees = 0;
+    for (const auto& each : request.seeds) {
+      trees += each.size();
+    }
+    for (const auto& [number, rows, sources, groups, group_of_tree, ascending] : excluded) {
       Relation& relation = request.relations.at(number);
+      if (group_of_tree.shape(0) != 0 && group_of_tree.shape(0) != trees) {
+        throw Error(ErrorKind::kUsage, "expected the group of each of " + std::to_string(trees) + " trees, received " +
+                                           std::to_string(group_of_tree.shape(0)),
+                    relation.adjacency.name);
+      }
       kept.push_back(std::make_unique<ExcludedEdges>(
-          relation.adjacency, ExcludedPairs{view(rows), view(sources), view(trees), ascending}));
+          relation.adjacency, ExcludedPairs{view(rows), view(sources), view(groups), view(group_of_tree), ascending}));
       relation.excluded = kept.back().get();
     }
     sampled = sample_neighbors(request);

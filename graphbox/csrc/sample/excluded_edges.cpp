@@ -21,7 +21,7 @@ struct Search {
 
 }  // namespace
 
-ExcludedEdges::ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs) : by_tree_(!pairs.trees.empty()) {
+ExcludedEdges::ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs) : group_of_tree_(pairs.group_of_tree) {
   check(adjacency, pairs);
   const std::uint64_t bits = std::bit_ceil(std::max<std::uint64_t>(pairs.rows.size() * kBitsPerPair, 64));
   bits_.assign(bits / 64, 0);
@@ -36,11 +36,12 @@ ExcludedEdges::ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pa
 }
 
 void ExcludedEdges::check(const Adjacency& adjacency, const ExcludedPairs& pairs) const {
-  if (pairs.sources.size() != pairs.rows.size() || (by_tree_ && pairs.trees.size() != pairs.rows.size())) {
+  const std::size_t groups = group_of_tree_.empty() ? 0 : pairs.rows.size();
+  if (pairs.sources.size() != pairs.rows.size() || pairs.groups.size() != groups) {
     throw Error(ErrorKind::kUsage,
-                "expected a source and, where trees are given, a tree for each of " + std::to_string(pairs.rows.size()) +
-                    " excluded targets, received " + std::to_string(pairs.sources.size()) + " and " +
-                    std::to_string(pairs.trees.size()),
+                "expected a source for each of " + std::to_string(pairs.rows.size()) + " excluded targets and " +
+                    std::to_string(groups) + " groups of trees, received " + std::to_string(pairs.sources.size()) +
+                    " and " + std::to_string(pairs.groups.size()),
                 adjacency.name);
   }
   for (std::size_t pair = 0; pair < pairs.rows.size(); ++pair) {
@@ -63,7 +64,7 @@ void ExcludedEdges::find(const Adjacency& adjacency, const Index* indices, const
   const auto take = [&](std::size_t pair, std::int64_t position) {
     const std::uint64_t bit = hash(pairs.rows[pair]);
     bits_[bit / 64] |= std::uint64_t{1} << bit % 64;
-    entries_.push_back({by_tree_ ? pairs.trees[pair] : 0, position});
+    entries_.push_back({group_of_tree_.empty() ? 0 : pairs.groups[pair], position});
   };
   std::array<Search, kLanes> lanes;
   for (std::size_t first = 0; first < pairs.rows.size(); first += kLanes) {
@@ -110,9 +111,9 @@ void ExcludedEdges::find(const Adjacency& adjacency, const Index* indices, const
   }
 }
 
-std::vector<ExcludedEdges::Entry>::const_iterator ExcludedEdges::first_at(std::int64_t tree,
+std::vector<ExcludedEdges::Entry>::const_iterator ExcludedEdges::first_at(std::int64_t group,
                                                                          std::int64_t position) const {
-  return std::lower_bound(entries_.begin(), entries_.end(), Entry{tree, position});
+  return std::lower_bound(entries_.begin(), entries_.end(), Entry{group, position});
 }
 
 }  // namespace graphbox

@@ -15,11 +15,14 @@ namespace graphbox {
 struct ExcludedPairs {
   std::span<const std::int64_t> rows;     // of the adjacency: the nodes that edges lead to in a CSC
   std::span<const std::int64_t> sources;  // a neighbour of each
-  std::span<const std::int64_t> trees;    // in whose tree of a disjoint sample the pair is excluded; empty: in all
+  // Of disjoint samples: the trees of which group a pair is excluded in, and the group of each tree. Empty: all trees.
+  std::span<const std::int64_t> groups;
+  std::span<const std::int64_t> group_of_tree;
   bool ascending = false;                 // whether the lists of the adjacency ascend
 };
 
-// The positions of all edges of some pairs in one adjacency, parallel ones too. Pairs without edges are none.
+// The positions of all edges of some pairs in one adjacency, parallel ones too. Pairs without edges are none. Refers to
+// the groups of trees.
 class ExcludedEdges {
  public:
   ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs);
@@ -33,16 +36,16 @@ class ExcludedEdges {
   // Calls `take(position)` for the excluded ones of `edges`, which are all edges of a row, in ascending order.
   template <typename Take>
   void for_each(std::int64_t tree, EdgeSpan edges, Take take) const {
-    const std::int64_t key = by_tree_ ? tree : 0;
-    for (auto entry = first_at(key, edges.begin);
-         entry != entries_.end() && entry->tree == key && entry->position < edges.begin + edges.degree; ++entry) {
+    const std::int64_t group = group_of_tree_.empty() ? 0 : group_of_tree_[static_cast<std::size_t>(tree)];
+    for (auto entry = first_at(group, edges.begin);
+         entry != entries_.end() && entry->group == group && entry->position < edges.begin + edges.degree; ++entry) {
       take(entry->position);
     }
   }
 
  private:
   struct Entry {
-    std::int64_t tree;
+    std::int64_t group;
     std::int64_t position;
     auto operator<=>(const Entry&) const = default;
   };
@@ -50,12 +53,12 @@ class ExcludedEdges {
   GRAPHBOX_INLINE std::uint64_t hash(std::int64_t row) const {
     return static_cast<std::uint64_t>(row) * 0x9E3779B97F4A7C15ULL >> shift_;
   }
-  std::vector<Entry>::const_iterator first_at(std::int64_t tree, std::int64_t position) const;
+  std::vector<Entry>::const_iterator first_at(std::int64_t group, std::int64_t position) const;
   void check(const Adjacency& adjacency, const ExcludedPairs& pairs) const;
   template <typename Index>
   void find(const Adjacency& adjacency, const Index* indices, const ExcludedPairs& pairs);
 
-  bool by_tree_;
+  std::span<const std::int64_t> group_of_tree_;
   std::vector<Entry> entries_;  // ascending, each once
   std::vector<std::uint64_t> bits_;
   int shift_ = 0;

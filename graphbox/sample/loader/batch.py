@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from graphbox.sample.adjacency import EdgeType
 from graphbox.sample.neighbor import HeteroSample
 
-__all__ = ["Batch", "NodeSeeds", "Place", "Seeds"]
+__all__ = ["Batch", "LinkSeeds", "NodeSeeds", "Place", "Seeds"]
 
 Array = TypeVar("Array")
 
@@ -48,6 +48,54 @@ class NodeSeeds(Generic[Array]):
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSeeds(Generic[Array]):
+    """Seeds that are links: their ends, and those of negatives, are the first nodes of the batch.
+
+    Positions are those in the batch's nodes of the source or target type. Without negatives and with pairs as
+    negatives there is ``edge_label_index``; with targets as negatives the three ``..._index`` by node.
+
+    Attributes:
+        edge_type: of the links.
+        input_id: int64 [s], positions of the links in the loader's ``edge_label_index``.
+        edge_label_index: int64 [2, s + negatives]: positions of the ends, the negatives after the links.
+        edge_label: [s + negatives, ...], the labels, 0 for negatives; None where there are none.
+        edge_label_time: int64 [s + negatives], times; a negative has that of a link. None without times.
+        src_index: int64 [s], positions of the sources.
+        dst_pos_index: int64 [s], positions of their targets.
+        dst_neg_index: int64 [s] or, with several for each, [s, amount]: positions of negative targets.
+        seed_time: int64 [s], times of triplets, or None.
+    """
+
+    edge_type: EdgeType
+    input_id: Array
+    edge_label_index: Array | None = None
+    edge_label: Any = None
+    edge_label_time: Array | None = None
+    src_index: Array | None = None
+    dst_pos_index: Array | None = None
+    dst_neg_index: Array | None = None
+    seed_time: Array | None = None
+
+    def attributes(self) -> Iterator[tuple[Place, str, Any]]:
+        """Give each attribute: where it belongs, its name, its value."""
+        source, _, target = self.edge_type
+        for place, name in (
+            (self.edge_type, "input_id"),
+            (self.edge_type, "edge_label_index"),
+            (self.edge_type, "edge_label"),
+            (self.edge_type, "edge_label_time"),
+            (source, "src_index"),
+            (target, "dst_pos_index"),
+            (target, "dst_neg_index"),
+            (source, "seed_time"),
+            (target, "seed_time"),
+        ):
+            value = getattr(self, name)
+            if value is not None:
+                yield place, name, value
+
+
+@dataclass(frozen=True, slots=True)
 class Batch(Generic[Array]):
     """A batch as plain arrays: NumPy arrays or torch tensors.
 
@@ -57,7 +105,7 @@ class Batch(Generic[Array]):
         sample: the sampled subgraph, by node type and edge type.
         features: rows of ``sample.nodes`` by node type and name. Of slots the values of all rows under their
             name, and int64 [n + 1] offsets under ``name_ptr``.
-        seeds: what the seeds are: :class:`NodeSeeds` of a :class:`NeighborLoader`.
+        seeds: what the seeds are: :class:`NodeSeeds` or :class:`LinkSeeds`.
     """
 
     epoch: int

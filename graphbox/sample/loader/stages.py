@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.neighbor import HeteroSample, TemporalStrategy, sample_heterogeneous
 
 __all__ = ["Features", "FetchStage", "MemorySampler", "NeighborOptions", "SampleRequest", "SampleStage"]
@@ -41,12 +42,14 @@ class SampleRequest:
         times: int64, the time of each seed by node type, or None.
         epoch: part of the key of the draws.
         batch: part of the key of the draws.
+        excluded_edges: edges that must not be sampled, or None.
     """
 
     seeds: Mapping[str, Int64Array]
     times: Mapping[str, Int64Array] | None
     epoch: int
     batch: int
+    excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = None
 
 
 class SampleStage(Protocol):
@@ -95,6 +98,7 @@ class MemorySampler:
             input_time=request.times,
             temporal_strategy=options.temporal_strategy,
             edge_attributes=options.edge_attributes,
+            excluded_edges=request.excluded_edges,
             seed=options.seed,
             epoch=request.epoch,
             batch=request.batch,
