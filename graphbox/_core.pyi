@@ -1,7 +1,7 @@
 """Native core of graphbox: neighbour sampling, walks, embedding tables."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy
 from numpy.typing import NDArray
@@ -268,9 +268,9 @@ class Store:
         Files as (path, bytes). rows: (offset, row bytes, rows) of the only file, which is then kept by row.
         """
 
-    def read_rows(self, array: tuple[int, int, int, int], index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], whole_pass: bool, threads: int) -> None:
+    def read_rows(self, array: tuple[int, int, int, int], index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], whole_pass: bool, threads: int, places: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """
-        Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes].
+        Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes], or into the places[n] among as many entries as out has room for.
         """
 
     def read_bounds(self, offsets: tuple[int, int, int, int], items: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], whole_pass: bool, threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
@@ -294,6 +294,37 @@ class Store:
 
     @property
     def budget_bytes(self) -> int: ...
+
+class TraceCache:
+    """Which rows to keep in slots when it is known which will be wanted."""
+
+    def __init__(self, num_rows: int, slots: int) -> None: ...
+
+    def begin_pass(self, batches: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]) -> list[int]:
+        """
+        Begin a pass over the rows that each batch wants; returns where its windows begin, and the end.
+        """
+
+    def plan(self, batches: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]) -> tuple[bool, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+        """
+        Plan the next window, with these batches: whether it has slots, the rows to read, the slots to read them
+        into, and the slot of each row that the batches want.
+        """
+
+    def release(self) -> None:
+        """The oldest planned window is no longer in use."""
+
+    @property
+    def hits(self) -> int: ...
+
+    @property
+    def misses(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    slot_bytes: Final[int] = ...
+    """(arg: object, /) -> int"""
 
 def gather_rows(table: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_bytes: int, rows: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], threads: int) -> None:
     """Rows of the table uint8[rows * row bytes] into uint8[n * row bytes]."""
@@ -400,3 +431,44 @@ def read_text_header(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), o
     """
     The first record that is not blank: (cells, bytes up to the next, lines, malformed), or None when more text is needed.
     """
+
+class NeighborPass:
+    """
+    Samples neighbours for a pass of batches, hop by hop, asking for what it needs to read.
+    """
+
+    def __init__(self, relations: Sequence[tuple[int, int, Sequence[int], str]], num_nodes: Sequence[int], seeds: Sequence[Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]], hops: int, replace: bool, seed: int, batches: Sequence[tuple[int, int]], threads: int) -> None:
+        """
+        Relations as (source type, target type, neighbours per hop, name), batches as (epoch, batch), and for
+        each batch the seeds of each node type.
+        """
+
+    def frontier(self, relation: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+        """The nodes to sample neighbours of, batch after batch."""
+
+    def draw(self, relation: int, bounds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
+        """
+        Choose edges between the bounds int64[2 n] of each node of the frontier; returns their positions.
+        """
+
+    def add(self, relation: int, neighbors: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """The neighbour at each of the positions that were drawn."""
+
+    def end_hop(self) -> None:
+        """Number the neighbours: they are the next frontier."""
+
+    def nodes(self, batch: int, type: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
+        """The nodes of a batch."""
+
+    def batch(self, batch: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
+        """
+        (nodes, nodes per hop) for each node type and (rows, cols, positions, edges per hop) for each relation.
+        """
+
+    def first_edges(self, hop: int, relation: int) -> list[int]:
+        """
+        Where the edges of each batch begin among those that draw() gave at a hop, and the end.
+        """
+
+    @property
+    def bytes(self) -> int: ...

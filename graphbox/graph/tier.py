@@ -239,9 +239,26 @@ class Rows:
 
         return parts_ahead(pass_parts(chosen, self.num_rows, part_requests), read)
 
-    def read(self, index: Int64Array, out: Array | None = None, *, whole_pass: bool = False) -> Array:
-        """Return rows as :meth:`rows` does; a whole pass does not drive out of memory what is used often."""
+    def read(
+        self,
+        index: Int64Array,
+        out: Array | None = None,
+        *,
+        places: Int64Array | None = None,
+        whole_pass: bool = False,
+    ) -> Array:
+        """Return rows as :meth:`rows` does.
+
+        Args:
+            index: row numbers [n].
+            out: where to put them.
+            places: int64 [n], where in ``out`` (which then is [any, *row_shape]) each row goes; else the
+                i-th goes to place i.
+            whole_pass: what is used often is not driven out of memory by what is read.
+        """
         shape = (len(index), *self.row_shape)
+        if out is not None and places is not None:
+            shape = (len(out), *self.row_shape)
         if out is None:
             out = _empty(shape, self.dtype)
         elif out.dtype != self.dtype or out.shape != shape or not out.flags.c_contiguous:
@@ -252,7 +269,7 @@ class Rows:
                 where="out",
             )
         flat = out.reshape(-1).view(np.uint8)
-        self._store.read_rows(self._array, index, flat, whole_pass, self._threads)
+        self._store.read_rows(self._array, index, flat, whole_pass, self._threads, places)
         return out
 
 
@@ -291,6 +308,11 @@ class Lists:
     def num_lists(self) -> int:
         """Number of lists."""
         return self._offsets[3] - 1
+
+    @property
+    def num_items(self) -> int:
+        """Number of items of all lists."""
+        return self._num_items
 
     @property
     def names(self) -> Sequence[str]:
@@ -337,6 +359,19 @@ class Lists:
             NotFoundError: there is no array of that name.
         """
         return self._read(integer_array(index, "index"), names, whole_pass=whole_pass)
+
+    def bounds(self, index: Int64Array, *, whole_pass: bool = True) -> Int64Array:
+        """Return the positions at which lists begin and end in the files: int64 [n, 2].
+
+        Args:
+            index: list numbers [n], repeated ones too.
+            whole_pass: what is used often is not driven out of memory by what is read.
+
+        Raises:
+            UsageError, FormatError, DataError: as :meth:`lists` does.
+        """
+        bounds, _ = self._store.read_bounds(self._offsets, self._num_items, index, whole_pass, self._threads)
+        return bounds
 
     def items_at(self, name: str, positions: Int64Array, *, whole_pass: bool = False) -> Array:
         """Return single items of one array by their positions in the files, whatever lists they are in.

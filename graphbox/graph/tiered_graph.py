@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import DoesNotFitError, NotFoundError, UsageError
-from graphbox.graph.adjacency import ragged
 from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable
 from graphbox.graph.schema import EdgeType, Int64Array, edge_type_text
@@ -30,6 +29,7 @@ from graphbox.graph.tier import (
     pass_parts,
     requests_of_part,
 )
+from graphbox.graph.tiered_edges import EdgeOverlay, NeighborLists, Payload, TieredEdges, interleaved
 from graphbox.native import integer_array
 
 if TYPE_CHECKING:
@@ -38,27 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["NeighborLists", "TieredGraph"]
 
 Array = npt.NDArray[Any]
-Payload = Literal["weight", "timestamp"]
-
 _PAGE_BYTES = 4096
 _HUGE_PAGE_BYTES = 2 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class NeighborLists:
-    """Neighbours of some nodes.
-
-    Attributes:
-        offsets: int64 [n + 1]; those of the i-th node are ``nodes[offsets[i]:offsets[i + 1]]``.
-        nodes: integers, node indices of the neighbours.
-        edge_ids: int64, the id of each edge.
-        payload: weights and timestamps that were asked for, by name.
-    """
-
-    offsets: Int64Array
-    nodes: Array
-    edge_ids: Int64Array
-    payload: Mapping[str, Array]
 
 
 class TieredGraph:
@@ -108,8 +89,10 @@ class TieredGraph:
             )
         self._overlay_bytes = overlay_bytes
         self._lists = open_lists(files, budget_bytes=topology_bytes - overlay_bytes, options=self._options)
-        self._overlays: dict[tuple[EdgeType, Direction], _EdgeOverlay | None] = {}
+        self._overlays: dict[tuple[EdgeType, Direction], EdgeOverlay | None] = {}
+        self._feature_bytes = feature_bytes
         self._rows: dict[tuple[str, str], Rows] = {}
+        self._uncached_rows: dict[tuple[str, str], Rows] = {}
         self._slots: dict[tuple[str, str], Lists] = {}
         self._open_features(feature_bytes)
 
@@ -127,6 +110,17 @@ class TieredGraph:
                 self._slots[key] = opened[key]
             else:
                 self._rows[key] = Rows(each, budget_bytes=budgets[key], options=self._options)
+                self._uncached_rows[key] = Rows(each, options=self._options)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph: its types, counts and ids."""
+        return self._graph
+
+    @property
+    def feature_bytes(self) -> int:
+        """The most memory for features of nodes."""
+        return self._feature_bytes
 
     # Edges
 
@@ -201,6 +195,23 @@ class TieredGraph:
         *,
         whole_pass: bool = False,
     ) -> NeighborLists:
+        edges = self._edges_of(edge_type, direction)
+        node_type = self._graph.edge_type(edge_type)[2 if direction == "in" else 0]
+        _check_range(index, self._graph.num_nodes(node_type), node_type)
+        return edges.read(index, payload, whole_pass=whole_pass)
+
+    def edges(self, edge_type: EdgeType | str) -> TieredEdges:
+        """Return the in-neighbours of an edge type, to be read edge by edge, as samplers do.
+
+        Args:
+            edge_type: the edge type; a reverse one if the CSR of the other is kept on disk.
+
+        Raises:
+            NotFoundError: no such edge type, or it is a reverse one and the CSR of the other is not on disk.
+        """
+        return self._edges_of(edge_type, "in")
+
+    def _edges_of(self, edge_type: EdgeType | str, direction: Direction) -> TieredEdges:
         edge_type = self._graph.edge_type(edge_type)
         backwards = self._graph.is_reverse(edge_type)
         if backwards:
@@ -213,8 +224,6 @@ class TieredGraph:
                 )
             edge_type, direction = forward, "out"
         table = self._graph.own_edges(edge_type)
-        node_type = edge_type[2 if direction == "in" else 0]
-        _check_range(index, self._graph.num_nodes(node_type), node_type)
         lists = self._lists.get((edge_type, direction))
         if lists is None and direction == "out" and _has_base(table):
             raise NotFoundError(
@@ -223,18 +232,14 @@ class TieredGraph:
                 hint="import the graph with `csr: true` of this edge type",
             )
         overlay = self._overlay(edge_type, direction, table)
-        if lists is None:
-            return _only_overlay(overlay, index, payload, backwards=backwards)
-        by_id = self._lists[edge_type, "in"] if backwards else None
-        if overlay is None:
-            return _from_files(lists, by_id, index, payload, whole_pass=whole_pass)
-        return _with_overlay(lists, by_id, overlay, index, payload, whole_pass=whole_pass)
+        by_id = self._lists.get((edge_type, "in")) if backwards else None
+        return TieredEdges(lists, by_id, overlay, backwards)
 
-    def _overlay(self, edge_type: EdgeType, direction: Direction, table: OwnEdges) -> _EdgeOverlay | None:
+    def _overlay(self, edge_type: EdgeType, direction: Direction, table: OwnEdges) -> EdgeOverlay | None:
         key = (edge_type, direction)
         if key not in self._overlays:
             changed = isinstance(table, LiveEdgeTable)
-            self._overlays[key] = _EdgeOverlay(table, direction) if changed else None
+            self._overlays[key] = EdgeOverlay(table, direction) if changed else None
         return self._overlays[key]
 
     # Features
@@ -287,8 +292,38 @@ class TieredGraph:
         part_requests = requests_of_part(part_bytes, row_bytes)
         return parts_ahead(pass_parts(index, self._graph.num_nodes(node_type), part_requests), read)
 
+    def read_feature_rows(
+        self, node_type: str, name: str, nodes: Int64Array, out: Array, places: Int64Array | None = None
+    ) -> Array:
+        """Read rows of a feature past the tier's memory: for callers that keep what they want themselves.
+
+        Args:
+            node_type: the node type.
+            name: a feature of any kind but slots.
+            nodes: int64 node indices [n].
+            out: where to put them: a C-contiguous array [any, ...] of the feature's dtype.
+            places: int64 [n], which row of ``out`` each becomes; None: in their order, ``out`` is [n, ...].
+
+        Raises:
+            NotFoundError, UsageError, FormatError, DataError: as :meth:`feature_rows` does.
+        """
+        rows = self._uncached_rows.get((node_type, name))
+        changed = self._changed(node_type, name)
+        if rows is None or changed is not None:
+            values = self._feature_rows(node_type, name, nodes, None, rows=rows)
+            out[slice(None) if places is None else places] = values
+            return out
+        return rows.read(nodes, out, places=places, whole_pass=True)
+
     def _feature_rows(
-        self, node_type: str, name: str, index: Int64Array, out: Array | None, *, whole_pass: bool = False
+        self,
+        node_type: str,
+        name: str,
+        index: Int64Array,
+        out: Array | None,
+        *,
+        whole_pass: bool = False,
+        rows: Rows | None = None,
     ) -> Array:
         changed = self._changed(node_type, name)
         if (node_type, name) in self._slots or (changed is not None and changed.kind == "slots"):
@@ -297,7 +332,7 @@ class TieredGraph:
                 where=f"{node_type}, feature `{name}`",
                 hint="read it with slot_lists",
             )
-        rows = self._rows.get((node_type, name))
+        rows = rows or self._rows.get((node_type, name))
         if changed is None and rows is not None:
             return rows.read(index, out, whole_pass=whole_pass)
         _check_range(index, self._graph.num_nodes(node_type), node_type)
@@ -348,7 +383,7 @@ class TieredGraph:
         if lists is None:
             return new_offsets, new.values
         base_offsets, base_values = lists.lists(index[~touched])
-        return _interleaved(touched, new_offsets, base_offsets, [(new.values, base_values)])
+        return interleaved(touched, new_offsets, base_offsets, [(new.values, base_values)])
 
     def _changed(self, node_type: str, name: str) -> LiveColumn | None:
         table = self._graph.node_table(node_type)
@@ -451,152 +486,6 @@ def _shares(budget_bytes: int, sizes: Mapping[tuple[str, str], int]) -> dict[tup
         shares[key] = min(whole, left * size // max(rest, 1))
         left, rest = left - shares[key], rest - size
     return shares
-
-
-# Neighbours of changed graphs
-
-
-class _EdgeOverlay:
-    """The lists of the rows that changes touched, with their payload."""
-
-    def __init__(self, table: OwnEdges, direction: Direction) -> None:
-        assert isinstance(table, LiveEdgeTable)  # noqa: S101 - narrows the type; the caller has looked
-        self._table = table
-        self._payloads: dict[Payload, Array] = {}
-        overlay = table.overlay(direction)
-        self.rows, self.offsets = overlay.rows, overlay.indptr
-        self.indices, self.edge_ids, self.positions = overlay.indices, overlay.edge_ids, overlay.positions
-        base = table.base
-        self.base_rows = 0
-        if base is not None:
-            self.base_rows = len(base.csc.indptr) - 1 if direction == "in" else base.csc.num_sources
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes held now."""
-        if not len(self.rows):
-            return 0
-        arrays = (self.rows, self.offsets, self.indices, self.edge_ids, self.positions)
-        return sum(each.nbytes for each in (*arrays, *self._payloads.values()))
-
-    def find(self, index: Int64Array) -> tuple[npt.NDArray[np.bool_], Int64Array]:
-        """Return which rows are not the base's, and where the touched ones stand here (-1: without edges)."""
-        place = np.searchsorted(self.rows, index)
-        found = np.zeros(len(index), bool)
-        inside = place < len(self.rows)
-        found[inside] = self.rows[place[inside]] == index[inside]
-        return found | (index >= self.base_rows), np.where(found, place, -1)
-
-    def take(self, places: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Return the offsets of the lists at ``places``, and the positions of their items here."""
-        known = places >= 0
-        starts = np.where(known, self.offsets[np.where(known, places, 0)], 0)
-        ends = np.where(known, self.offsets[np.where(known, places, -1) + 1], 0)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ends - starts)])
-        return offsets, ragged(starts, ends - starts)
-
-    def payload(self, name: Payload, positions: Int64Array) -> Array:
-        """Return the weights or timestamps of edges at these positions."""
-        if name not in self._payloads:
-            self._payloads[name] = self._payload_of_all(name)
-        return self._payloads[name][positions]
-
-    def _payload_of_all(self, name: Payload) -> Array:
-        table = self._table
-        in_base = self.edge_ids < table.num_base_edges
-        dtype = np.float32 if name == "weight" else np.int64
-        values = np.zeros(len(self.edge_ids), dtype)
-        parts = [getattr(change, name) for change in table.changes if change.num_added]
-        base = None if table.base is None else getattr(table.base.csc, name)
-        if any(part is None for part in parts) or (table.base is not None and base is None):
-            raise NotFoundError(f"the edges have no {name}")
-        if base is not None:
-            values[in_base] = base[self.edge_ids[in_base]]
-        added = np.concatenate([np.zeros(0, dtype), *parts])
-        values[~in_base] = added[self.edge_ids[~in_base] - table.num_base_edges]
-        return values
-
-
-def _from_files(
-    lists: Lists, by_id: Lists | None, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
-) -> NeighborLists:
-    """Read lists of the base.
-
-    Args:
-        lists: in- or out-neighbours.
-        by_id: None; or what has weights and timestamps in the order of edge ids, if ``lists`` shall be the
-            in-neighbours of the reverse edge type.
-        index: of which nodes.
-        payload: what else to read.
-        whole_pass: what is used often is not driven out of memory by what is read.
-    """
-    ids = ("edge_ids",) if "edge_ids" in lists.names else ()
-    if by_id is None:
-        read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
-        edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
-        columns: dict[str, Array] = {name: read.items[name] for name in payload}
-    else:
-        read = lists.read(index, ("indices", *(ids if payload else ())), whole_pass=whole_pass)
-        edge_ids = read.positions()
-        columns = {
-            name: by_id.items_at(name, read.items["edge_ids"], whole_pass=whole_pass) for name in payload
-        }
-    return NeighborLists(read.offsets, read.items["indices"], edge_ids, columns)
-
-
-def _only_overlay(
-    overlay: _EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload], *, backwards: bool
-) -> NeighborLists:
-    if overlay is None:
-        raise UsageError("expected edges on disk or in changes, received neither")
-    offsets, positions = overlay.take(overlay.find(index)[1])
-    return NeighborLists(
-        offsets,
-        overlay.indices[positions],
-        (overlay.positions if backwards else overlay.edge_ids)[positions],
-        {name: overlay.payload(name, positions) for name in payload},
-    )
-
-
-def _with_overlay(
-    lists: Lists,
-    by_id: Lists | None,
-    overlay: _EdgeOverlay,
-    index: Int64Array,
-    payload: Sequence[Payload],
-    *,
-    whole_pass: bool,
-) -> NeighborLists:
-    changed, places = overlay.find(index)
-    base = _from_files(lists, by_id, index[~changed], payload, whole_pass=whole_pass)
-    if not changed.any():
-        return base
-    offsets, positions = overlay.take(places[changed])
-    ids = overlay.edge_ids if by_id is None else overlay.positions
-    pairs = [(overlay.indices[positions], base.nodes), (ids[positions], base.edge_ids)]
-    pairs += [(overlay.payload(name, positions), base.payload[name]) for name in payload]
-    merged, nodes, edge_ids, *rest = _interleaved(changed, offsets, base.offsets, pairs)
-    return NeighborLists(merged, nodes, edge_ids, dict(zip(payload, rest, strict=True)))
-
-
-def _interleaved(
-    first: npt.NDArray[np.bool_],
-    first_offsets: Int64Array,
-    second_offsets: Int64Array,
-    values: Sequence[tuple[Array, Array]],
-) -> tuple[Any, ...]:
-    """Return offsets and values of lists taken from the first where ``first``, else from the second."""
-    lengths = np.empty(len(first), np.int64)
-    lengths[first], lengths[~first] = np.diff(first_offsets), np.diff(second_offsets)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    here = ragged(offsets[:-1][first], lengths[first])
-    there = ragged(offsets[:-1][~first], lengths[~first])
-    merged = []
-    for one, other in values:
-        both = np.empty(offsets[-1], np.result_type(one, other))
-        both[here], both[there] = one, other
-        merged.append(both)
-    return (offsets, *merged)
 
 
 def _required(column: LiveColumn | None, node_type: str, name: str) -> LiveColumn:

@@ -13,6 +13,7 @@ from graphbox.sample.non_edge import NonEdgeSampler
 from graphbox.sample.pairs import keep_probability, skip_gram_pairs, typed_walk_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
 from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
+from graphbox.sample.tiered_neighbor import PassSample, sample_pass
 from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "NeighborSample",
     "NonEdgeSampler",
     "PprNeighbors",
+    "PassSample",
     "derived_table_bytes",
     "gather_rows",
     "in_batch_negatives",
@@ -37,6 +39,7 @@ __all__ = [
     "random_walk",
     "sample_heterogeneous",
     "sample_neighbors",
+    "sample_pass",
     "skip_gram_pairs",
     "typed_walk_pairs",
     "walk_pairs",

@@ -36,7 +36,7 @@ from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["HeteroSample", "NeighborSample", "sample_heterogeneous", "sample_neighbors"]
+__all__ = ["HeteroSample", "NeighborSample", "hops_by_edge_type", "sample_heterogeneous", "sample_neighbors"]
 
 Array = TypeVar("Array")
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
@@ -335,7 +335,7 @@ def sample_heterogeneous(
             another wrong argument.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
-    hops_by_type = _hops_by_edge_type(graph, num_neighbors)
+    hops_by_type = hops_by_edge_type(graph, num_neighbors)
     cscs = {
         edge_type: lists_of(graph, edge_type, "in") if isinstance(graph, GraphLike) else graph[edge_type]
         for edge_type in hops_by_type
@@ -537,10 +537,15 @@ def _checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
     return hops
 
 
-def _hops_by_edge_type(
+def hops_by_edge_type(
     graph: GraphLike | Mapping[EdgeType, Adjacency],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
 ) -> dict[EdgeType, list[int]]:
+    """Return how many neighbours to sample at each hop, for each edge type that is sampled.
+
+    Raises:
+        UsageError: an unknown edge type, or numbers of neighbours that make no sense.
+    """
     known = list(graph.edge_types if isinstance(graph, GraphLike) else graph)
     if not isinstance(num_neighbors, Mapping):
         hops = _checked_hops(num_neighbors, "num_neighbors")

@@ -20,4 +20,5 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_table(module);
   graphbox::bind::add_text(module);
   graphbox::bind::add_text_lines(module);
+  graphbox::bind::add_tiered_neighbor(module);
 }

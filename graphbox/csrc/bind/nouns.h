@@ -18,5 +18,6 @@ void add_store(nanobind::module_& module);
 void add_table(nanobind::module_& module);
 void add_text(nanobind::module_& module);
 void add_text_lines(nanobind::module_& module);
+void add_tiered_neighbor(nanobind::module_& module);
 
 }  // namespace graphbox::bind

@@ -17,6 +17,7 @@
 #include "store/arrays.h"
 #include "store/gather.h"
 #include "store/order.h"
+#include "store/trace_cache.h"
 
 namespace graphbox::bind {
 namespace {
@@ -71,13 +72,21 @@ void check_size(std::size_t received, std::uint64_t expected) {
 }
 
 void read_rows_into(Store& self, const Array& array, InputArray<std::int64_t> index, OutputArray<std::uint8_t> out,
-                    bool whole_pass, int threads) {
+                    bool whole_pass, int threads, std::optional<InputArray<std::int64_t>> places) {
   const StoredArray rows = stored(array);
-  check_size(out.shape(0), index.shape(0) * rows.entry_bytes);
+  const std::size_t room = rows.entry_bytes > 0 ? out.shape(0) / rows.entry_bytes : 0;
+  if (!places) {
+    check_size(out.shape(0), index.shape(0) * rows.entry_bytes);
+  } else if (places->shape(0) != index.shape(0) || room * rows.entry_bytes != out.shape(0)) {
+    throw Error(ErrorKind::kUsage, "expected a place for each row, and whole rows to put them into", "places");
+  }
   const nb::gil_scoped_release release;
   check_index(view(index), rows.count, "index");
+  if (places) {
+    check_index(view(*places), static_cast<std::int64_t>(room), "places");
+  }
   read_rows(self, rows, requests_of(index, rows.count, whole_pass, threads),
-            reinterpret_cast<std::byte*>(out.data()));
+            reinterpret_cast<std::byte*>(out.data()), places ? places->data() : nullptr);
 }
 
 std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t>> read_list_bounds(
@@ -112,6 +121,32 @@ void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> i
   const nb::gil_scoped_release release;
   read_items(self, items, requests_of(index, limit, whole_pass, threads), bounds.data(), starts.data(),
              reinterpret_cast<std::byte*>(out.data()));
+}
+
+using RowArrays = std::vector<InputArray<std::int64_t>>;
+
+std::vector<std::span<const std::int64_t>> views(const RowArrays& arrays) {
+  std::vector<std::span<const std::int64_t>> all;
+  for (const auto& array : arrays) {
+    all.push_back(view(array));
+  }
+  return all;
+}
+
+std::vector<std::int64_t> begin_pass(TraceCache& self, const RowArrays& batches) {
+  const nb::gil_scoped_release release;
+  return self.begin_pass(views(batches));
+}
+
+std::tuple<bool, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>> plan_window(
+    TraceCache& self, const RowArrays& batches) {
+  TraceCache::Plan plan;
+  {
+    const nb::gil_scoped_release release;
+    plan = self.plan(views(batches));
+  }
+  return {plan.has_slots, to_numpy(std::move(plan.rows)), to_numpy(std::move(plan.slots)),
+          to_numpy(std::move(plan.wanted))};
 }
 
 void gather(InputArray<std::uint8_t> table, std::uint64_t row_bytes, std::int64_t rows, InputArray<std::int64_t> index,
@@ -155,8 +190,9 @@ void add_store(nb::module_& module) {
            nb::arg("backend"), nb::arg("depth"), nb::arg("direct"),
            "Files as (path, bytes). rows: (offset, row bytes, rows) of the only file, which is then kept by row.")
       .def("read_rows", &read_rows_into, nb::arg("array"), nb::arg("index").noconvert(), nb::arg("out").noconvert(),
-           nb::arg("whole_pass"), nb::arg("threads"),
-           "Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes].")
+           nb::arg("whole_pass"), nb::arg("threads"), nb::arg("places").noconvert() = nb::none(),
+           "Entries of the array (file, offset, entry bytes, entries) into uint8[n * entry bytes], or into the "
+           "places[n] among as many entries as out has room for.")
       .def("read_bounds", &read_list_bounds, nb::arg("offsets"), nb::arg("items"), nb::arg("index").noconvert(),
            nb::arg("whole_pass"), nb::arg("threads"),
            "Where lists begin and end, int64[n, 2], and where each begins in what read_items gives, int64[n + 1].")
@@ -167,6 +203,18 @@ void add_store(nb::module_& module) {
       .def_prop_ro("backend", &Store::backend, "How it reads.")
       .def_prop_ro("cache", &Store::cache_kind, "What it holds: resident (all), sieve (units used often), none.")
       .def_prop_ro("budget_bytes", &Store::budget_bytes);
+  nb::class_<TraceCache>(module, "TraceCache", "Which rows to keep in slots when it is known which will be wanted.")
+      .def(nb::init<std::int64_t, std::int64_t>(), nb::arg("num_rows"), nb::arg("slots"))
+      .def("begin_pass", &begin_pass, nb::arg("batches").noconvert(),
+           "Begin a pass over the rows that each batch wants; returns where its windows begin, and the end.")
+      .def("plan", &plan_window, nb::arg("batches").noconvert(),
+           "Plan the next window, with these batches: whether it has slots, the rows to read, the slots to read them\n"
+           "into, and the slot of each row that the batches want.")
+      .def("release", &TraceCache::release, "The oldest planned window is no longer in use.")
+      .def_prop_ro("hits", &TraceCache::hits)
+      .def_prop_ro("misses", &TraceCache::misses)
+      .def_prop_ro("bytes", &TraceCache::bytes)
+      .def_ro_static("slot_bytes", &TraceCache::kSlotBytes);
   module.def("gather_rows", &gather, nb::arg("table").noconvert(), nb::arg("row_bytes"), nb::arg("rows"),
              nb::arg("index").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
              "Rows of the table uint8[rows * row bytes] into uint8[n * row bytes].");

@@ -71,9 +71,18 @@ void check_index(std::span<const std::int64_t> index, std::int64_t limit, const 
   }
 }
 
-void read_rows(Store& store, const StoredArray& array, const Requests& requests, std::byte* out) {
+void read_rows(Store& store, const StoredArray& array, const Requests& requests, std::byte* out,
+               const std::int64_t* places) {
   const std::uint64_t base = address_of(store, array);
   const std::uint64_t bytes = array.entry_bytes;
+  if (places != nullptr) {
+    read_each(store, requests, requests.index.size() * bytes,
+              [base, bytes, out, places, index = requests.index](std::size_t i) {
+                return WantedBytes{base + static_cast<std::uint64_t>(index[i]) * bytes, bytes,
+                                   out + static_cast<std::uint64_t>(places[i]) * bytes};
+              });
+    return;
+  }
   read_each(store, requests, requests.index.size() * bytes, [base, bytes, out, index = requests.index](std::size_t i) {
     return WantedBytes{base + static_cast<std::uint64_t>(index[i]) * bytes, bytes, out + i * bytes};
   });

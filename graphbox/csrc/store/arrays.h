@@ -20,8 +20,9 @@ struct StoredArray {
 // Index entries must lie in [0, limit); `what` names them in messages.
 void check_index(std::span<const std::int64_t> index, std::int64_t limit, const std::string& what);
 
-// out[i] = the row index[i].
-void read_rows(Store& store, const StoredArray& array, const Requests& requests, std::byte* out);
+// out[i] = the row index[i]; or out[places[i]], where there are places.
+void read_rows(Store& store, const StoredArray& array, const Requests& requests, std::byte* out,
+               const std::int64_t* places = nullptr);
 
 // bounds[2 i] and bounds[2 i + 1]: where the list index[i] begins and ends among `items` items. `offsets` has one
 // entry more than there are lists. Offsets that do not ascend within [0, items] are a format error.

@@ -1,0 +1,305 @@
+"""Edges of a graph on disk: whole lists of neighbours, and single edges by position, changes included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.errors import NotFoundError, UsageError
+from graphbox.graph.adjacency import ragged
+from graphbox.graph.schema import Int64Array
+from graphbox.graph.snapshot import Direction, LiveEdgeTable
+from graphbox.graph.tables import OwnEdges
+from graphbox.graph.tier import Lists
+
+__all__ = ["EdgeOverlay", "NeighborLists", "Payload", "TieredEdges", "interleaved"]
+
+Array = npt.NDArray[Any]
+Payload = Literal["weight", "timestamp"]
+
+
+@dataclass(frozen=True, eq=False)
+class NeighborLists:
+    """Neighbours of some nodes.
+
+    Attributes:
+        offsets: int64 [n + 1]; those of the i-th node are ``nodes[offsets[i]:offsets[i + 1]]``.
+        nodes: integers, node indices of the neighbours.
+        edge_ids: int64, the id of each edge.
+        payload: weights and timestamps that were asked for, by name.
+    """
+
+    offsets: Int64Array
+    nodes: Array
+    edge_ids: Int64Array
+    payload: Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class TieredEdges:
+    """The neighbours of one edge type: whole lists, and edge by edge.
+
+    Edges have positions: those of the base's lists first, then those of the lists that changes touched. Safe
+    for several Python threads.
+
+    Attributes:
+        lists: those of the base, if there is one.
+        by_id: has weights and timestamps in the order of edge ids, for a reverse edge type.
+        overlay: the lists that changes touched, if there are some.
+        backwards: whether the edge type is a reverse one.
+    """
+
+    lists: Lists | None
+    by_id: Lists | None
+    overlay: EdgeOverlay | None
+    backwards: bool
+
+    @property
+    def num_base_edges(self) -> int:
+        """Number of positions in the base's lists."""
+        return 0 if self.lists is None else self.lists.num_items
+
+    def read(self, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool) -> NeighborLists:
+        """Return the neighbours of some nodes.
+
+        Args:
+            index: node indices [n], in range, repeated ones too.
+            payload: what else to read.
+            whole_pass: what is used often is not driven out of memory by what is read.
+        """
+        if self.lists is None:
+            return _only_overlay(self.overlay, index, payload, backwards=self.backwards)
+        if self.overlay is None:
+            return _from_files(self.lists, self.by_id, index, payload, whole_pass=whole_pass)
+        return _with_overlay(self.lists, self.by_id, self.overlay, index, payload, whole_pass=whole_pass)
+
+    def bounds(self, nodes: Int64Array) -> Int64Array:
+        """Return the positions at which the lists of nodes begin and end: int64 [n, 2].
+
+        Args:
+            nodes: node indices [n] of the target type, in range, repeated ones too.
+        """
+        if self.overlay is None:
+            return np.zeros((len(nodes), 2), np.int64) if self.lists is None else self.lists.bounds(nodes)
+        changed, places = self.overlay.find(nodes)
+        bounds = np.zeros((len(nodes), 2), np.int64)
+        if self.lists is not None:
+            bounds[~changed] = self.lists.bounds(nodes[~changed])
+        bounds[changed] = self.overlay.bounds(places[changed]) + self.num_base_edges
+        return bounds
+
+    def neighbors(self, positions: Int64Array) -> Array:
+        """Return the neighbour of each edge: int32 or int64 [n]."""
+        return self._at(positions, "indices", None if self.overlay is None else self.overlay.indices)
+
+    def edge_ids(self, positions: Int64Array) -> Int64Array:
+        """Return the ids of edges, int64 [n], as samplers in memory give them."""
+        if self.overlay is None:
+            return positions
+        ids = self.overlay.positions if self.backwards else self.overlay.edge_ids
+        in_base = positions < self.num_base_edges
+        found = positions.copy()
+        found[~in_base] = ids[positions[~in_base] - self.num_base_edges]
+        return found
+
+    def has(self, name: Payload) -> bool:
+        """Return whether edges have weights or timestamps."""
+        lists = self.by_id if self.by_id is not None else self.lists
+        if lists is not None:
+            return name in lists.names
+        return self.overlay is not None and self.overlay.has(name)
+
+    def payload(self, name: Payload, positions: Int64Array) -> Array:
+        """Return the weights (float32) or timestamps (int64) of edges."""
+        overlay = None if self.overlay is None or not self.overlay.has(name) else self.overlay.all(name)
+        return self._at(positions, name, overlay)
+
+    def _at(self, positions: Int64Array, name: str, overlay: Array | None) -> Array:
+        if overlay is None or not len(overlay):
+            return self._base_at(name, positions)
+        in_base = positions < self.num_base_edges
+        if not in_base.any():
+            return overlay[positions - self.num_base_edges]
+        base = self._base_at(name, positions[in_base])
+        found = np.empty(len(positions), np.result_type(base, overlay))
+        found[in_base] = base
+        found[~in_base] = overlay[positions[~in_base] - self.num_base_edges]
+        return found
+
+    def _base_at(self, name: str, positions: Int64Array) -> Array:
+        if self.lists is None:
+            return np.zeros(0, np.int64)
+        if self.by_id is not None and name != "indices":
+            return self.by_id.items_at(name, self.lists.items_at("edge_ids", positions, whole_pass=True))
+        return self.lists.items_at(name, positions, whole_pass=True)
+
+
+class EdgeOverlay:
+    """The lists of the rows that changes touched, with their payload."""
+
+    def __init__(self, table: OwnEdges, direction: Direction) -> None:
+        assert isinstance(table, LiveEdgeTable)  # noqa: S101 - narrows the type; the caller has looked
+        self._table = table
+        self._payloads: dict[Payload, Array] = {}
+        overlay = table.overlay(direction)
+        self.rows, self.offsets = overlay.rows, overlay.indptr
+        self.indices, self.edge_ids, self.positions = overlay.indices, overlay.edge_ids, overlay.positions
+        base = table.base
+        self.base_rows = 0
+        if base is not None:
+            self.base_rows = len(base.csc.indptr) - 1 if direction == "in" else base.csc.num_sources
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held now."""
+        if not len(self.rows):
+            return 0
+        arrays = (self.rows, self.offsets, self.indices, self.edge_ids, self.positions)
+        return sum(each.nbytes for each in (*arrays, *self._payloads.values()))
+
+    def find(self, index: Int64Array) -> tuple[npt.NDArray[np.bool_], Int64Array]:
+        """Return which rows are not the base's, and where the touched ones stand here (-1: without edges)."""
+        place = np.searchsorted(self.rows, index)
+        found = np.zeros(len(index), bool)
+        inside = place < len(self.rows)
+        found[inside] = self.rows[place[inside]] == index[inside]
+        return found | (index >= self.base_rows), np.where(found, place, -1)
+
+    def take(self, places: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Return the offsets of the lists at ``places``, and the positions of their items here."""
+        known = places >= 0
+        starts = np.where(known, self.offsets[np.where(known, places, 0)], 0)
+        ends = np.where(known, self.offsets[np.where(known, places, -1) + 1], 0)
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ends - starts)])
+        return offsets, ragged(starts, ends - starts)
+
+    def bounds(self, places: Int64Array) -> Int64Array:
+        """Return where the lists at ``places`` (-1: without edges) begin and end here: int64 [n, 2]."""
+        known = places >= 0
+        found = np.where(known, places, 0)
+        starts = np.where(known, self.offsets[found], 0)
+        return np.stack([starts, np.where(known, self.offsets[np.where(known, found + 1, 0)], 0)], axis=1)
+
+    def has(self, name: Payload) -> bool:
+        """Return whether the edges have weights or timestamps."""
+        table = self._table
+        first = table.base.csc if table.base is not None else next(iter(table.changes), None)
+        return getattr(first, name, None) is not None
+
+    def payload(self, name: Payload, positions: Int64Array) -> Array:
+        """Return the weights or timestamps of edges at these positions."""
+        return self.all(name)[positions]
+
+    def all(self, name: Payload) -> Array:
+        """Return the weights or timestamps of all edges here, in their order."""
+        if name not in self._payloads:
+            self._payloads[name] = self._payload_of_all(name)
+        return self._payloads[name]
+
+    def _payload_of_all(self, name: Payload) -> Array:
+        table = self._table
+        in_base = self.edge_ids < table.num_base_edges
+        dtype = np.float32 if name == "weight" else np.int64
+        values = np.zeros(len(self.edge_ids), dtype)
+        parts = [getattr(change, name) for change in table.changes if change.num_added]
+        base = None if table.base is None else getattr(table.base.csc, name)
+        if any(part is None for part in parts) or (table.base is not None and base is None):
+            raise NotFoundError(f"the edges have no {name}")
+        if base is not None:
+            values[in_base] = base[self.edge_ids[in_base]]
+        added = np.concatenate([np.zeros(0, dtype), *parts])
+        values[~in_base] = added[self.edge_ids[~in_base] - table.num_base_edges]
+        return values
+
+
+def _from_files(
+    lists: Lists, by_id: Lists | None, index: Int64Array, payload: Sequence[Payload], *, whole_pass: bool
+) -> NeighborLists:
+    """Read lists of the base.
+
+    Args:
+        lists: in- or out-neighbours.
+        by_id: None; or what has weights and timestamps in the order of edge ids, if ``lists`` shall be the
+            in-neighbours of the reverse edge type.
+        index: of which nodes.
+        payload: what else to read.
+        whole_pass: what is used often is not driven out of memory by what is read.
+    """
+    ids = ("edge_ids",) if "edge_ids" in lists.names else ()
+    if by_id is None:
+        read = lists.read(index, ("indices", *ids, *payload), whole_pass=whole_pass)
+        edge_ids = read.items["edge_ids"].astype(np.int64, copy=False) if ids else read.positions()
+        columns: dict[str, Array] = {name: read.items[name] for name in payload}
+    else:
+        read = lists.read(index, ("indices", *(ids if payload else ())), whole_pass=whole_pass)
+        edge_ids = read.positions()
+        columns = {
+            name: by_id.items_at(name, read.items["edge_ids"], whole_pass=whole_pass) for name in payload
+        }
+    return NeighborLists(read.offsets, read.items["indices"], edge_ids, columns)
+
+
+def _only_overlay(
+    overlay: EdgeOverlay | None, index: Int64Array, payload: Sequence[Payload], *, backwards: bool
+) -> NeighborLists:
+    if overlay is None:
+        raise UsageError("expected edges on disk or in changes, received neither")
+    offsets, positions = overlay.take(overlay.find(index)[1])
+    return NeighborLists(
+        offsets,
+        overlay.indices[positions],
+        (overlay.positions if backwards else overlay.edge_ids)[positions],
+        {name: overlay.payload(name, positions) for name in payload},
+    )
+
+
+def _with_overlay(
+    lists: Lists,
+    by_id: Lists | None,
+    overlay: EdgeOverlay,
+    index: Int64Array,
+    payload: Sequence[Payload],
+    *,
+    whole_pass: bool,
+) -> NeighborLists:
+    changed, places = overlay.find(index)
+    base = _from_files(lists, by_id, index[~changed], payload, whole_pass=whole_pass)
+    if not changed.any():
+        return base
+    offsets, positions = overlay.take(places[changed])
+    ids = overlay.edge_ids if by_id is None else overlay.positions
+    pairs = [(overlay.indices[positions], base.nodes), (ids[positions], base.edge_ids)]
+    pairs += [(overlay.payload(name, positions), base.payload[name]) for name in payload]
+    merged, nodes, edge_ids, *rest = interleaved(changed, offsets, base.offsets, pairs)
+    return NeighborLists(merged, nodes, edge_ids, dict(zip(payload, rest, strict=True)))
+
+
+def interleaved(
+    first: npt.NDArray[np.bool_],
+    first_offsets: Int64Array,
+    second_offsets: Int64Array,
+    values: Sequence[tuple[Array, Array]],
+) -> tuple[Any, ...]:
+    """Return offsets and values of lists taken from the first where ``first``, else from the second.
+
+    Args:
+        first: bool [n].
+        first_offsets: int64 [number of True + 1].
+        second_offsets: int64 [number of False + 1].
+        values: arrays of items of the first and of the second.
+    """
+    lengths = np.empty(len(first), np.int64)
+    lengths[first], lengths[~first] = np.diff(first_offsets), np.diff(second_offsets)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    here = ragged(offsets[:-1][first], lengths[first])
+    there = ragged(offsets[:-1][~first], lengths[~first])
+    merged = []
+    for one, other in values:
+        both = np.empty(offsets[-1], np.result_type(one, other))
+        both[here], both[there] = one, other
+        merged.append(both)
+    return (offsets, *merged)

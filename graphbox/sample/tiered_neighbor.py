@@ -1,0 +1,219 @@
+"""Neighbour sampling over a graph on disk: a whole pass of batches at once, hop by hop.
+
+What a hop needs is known before it is read: where the lists of all batches' nodes are, then the neighbours at
+the positions that were drawn. Both are read in the order of the disk. The samples are those that
+:func:`graphbox.sample.sample_heterogeneous` draws in memory, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox import _core
+from graphbox.errors import UsageError
+from graphbox.graph.tiered_edges import TieredEdges
+from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.native import (
+    Int64Array,
+    batch_number,
+    epoch_number,
+    integer_array,
+    seed_number,
+    thread_count,
+)
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
+from graphbox.sample.neighbor import HeteroSample, hops_by_edge_type
+
+__all__ = ["BatchKey", "PassSample", "sample_pass"]
+
+BatchKey: TypeAlias = tuple[int, int]
+"""Epoch and number of a batch: with the seed what its draws depend on."""
+
+_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """An edge type that is sampled, and the values of its edges that are wanted: an array for each hop."""
+
+    edge_type: EdgeType
+    edges: TieredEdges
+    columns: dict[EdgeColumnName, list[npt.NDArray[Any]]]
+
+
+class PassSample(Sequence[HeteroSample[Int64Array]]):
+    """The samples of the batches of a pass, each made when it is asked for; see :func:`sample_pass`."""
+
+    def __init__(
+        self,
+        native: _core.NeighborPass,
+        node_types: Sequence[str],
+        relations: Sequence[_Relation],
+        batches: int,
+    ) -> None:
+        self._native = native
+        self._node_types = list(node_types)
+        self._relations = list(relations)
+        self._batches = batches
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return self._batches
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the sample of a batch, or those of several."""
+        if isinstance(index, slice):
+            return [self._sample(number) for number in range(*index.indices(self._batches))]
+        number = range(self._batches)[index]
+        return self._sample(number)
+
+    def nodes(self, node_type: str) -> list[Int64Array]:
+        """Return the nodes of a type in each batch, as views of what the pass holds; no sample is made."""
+        number = self._node_types.index(node_type)
+        return [self._native.nodes(batch, number) for batch in range(self._batches)]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held."""
+        columns = (part for each in self._relations for parts in each.columns.values() for part in parts)
+        return self._native.bytes + sum(part.nbytes for part in columns)
+
+    def _sample(self, batch: int) -> HeteroSample[Int64Array]:
+        types, edges = self._native.batch(batch)
+        by_edge_type = {
+            relation.edge_type: entry for relation, entry in zip(self._relations, edges, strict=True)
+        }
+        values: dict[EdgeColumnName, dict[EdgeType, Any]] = {name: {} for name in _EDGE_ATTRIBUTES}
+        for number, relation in enumerate(self._relations):
+            for name in relation.columns:
+                values[name][relation.edge_type] = self._column(batch, number, name)
+        return HeteroSample(
+            nodes={name: entry[0] for name, entry in zip(self._node_types, types, strict=True)},
+            rows={name: entry[0] for name, entry in by_edge_type.items()},
+            cols={name: entry[1] for name, entry in by_edge_type.items()},
+            edge_ids={
+                relation.edge_type: relation.edges.edge_ids(by_edge_type[relation.edge_type][2])
+                for relation in self._relations
+            },
+            nodes_per_hop={name: entry[1] for name, entry in zip(self._node_types, types, strict=True)},
+            edges_per_hop={name: entry[3] for name, entry in by_edge_type.items()},
+            weight=values["weight"],
+            timestamp=values["timestamp"],
+        )
+
+    def _column(self, batch: int, relation: int, name: EdgeColumnName) -> npt.NDArray[Any]:
+        parts = []
+        for hop, values in enumerate(self._relations[relation].columns[name]):
+            bounds = self._native.first_edges(hop, relation)
+            parts.append(values[bounds[batch] : bounds[batch + 1]])
+        return np.concatenate(parts)
+
+
+def sample_pass(
+    graph: TieredGraph,
+    seeds: Sequence[Mapping[str, npt.ArrayLike]],
+    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
+    replace: bool = False,
+    *,
+    edge_attributes: Collection[EdgeColumnName] = (),
+    seed: int = 0,
+    batches: Sequence[BatchKey] | None = None,
+    threads: int | None = None,
+) -> PassSample:
+    """Sample in-neighbours for a pass of batches over a graph on disk, hop by hop for all of them together.
+
+    Every in-neighbour is equally likely. A batch's sample depends on its own seeds and key alone, and is that
+    of :func:`graphbox.sample.sample_heterogeneous` on the graph in memory.
+
+    Besides the graph's budget the pass holds about 12 bytes for each sampled edge and 8 for each node
+    (:attr:`PassSample.size_bytes`), while a hop is read up to twice that.
+
+    Args:
+        graph: of :meth:`graphbox.graph.Graph.tiered`.
+        seeds: of each batch, node indices by node type.
+        num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
+        replace: draw with replacement.
+        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
+        seed: of the random draws.
+        batches: epoch and number of each batch, parts of the key of its draws; None: epoch 0, from 0 on.
+        threads: None: see :func:`graphbox.native.thread_count`. The samples never depend on it.
+
+    Raises:
+        UsageError: an unknown type, a seed that is no node of the graph, or another wrong argument.
+        NotFoundError: the neighbours of a reverse edge type are not on disk.
+        FormatError, DataError: the graph is damaged, or the disk does not give its bytes.
+    """
+    whole = graph.graph
+    hops = hops_by_edge_type(whole, num_neighbors)
+    numbers = {node_type: number for number, node_type in enumerate(whole.node_types)}
+    relations = [_Relation(edge_type, graph.edges(edge_type), {}) for edge_type in hops]
+    _want_columns(relations, edge_attributes)
+    keys = [(0, number) for number in range(len(seeds))] if batches is None else list(batches)
+    if len(keys) != len(seeds):
+        raise UsageError(
+            f"expected a key for each of {len(seeds)} batches, received {len(keys)}", where="batches"
+        )
+    depth = max((len(each) for each in hops.values()), default=0)
+    native = _core.NeighborPass(
+        [
+            (numbers[edge_type[0]], numbers[edge_type[2]], wanted, edge_type_name(edge_type))
+            for edge_type, wanted in hops.items()
+        ],
+        [whole.num_nodes(node_type) for node_type in whole.node_types],
+        [_seeds_by_type(each, numbers) for each in seeds],
+        depth,
+        replace,
+        seed_number(seed),
+        [(epoch_number(epoch), batch_number(batch)) for epoch, batch in keys],
+        thread_count(threads),
+    )
+    for hop in range(depth if relations else 0):
+        for number, relation in enumerate(relations):
+            _sample_hop(native, number, relation, hops[relation.edge_type][hop])
+        native.end_hop()
+    return PassSample(native, whole.node_types, relations, len(seeds))
+
+
+def _sample_hop(native: _core.NeighborPass, number: int, relation: _Relation, wanted: int) -> None:
+    nodes = native.frontier(number)
+    # Where nothing is wanted, nothing is read: lists count as empty.
+    bounds = relation.edges.bounds(nodes) if wanted else np.zeros((len(nodes), 2), np.int64)
+    del nodes
+    positions = native.draw(number, bounds.reshape(-1))
+    del bounds
+    native.add(number, relation.edges.neighbors(positions))
+    for name, parts in relation.columns.items():
+        parts.append(relation.edges.payload(name, positions))
+
+
+def _want_columns(relations: Sequence[_Relation], wanted: Collection[EdgeColumnName]) -> None:
+    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
+        raise UsageError(
+            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
+            where="edge_attributes",
+        )
+    for name in wanted:
+        having = [relation for relation in relations if relation.edges.has(name)]
+        for relation in having:
+            relation.columns[name] = []
+        if relations and not having:
+            names = ", ".join(edge_type_name(relation.edge_type) for relation in relations)
+            raise UsageError(
+                f"no sampled edges have a {name}: {names}",
+                where="edge_attributes",
+                hint=f"import them with a {name} column",
+            )
+
+
+def _seeds_by_type(seeds: Mapping[str, Any], numbers: Mapping[str, int]) -> list[Int64Array]:
+    for node_type in seeds:
+        if node_type not in numbers:
+            raise UsageError(
+                f"unknown node type; the graph has: {', '.join(numbers)}", where=f"seeds[{node_type!r}]"
+            )
+    return [integer_array(seeds.get(node_type, ()), f"seeds[{node_type!r}]") for node_type in numbers]
