@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -42,7 +43,23 @@ _COLUMN_DTYPES: dict[EdgeColumnName, np.dtype[Any]] = {
 }
 
 
-class Adjacency(Protocol):
+class _QuickProtocol(type(Protocol)):  # type: ignore[misc]  # mypy wants no computed base; it has no name
+    """Tells by its members whether an object has the faces of a protocol.
+
+    Python 3.11 collects the members anew at each ``isinstance``: longer than sampling a small batch takes.
+    """
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return all(hasattr(instance, name) for name in _members(cls))
+
+
+@cache
+def _members(protocol: type) -> frozenset[str]:
+    protocols = (base for base in protocol.__mro__ if getattr(base, "_is_protocol", False))
+    return frozenset(name for base in protocols for name in vars(base) if not name.startswith("_"))
+
+
+class Adjacency(Protocol, metaclass=_QuickProtocol):
     """Compressed rows: the neighbours of row ``v`` are ``indices[indptr[v]:indptr[v + 1]]``.
 
     A CSC has a row for each target and its in-neighbours, a CSR for each source and its out-neighbours.
@@ -84,7 +101,7 @@ class LiveAdjacency(Adjacency, Protocol):
 
 
 @runtime_checkable
-class GraphLike(Protocol):
+class GraphLike(Protocol, metaclass=_QuickProtocol):
     """A graph of one or several node and edge types: :class:`graphbox.graph.Graph`, or one with its faces."""
 
     @property
@@ -111,7 +128,7 @@ class GraphLike(Protocol):
 
 
 @runtime_checkable
-class LiveGraph(Protocol):
+class LiveGraph(Protocol, metaclass=_QuickProtocol):
     """A graph that can change: it gives its base's arrays and, beside them, new lists of the touched rows."""
 
     def lists(self, edge_type: EdgeType, direction: Literal["in", "out"]) -> Adjacency:

@@ -12,6 +12,7 @@ import numpy as np
 from graphbox.errors import BackendMissingError, UsageError, missing_extra
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.gather import pooled_array
 from graphbox.sample.loader.batch import Batch
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _node_attributes(batch: Batch[Int64Array], node_type: str) -> dict[str, Any]
 def _edge_attributes(batch: Batch[Int64Array], edge_type: Any) -> dict[str, Any]:
     sample = batch.sample
     attributes = {
-        "edge_index": _tensor(np.stack([sample.rows[edge_type], sample.cols[edge_type]])),
+        "edge_index": _tensor(_stacked(sample.rows[edge_type], sample.cols[edge_type])),
         "e_id": _tensor(sample.edge_ids[edge_type]),
         "num_sampled_edges": sample.edges_per_hop[edge_type],
     }
@@ -140,3 +141,10 @@ def _edge_attributes(batch: Batch[Int64Array], edge_type: Any) -> dict[str, Any]
     if edge_type in sample.timestamp:
         attributes["edge_time"] = _tensor(sample.timestamp[edge_type])
     return attributes
+
+
+def _stacked(rows: Int64Array, cols: Int64Array) -> Int64Array:
+    """Return [2, edges], of memory that is used again: fresh memory costs more than the copy."""
+    edge_index = pooled_array((2, len(rows)), rows.dtype)
+    edge_index[0], edge_index[1] = rows, cols
+    return edge_index
