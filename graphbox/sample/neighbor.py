@@ -106,6 +106,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    labor: bool = ...,
     disjoint: bool = ...,
     input_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
@@ -126,6 +127,7 @@ def sample_neighbors(
     replace: bool = ...,
     weighted: bool = ...,
     *,
+    labor: bool = ...,
     disjoint: bool = ...,
     input_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
@@ -145,6 +147,7 @@ def sample_neighbors(
     replace: bool = False,
     weighted: bool = False,
     *,
+    labor: bool = False,
     disjoint: bool = False,
     input_time: Any | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
@@ -165,12 +168,20 @@ def sample_neighbors(
 
     Weights need alias tables: see :func:`graphbox.sample.derived.weights_of`.
 
+    With ``labor`` every node has one random number in a hop, and each node takes the neighbours with the
+    smallest: LABOR-0 (Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023) with exact counts. What
+    a node takes is distributed as without, so means over its edges need no correction; but nodes with common
+    neighbours take the same ones, which leaves a third fewer nodes to read. It looks at all neighbours, which
+    takes some five times as long.
+
     Args:
         graph: a graph with one node and one edge type, or its CSC.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
         weighted: draw in proportion to the edges' weights.
+        labor: let nodes with common neighbours choose the same ones, so that fewer nodes are in the sample.
+            Without replacement only, and not for disjoint trees.
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: int64 [s], a time for each seed: only edges whose timestamp is not later are sampled, at
@@ -228,6 +239,7 @@ def sample_neighbors(
             disjoint=disjoint or times is not None,
             threads=thread_count(threads),
         ),
+        labor,
     )
     return NeighborSample(
         nodes=like(nodes[0], seeds),
@@ -250,6 +262,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    labor: bool = ...,
     disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
@@ -270,6 +283,7 @@ def sample_heterogeneous(
     replace: bool = ...,
     weighted: bool | Collection[EdgeType] = ...,
     *,
+    labor: bool = ...,
     disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
@@ -289,6 +303,7 @@ def sample_heterogeneous(
     replace: bool = False,
     weighted: bool | Collection[EdgeType] = False,
     *,
+    labor: bool = False,
     disjoint: bool = False,
     input_time: Mapping[str, Any] | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
@@ -312,6 +327,8 @@ def sample_heterogeneous(
         replace: draw with replacement.
         weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
             some. Edges of the others are equally likely.
+        labor: let nodes with common neighbours choose the same ones, so that fewer nodes are in the sample:
+            see :func:`sample_neighbors`.
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: the time of each seed by node type: only edges whose timestamp is not later are sampled,
@@ -416,6 +433,7 @@ def sample_heterogeneous(
             disjoint=disjoint or times is not None,
             threads=thread_count(threads),
         ),
+        labor,
     )
     example = next(iter(seeds.values()), None)
     by_node_type = dict(zip(num_nodes, types, strict=True))

@@ -34,6 +34,7 @@ enum class Stream : std::uint32_t {
   kRowInitialization = 4,
   kPermutation = 5,
   kWindow = 6,
+  kLabor = 7,
 };
 
 namespace philox_detail {

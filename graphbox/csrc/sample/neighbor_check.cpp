@@ -53,6 +53,11 @@ void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, c
 }  // namespace
 
 void check_request(const NeighborRequest& request) {
+  if (request.labor && (request.replace || request.disjoint)) {
+    throw Error(ErrorKind::kUsage, std::string("expected a sample without replacement of shared nodes, received labor and ") +
+                    (request.replace ? "replace" : "disjoint trees"),
+                "labor", "leave one of the two out");
+  }
   std::size_t trees = 0;
   for (const auto& seeds : request.seeds) {
     trees += seeds.size();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "sample/excluding_choice.h"
+#include "sample/labor.h"
 #include "sample/lane_choice.h"
 #include "sample/weighted_choice.h"
 
@@ -186,6 +187,9 @@ class TimeChooser : public NeighborChooser {
 };
 
 std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& request, const Relation& relation) {
+  if (request.labor) {
+    return make_labor_chooser(relation);
+  }
   if (relation.times != nullptr) {
     return std::make_unique<TimeChooser>(request, relation);
   }
@@ -201,7 +205,7 @@ void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSp
 
 std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation) {
   std::unique_ptr<NeighborChooser> plain = make_plain_chooser(request, relation);
-  if (relation.excluded == nullptr) {
+  if (relation.excluded == nullptr || request.labor) {
     return plain;
   }
   return make_excluding_chooser(std::move(plain), request, relation);
