@@ -330,21 +330,33 @@ class Graph(TypedTables):
         verify(self.path)
 
     def tiered(
-        self, *, topology_bytes: int = 0, feature_bytes: int = 0, options: TierOptions | None = None
+        self,
+        *,
+        topology_bytes: int = 0,
+        feature_bytes: int = 0,
+        pass_bytes: int | None = None,
+        options: TierOptions | None = None,
     ) -> TieredGraph:
         """Return the graph for reading from disk in batches under budgets, see :class:`TieredGraph`.
 
         Args:
             topology_bytes: the most memory for edges; 0: every read is one of the disk.
             feature_bytes: the most memory for features of nodes.
+            pass_bytes: the most memory for what loaders sample ahead in passes. None: 256 MiB.
             options: how files are read.
 
         Raises:
             UsageError: the graph was built in memory.
         """
-        from graphbox.graph.tiered_graph import TieredGraph
+        from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES, TieredGraph
 
-        return TieredGraph(self, topology_bytes=topology_bytes, feature_bytes=feature_bytes, options=options)
+        return TieredGraph(
+            self,
+            topology_bytes=topology_bytes,
+            feature_bytes=feature_bytes,
+            pass_bytes=DEFAULT_PASS_BYTES if pass_bytes is None else pass_bytes,
+            options=options,
+        )
 
     def __repr__(self) -> str:
         lines = [f"Graph({self.name!r}"]

@@ -35,9 +35,10 @@ from graphbox.native import integer_array
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
 
-__all__ = ["NeighborLists", "TieredGraph"]
+__all__ = ["DEFAULT_PASS_BYTES", "NeighborLists", "TieredGraph"]
 
 Array = npt.NDArray[Any]
+DEFAULT_PASS_BYTES = 256 << 20
 _PAGE_BYTES = 4096
 _HUGE_PAGE_BYTES = 2 << 20
 
@@ -54,6 +55,7 @@ class TieredGraph:
         topology_bytes: the most memory for edges of all types together.
         feature_bytes: the most memory for features of nodes; each gets its share by its size on disk, and
             none more than all of it.
+        pass_bytes: the most memory for what loaders sample ahead in passes.
         options: how files are read.
 
     Raises:
@@ -68,9 +70,10 @@ class TieredGraph:
         *,
         topology_bytes: int = 0,
         feature_bytes: int = 0,
+        pass_bytes: int = DEFAULT_PASS_BYTES,
         options: TierOptions | None = None,
     ) -> None:
-        _check_budgets(topology_bytes=topology_bytes, feature_bytes=feature_bytes)
+        _check_budgets(topology_bytes=topology_bytes, feature_bytes=feature_bytes, pass_bytes=pass_bytes)
         self._graph = graph
         self._options = options or TierOptions()
         files: dict[tuple[EdgeType, Direction], ListFiles] = {}
@@ -91,6 +94,7 @@ class TieredGraph:
         self._lists = open_lists(files, budget_bytes=topology_bytes - overlay_bytes, options=self._options)
         self._overlays: dict[tuple[EdgeType, Direction], EdgeOverlay | None] = {}
         self._feature_bytes = feature_bytes
+        self._pass_bytes = pass_bytes
         self._rows: dict[tuple[str, str], Rows] = {}
         self._uncached_rows: dict[tuple[str, str], Rows] = {}
         self._slots: dict[tuple[str, str], Lists] = {}
@@ -121,6 +125,20 @@ class TieredGraph:
     def feature_bytes(self) -> int:
         """The most memory for features of nodes."""
         return self._feature_bytes
+
+    @property
+    def pass_bytes(self) -> int:
+        """The most memory for what loaders sample ahead in passes."""
+        return self._pass_bytes
+
+    def feature_kind(self, node_type: str, name: str) -> str:
+        """Return the kind of a feature, without reading it.
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        changed = self._changed(node_type, name)
+        return self._graph.node_table(node_type).features[name].kind if changed is None else changed.kind
 
     # Edges
 

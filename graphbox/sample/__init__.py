@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.excluded import ExcludedEdges
+from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
 from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader
@@ -27,8 +28,10 @@ __all__ = [
     "NeighborLoader",
     "NeighborSample",
     "NonEdgeSampler",
+    "PassFetch",
     "PassSample",
     "PprNeighbors",
+    "TierFetch",
     "derived_table_bytes",
     "gather_rows",
     "in_batch_negatives",

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from graphbox.errors import UsageError, did_you_mean
+from graphbox.errors import UnsupportedError, UsageError, did_you_mean
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import GraphLike
 
-__all__ = ["check_graph", "nodes_of_type", "positive_integer", "refuse_unknown", "seconds", "times_of"]
+__all__ = [
+    "check_graph",
+    "nodes_of_type",
+    "positive_integer",
+    "refuse_unknown",
+    "seconds",
+    "times_of",
+    "untiered",
+]
 
 _THREADS = "threads of this process sample ahead: give their number as num_threads"
 _ELSEWHERE = {
@@ -59,9 +68,27 @@ def check_graph(graph: object) -> None:
 
     Raises:
         UsageError: it is not.
+        UnsupportedError: it is a graph in tiers.
     """
+    if isinstance(graph, TieredGraph):
+        raise UnsupportedError(
+            "expected a graph in memory or memory-mapped, received one in tiers",
+            where="graph",
+            hint="NeighborLoader takes those; give this loader the `graph` of it",
+        )
     if not isinstance(graph, GraphLike):
         raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
+
+
+def untiered(graph: object) -> GraphLike:
+    """Return what says which nodes and edges there are: the graph, of one in tiers the graph it reads.
+
+    Raises:
+        UsageError: it is none.
+    """
+    graph = graph.graph if isinstance(graph, TieredGraph) else graph
+    check_graph(graph)
+    return cast("GraphLike", graph)
 
 
 def positive_integer(value: object, name: str) -> int:

@@ -6,6 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from graphbox.errors import UsageError
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, epoch_number, thread_count
 from graphbox.sample.adjacency import GraphLike
-from graphbox.sample.loader.arguments import check_graph, positive_integer, seconds
+from graphbox.sample.loader.arguments import positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
@@ -27,6 +29,7 @@ from graphbox.sample.loader.stages import (
     SampleRequest,
     SampleStage,
 )
+from graphbox.sample.loader.tiered import TieredStages
 from graphbox.sample.permutation import permutation
 
 __all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
@@ -109,13 +112,12 @@ class Loader(ABC):
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         neighbors: NeighborOptions,
         batches: BatchOptions,
         loading: LoadingOptions,
     ) -> None:
-        check_graph(graph)
-        self._graph = graph
+        self._graph = untiered(graph)
         self._neighbors = neighbors
         self._batch_size = positive_integer(batches.batch_size, "batch_size")
         self._batch_options = batches
@@ -127,10 +129,16 @@ class Loader(ABC):
         self._timeout_seconds = seconds(loading.timeout, "timeout")
         self._transform = loading.transform
         self._sampler: SampleStage = MemorySampler(
-            graph, neighbors, 1 if self._pass_batches == 1 else self._threads
+            self._graph, neighbors, 1 if self._pass_batches == 1 else self._threads
         )
-        self._fetch: FetchStage = loading.fetch or MemoryFetch(graph, feature_names(graph, loading.features))
-        self._assemble = assembly(loading.output, graph)
+        names = {} if loading.fetch is not None else feature_names(self._graph, loading.features)
+        self._tiered = None
+        if isinstance(graph, TieredGraph):
+            pass_batches = None if loading.pass_batches is None else self._pass_batches
+            self._tiered = TieredStages(graph, neighbors, names, pass_batches, self._threads)
+            names = {}
+        self._fetch: FetchStage = loading.fetch or MemoryFetch(self._graph, names)
+        self._assemble = assembly(loading.output, self._graph)
         self._next = _Position()
         self._running: _Position | None = (
             None  # of the latest loop; not the iterator, which must be free to go
@@ -171,12 +179,25 @@ class Loader(ABC):
     def __iter__(self) -> LoaderIterator:
         epoch, first = self._next.epoch, self._next.batch
         order = self._order(epoch)
-        work = partial(self._make_pass, order, epoch, first)
-        passes = -(-(len(self) - first) // self._pass_batches)
-        name = partial(self._name, epoch, first)
+        if self._tiered is None:
+            numbers = range(-(-(len(self) - first) // self._pass_batches))
+            made = OrderedPrefetch(
+                partial(self._make_pass, order, epoch, first),
+                numbers,
+                partial(self._name, epoch, first),
+                self._prefetching(),
+            )
+        else:
+            stream = self._stream(self._tiered, order, epoch, first)
+            made = OrderedPrefetch(
+                lambda _: [next(stream)],
+                range(first, len(self)),
+                lambda batch: f"batch {batch} of epoch {epoch}",
+                Prefetching(1, self._prefetch, self._timeout_seconds, _THREAD_NAME),
+            )
         self._next = _Position(epoch_number(epoch + 1))
         self._running = _Position(epoch, first)
-        return LoaderIterator(OrderedPrefetch(work, range(passes), name, self._prefetching()), self._running)
+        return LoaderIterator(made, self._running)
 
     def _order(self, epoch: int) -> Int64Array:
         if self._batch_options.shuffle:
@@ -216,6 +237,22 @@ class Loader(ABC):
             data = self._assemble(Batch(epoch, batch, sample, rows, each.seeds))
             made.append(data if self._transform is None else self._transform(data))
         return made
+
+    def _stream(self, tiered: TieredStages, order: Int64Array, epoch: int, first: int) -> Iterator[Any]:
+        """Give the batches of an epoch over a graph on disk; one thread at a time goes on with it."""
+        drawn: deque[Drawn] = deque()
+        size = self._batch_size
+
+        def requests() -> Iterator[SampleRequest]:
+            for batch in range(first, len(self)):
+                drawn.append(self._draw(order[batch * size : (batch + 1) * size], epoch, batch))
+                yield drawn[-1].request
+
+        with closing(tiered.batches(requests())) as batches:
+            for batch, (sample, rows) in enumerate(batches, first):
+                features = rows | self._fetch.fetch([sample])[0]
+                data = self._assemble(Batch(epoch, batch, sample, features, drawn.popleft().seeds))
+                yield data if self._transform is None else self._transform(data)
 
     # Resuming
 

@@ -7,9 +7,10 @@ from typing import Any, Never
 
 import numpy.typing as npt
 
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
-from graphbox.sample.loader.arguments import check_graph, nodes_of_type, refuse_unknown, times_of
+from graphbox.sample.loader.arguments import nodes_of_type, refuse_unknown, times_of, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import NodeSeeds
@@ -39,7 +40,8 @@ class NeighborLoader(Loader):
     Leaving the loop ends the threads.
 
     Args:
-        graph: what to sample: :class:`graphbox.graph.Graph`, or one with its faces.
+        graph: what to sample: :class:`graphbox.graph.Graph`, one with its faces, or a graph on disk read
+            under budgets (:meth:`graphbox.graph.Graph.tiered`). The batches are the same.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
         input_nodes: the seeds: (node type, node indices), or node indices where there is one type, or a node
             type or None for all its nodes. A boolean for each node is a mask.
@@ -68,7 +70,8 @@ class NeighborLoader(Loader):
         num_threads: threads that make batches ahead. None: see :func:`graphbox.native.thread_count`.
         prefetch: batches for each thread that may wait to be used or be in the making. Bounds the memory.
         pass_batches: batches that go through the stages together: all are sampled, then the features of all
-            fetched. None: one. With more, one pass is made while the one before is used.
+            fetched. None: one; of a graph in tiers as many as its ``pass_bytes`` hold. With more, one pass is
+            made while the one before is used.
         timeout: seconds to wait for a batch; 0: no limit.
         unknown: arguments of other loaders, refused with what to give instead.
 
@@ -82,7 +85,7 @@ class NeighborLoader(Loader):
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         input_nodes: tuple[str, npt.ArrayLike] | str | npt.ArrayLike | None = None,
         batch_size: int = 1,
@@ -108,8 +111,7 @@ class NeighborLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(NeighborLoader.__init__.__annotations__))
-        check_graph(graph)
-        self._node_type, self._seeds = nodes_of_type(graph, input_nodes)
+        self._node_type, self._seeds = nodes_of_type(untiered(graph), input_nodes)
         self._times = times_of(input_time, time_attr, len(self._seeds), "input_time")
         super().__init__(
             graph,
