@@ -15,7 +15,14 @@ from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC
-from graphbox.sample import ExcludedEdges, NeighborSample, sample_heterogeneous, sample_neighbors
+from graphbox.sample import (
+    ExcludedEdges,
+    LinkNeighborLoader,
+    NeighborLoader,
+    NeighborSample,
+    sample_heterogeneous,
+    sample_neighbors,
+)
 from tests.sample.test_live import BACKWARD, FORWARD, alone, graph_of, live_table
 
 STREAM = 7
@@ -255,3 +262,21 @@ def test_what_does_not_go_with_it() -> None:
     with pytest.raises(UsageError, match="labor and disjoint"):
         sample_neighbors(graph, [0], [1], labor=True, input_time=[9])
     assert sample_neighbors(graph, [], [1], labor=True).nodes.tolist() == []
+
+
+def test_loaders() -> None:
+    graph = alone(live_table(2, base=4000))
+    few, many = (
+        [
+            sum(map(len, batch.sample.nodes.values()))
+            for batch in NeighborLoader(graph, [5, 5], batch_size=20, labor=labor, output="numpy")
+        ]
+        for labor in (True, False)
+    )
+    assert sum(few) < sum(many)
+    sample = sample_neighbors(graph, np.arange(20), [5, 5], labor=True)
+    assert few[0] == len(sample.nodes)
+    links = LinkNeighborLoader(graph, [5], batch_size=10, labor=True, output="numpy")
+    assert len(next(iter(links)).sample.nodes) == 1
+    with pytest.raises(UsageError, match="labor and disjoint"):
+        next(iter(NeighborLoader(graph, [5], labor=True, disjoint=True, output="numpy")))

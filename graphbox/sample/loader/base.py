@@ -318,6 +318,7 @@ class Loader(ABC):
             "num_neighbors": str(list(text)),
             "replace": bool(neighbors.replace),
             "weighted": str(weighted if isinstance(weighted, bool) else sorted(map(str, weighted))),
+            "labor": neighbors.labor,
             "disjoint": bool(neighbors.disjoint),
             "temporal_strategy": neighbors.temporal_strategy,
             "seed": neighbors.seed,

@@ -73,6 +73,8 @@ class LinkNeighborLoader(Loader):
         shuffle: links in another order each epoch.
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights, see :class:`NeighborLoader`.
+        labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
+            be fetched, for longer sampling. See :func:`graphbox.sample.sample_neighbors`.
         disjoint: a tree of its own for each end; ``batch`` says to which link of the batch a node belongs.
         time_attr: ``timestamp``: edges have times by this name.
         temporal_strategy: ``uniform`` draws among the edges in time, ``last`` takes the latest of each node.
@@ -115,6 +117,7 @@ class LinkNeighborLoader(Loader):
         shuffle: bool = False,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
+        labor: bool = False,
         disjoint: bool = False,
         time_attr: str | None = None,
         temporal_strategy: TemporalStrategy = "uniform",
@@ -159,6 +162,7 @@ class LinkNeighborLoader(Loader):
                 num_neighbors=num_neighbors,
                 replace=replace,
                 weighted=weighted,
+                labor=bool(labor),
                 disjoint=disjoint,
                 temporal_strategy=temporal_strategy,
                 edge_attributes=edge_attributes,

@@ -50,6 +50,8 @@ class NeighborLoader(Loader):
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights: those of all edge types that are
             sampled, or of some. Edges of the others are equally likely.
+        labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
+            be fetched, for longer sampling. See :func:`graphbox.sample.sample_neighbors`.
         disjoint: a tree of its own for each seed; ``batch`` tells which a node is in.
         input_time: int64, a time for each seed: only edges whose timestamp is not later are sampled. Batches
             are disjoint and have the times of their seeds as ``seed_time``. Needs ``time_attr``.
@@ -93,6 +95,7 @@ class NeighborLoader(Loader):
         shuffle: bool = False,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
+        labor: bool = False,
         disjoint: bool = False,
         input_time: npt.ArrayLike | None = None,
         time_attr: str | None = None,
@@ -119,6 +122,7 @@ class NeighborLoader(Loader):
                 num_neighbors=num_neighbors,
                 replace=replace,
                 weighted=weighted,
+                labor=bool(labor),
                 disjoint=disjoint,
                 temporal_strategy=temporal_strategy,
                 edge_attributes=edge_attributes,

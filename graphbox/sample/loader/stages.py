@@ -27,6 +27,7 @@ class NeighborOptions:
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int]
     replace: bool
     weighted: bool | Collection[EdgeType]
+    labor: bool
     disjoint: bool
     temporal_strategy: TemporalStrategy
     edge_attributes: Collection[EdgeColumnName]
@@ -94,6 +95,7 @@ class MemorySampler:
             options.num_neighbors,
             replace=options.replace,
             weighted=options.weighted,
+            labor=options.labor,
             disjoint=options.disjoint,
             input_time=request.times,
             temporal_strategy=options.temporal_strategy,
