@@ -88,8 +88,10 @@ class EdgeBuilder:
         Add edges; returns the rows that are left out, int64, or None when that is not known yet.
         """
 
-    def spill(self) -> None:
-        """Move what is held in memory to the disk."""
+    def keep(self, most_bytes: int) -> int:
+        """
+        Keep the edges in memory until finish() if they take at most so much, else move them to the disk; returns what is kept.
+        """
 
     def finish(self, indptr: str, indices: str, columns: Sequence[str], by_source: Sequence[str], recode: Sequence[tuple[int, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> dict:
         """

@@ -30,6 +30,7 @@ __all__ = [
     "Histogram",
     "NodeIds",
     "PayloadType",
+    "edges_bytes",
     "estimate",
     "ids_bytes",
 ]
@@ -294,9 +295,16 @@ class EdgeBuilder:
         )
         return AddedEdges(dangling)
 
-    def spill(self) -> None:
-        """Move what is held in memory to the disk, so that another builder can have the memory."""
-        self._native.spill()
+    def keep(self, most_bytes: int) -> int:
+        """Say that all edges were added, and that others come before :meth:`finish`.
+
+        Args:
+            most_bytes: memory that the edges may keep until then; if they need more, they go to the disk.
+
+        Returns:
+            The bytes that they keep: 0 when they are on the disk.
+        """
+        return self._native.keep(most_bytes)
 
     def finish(
         self,
@@ -349,6 +357,7 @@ _BUCKET_BYTES, _BUCKET_IDS = 64, 4
 _FEWEST_IDS = 1 << 12
 _EDGES_WORKING_BYTES = 12 * _MEBIBYTE
 _KEY_BYTES, _ROW_BYTES, _INDEX_BYTES = 8, 4, 8
+_SORTED_AT_ONCE = 1 << 20
 
 
 def ids_bytes(num_ids: int, text_bytes: int, *, tight: bool = False) -> int:
@@ -366,6 +375,18 @@ def ids_bytes(num_ids: int, text_bytes: int, *, tight: bool = False) -> int:
     buckets_bytes = _BUCKET_BYTES * -(-capacity // _BUCKET_IDS)
     buckets_bytes = -(-buckets_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
     return _IDS_WORKING_BYTES + buckets_bytes + 8 * (num_ids + 1) + text_bytes
+
+
+def edges_bytes(num_edges: int, column_bytes: int) -> int:
+    """Return what edges hold in memory until they have been sorted, with node indices below 2^31.
+
+    Args:
+        num_edges: edges added.
+        column_bytes: bytes of all columns of one edge.
+    """
+    record_bytes = _KEY_BYTES + (_ROW_BYTES if column_bytes else 0)
+    sorted_bytes = 2 * record_bytes * min(num_edges, _SORTED_AT_ONCE)
+    return _EDGES_WORKING_BYTES + num_edges * (record_bytes + column_bytes) + sorted_bytes
 
 
 @dataclass(frozen=True)
@@ -410,13 +431,10 @@ def estimate(
         id_bytes = 8 if not text_bytes else 4 + text_bytes // max(1, num_nodes)
         # Every known id with its number; every end with its partition and the number found for it; columns.
         scratch_bytes += num_nodes * (8 + id_bytes) + num_edges * (2 * (id_bytes + 1 + 8) + column_bytes)
-    record_bytes = _KEY_BYTES + (_ROW_BYTES if column_bytes else 0)
-    edges_bytes = _EDGES_WORKING_BYTES + num_edges * (2 * record_bytes + column_bytes)
-    if edges_bytes > edges_memory_bytes:
+    by_target = edges_bytes(num_edges, column_bytes)
+    by_source = edges_bytes(num_edges, _INDEX_BYTES) if csr else 0
+    if by_target > edges_memory_bytes:
         scratch_bytes += num_edges * (_KEY_BYTES + column_bytes)
-    if csr:
-        by_source = _EDGES_WORKING_BYTES + num_edges * (2 * (_KEY_BYTES + _ROW_BYTES) + _INDEX_BYTES)
-        if by_source > edges_memory_bytes:
-            scratch_bytes = max(scratch_bytes, num_edges * (_KEY_BYTES + _INDEX_BYTES))
-        edges_bytes = max(edges_bytes, by_source)
-    return BuildEstimate(held_bytes, min(edges_bytes, edges_memory_bytes), scratch_bytes)
+    if by_source > edges_memory_bytes:
+        scratch_bytes = max(scratch_bytes, num_edges * (_KEY_BYTES + _INDEX_BYTES))
+    return BuildEstimate(held_bytes, min(max(by_target, by_source), edges_memory_bytes), scratch_bytes)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from graphbox.graph.build import EdgeBuilder, NodeIds, ids_bytes
+from graphbox.graph.build import EdgeBuilder, NodeIds, edges_bytes, ids_bytes
 from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
 from graphbox.graph.distinct import Estimate
 from graphbox.graph.format import FolderWriter
@@ -301,6 +301,7 @@ class _Sizes:
             if nodes.data is not None:
                 self._ids[name] = min(self._ids_wanted(name), shares.of_ids(name))
                 shares.settle(name, self._ids[name])
+        kept = 0
         for number, edges in enumerate(self._source.edges, 1):
             ends = (edges.type[0], edges.type[2])
             for name in ends:
@@ -308,14 +309,18 @@ class _Sizes:
                     self._ids[name] = min(self._ids_wanted(name), shares.of_ids(name))
             edge = self._survey.edges[edges.type]
             wanted, allowed = self._edges_wanted(edges), shares.of_edges()
-            # Edges that find nodes wait on the disk until all are found, but for those that are read last.
+            # Edges that find nodes wait until all are found, on the disk where they are too many to be kept.
             waits = any(self._source.nodes[name].data is None for name in ends)
-            spills = wanted > allowed or (waits and number < len(self._source.edges))
+            is_kept = waits and wanted <= min(allowed, shares.most_kept_edges())
+            spills = wanted > allowed or (waits and not is_kept and number < len(self._source.edges))
             spilled = round(edge.table.rows.likely * (8 + edge.payload_bytes)) if spills else 0
-            held = min(wanted, allowed)
+            held = kept + min(wanted, allowed)
             # A spilling sorter fills its memory while reading; else records are there once, and sorted later.
-            read = held if wanted > allowed else min(held, self._edges_read(edges))
+            read = held if wanted > allowed else min(held, kept + self._edges_read(edges))
             self._edges[edges.type] = _EdgesHeld(read, held, wanted, spilled, waits)
+            if is_kept and number < len(self._source.edges):
+                shares.keep_edges(wanted)
+                kept += wanted
 
     def _input_bytes(self, name: str) -> int | None:
         """Return the bytes of input that the ids of a node type come from."""
@@ -434,22 +439,15 @@ class _Sizes:
 
     def _edges_wanted(self, edges: EdgeSource) -> int:
         edge = self._survey.edges[edges.type]
-        row_bytes = 2 * self._record_bytes(edges) + edge.payload_bytes
-        wanted = _EDGES_WORKING_BYTES + round(edge.table.rows.likely * row_bytes)
-        if edges.csr:
-            # Sorted once more by source, each with its place among the others.
-            by_source = 2 * (_KEY_BYTES + _ROW_BYTES) + _PLACE_BYTES
-            wanted = max(wanted, _EDGES_WORKING_BYTES + edge.edges.likely * by_source)
-        return wanted
+        wanted = edges_bytes(edge.table.rows.likely, round(edge.payload_bytes))
+        # Sorted once more by source, each with its place among the others.
+        return max(wanted, edges_bytes(edge.edges.likely, _PLACE_BYTES)) if edges.csr else wanted
 
     def _edges_read(self, edges: EdgeSource) -> int:
         """What edges hold until they are sorted, if none is spilled."""
         edge = self._survey.edges[edges.type]
-        row_bytes = self._record_bytes(edges) + edge.payload_bytes
+        row_bytes = _KEY_BYTES + (_ROW_BYTES if edge.payload_bytes else 0) + edge.payload_bytes
         return _EDGES_WORKING_BYTES + round(edge.table.rows.likely * row_bytes)
-
-    def _record_bytes(self, edges: EdgeSource) -> int:
-        return _KEY_BYTES + (_ROW_BYTES if self._survey.edges[edges.type].payload_bytes else 0)
 
     def _edges_size(self, edges: EdgeSource) -> int:
         edge = self._survey.edges[edges.type]

@@ -379,8 +379,9 @@ void add_edge_builder(nb::module_& module) {
       .def("add", &add_edges, nb::arg("source_values"), nb::arg("source_text").none(), nb::arg("target_values"),
            nb::arg("target_text").none(), nb::arg("valid").none(), nb::arg("columns"),
            "Add edges; returns the rows that are left out, int64, or None when that is not known yet.")
-      .def("spill", &EdgeBuilder::spill, nb::call_guard<nb::gil_scoped_release>(),
-           "Move what is held in memory to the disk.")
+      .def("keep", &EdgeBuilder::keep, nb::arg("most_bytes"), nb::call_guard<nb::gil_scoped_release>(),
+           "Keep the edges in memory until finish() if they take at most so much, else move them to the disk; returns "
+           "what is kept.")
       .def("finish", &finish, nb::arg("indptr"), nb::arg("indices"), nb::arg("columns"), nb::arg("by_source"),
            nb::arg("recode"), "Write the edges to these paths; by source as well where there are three for it.");
 }

@@ -207,6 +207,16 @@ void EdgeBuilder::add_deferred() {
   targets_.log.reset();
 }
 
+std::size_t EdgeBuilder::keep(std::size_t most_bytes) {
+  const std::size_t held = std::max(kLeastKeptBytes, kWorkingBytes + sorter_.held_bytes());
+  if (deferred_ || sorter_.spilled_bytes() > 0 || held > most_bytes) {
+    sorter_.spill();
+    return 0;
+  }
+  options_.memory_bytes = std::min(options_.memory_bytes, held);
+  return held;
+}
+
 BuiltEdges EdgeBuilder::finish(const EdgeFiles& files, const std::vector<Recode>& recodes) {
   if (finished_ || !sources_.nodes.is_closed() || !targets_.nodes.is_closed()) {
     throw Error(ErrorKind::kUsage, finished_ ? "expected finish() once, received it again"

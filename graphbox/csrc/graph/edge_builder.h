@@ -75,6 +75,8 @@ class EdgeBuilder {
  public:
   static constexpr std::int64_t kBatchRows = std::int64_t{1} << 16;
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
+  // Of a few edges that are kept: what finish() cannot do without.
+  static constexpr std::size_t kLeastKeptBytes = std::size_t{28} << 20;
 
   EdgeBuilder(NodeIds& sources, NodeIds& targets, EdgeBuilderOptions options);
 
@@ -87,8 +89,9 @@ class EdgeBuilder {
   const NodeIds& targets() const { return targets_.nodes; }
   const EdgeBuilderOptions& options() const { return options_; }
 
-  // Moves what is held in memory to the disk.
-  void spill() { sorter_.spill(); }
+  // All edges were added, and finish() comes later: keeps them in memory if they take at most `most_bytes` until then,
+  // else moves them to the disk. Returns what is kept.
+  std::size_t keep(std::size_t most_bytes);
 
   BuiltEdges finish(const EdgeFiles& files, const std::vector<Recode>& recodes);
 

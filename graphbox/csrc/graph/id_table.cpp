@@ -11,7 +11,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::int64_t kBlockRows = std::int64_t{1} << 17;
+constexpr std::int64_t kBlockRows = std::int64_t{1} << 16;
 constexpr std::int64_t kChunkRows = std::int64_t{1} << 13;
 constexpr std::int64_t kFewestIds = std::int64_t{1} << 12;
 

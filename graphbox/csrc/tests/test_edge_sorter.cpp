@@ -126,7 +126,7 @@ TEST(edge_sorter, source_indices_beyond_32_bits) {
 
 TEST(edge_sorter, a_run_is_read_in_small_parts) {
   const Edges edges = some_edges(400'000, 2'000, 1);  // a third of them into one hub
-  const std::size_t memory = std::size_t{12} << 20;
+  const std::size_t memory = std::size_t{17} << 20;
   CHECK(written(edges, 2'000, false, 150'000, memory, 2) == expected_of(edges, 2'000, false));
 }
 

@@ -105,6 +105,7 @@ class Shares:
         self._spare_bytes = int(spare * _IDS_SHARE)
         self._waiting = {name: max(1, usual if each is None else each) for name, each in weights.items()}
         self._held: dict[str, int] = {}
+        self._kept_edges_bytes = 0
 
     def of_ids(self, node_type: str) -> int:
         """Return what the ids of a node type may hold; what those before left over is shared out again."""
@@ -122,4 +123,13 @@ class Shares:
     def of_edges(self) -> int:
         """Return what the edges that are read now may hold."""
         kept_for_others = self._spare_bytes + _LEAST_IDS_BYTES * len(self._waiting) if self._waiting else 0
-        return self._parts_bytes - sum(self._held.values()) - kept_for_others
+        return self._parts_bytes - sum(self._held.values()) - kept_for_others - self._kept_edges_bytes
+
+    def most_kept_edges(self) -> int:
+        """Return what edges that were read may keep while others are read: those get half at least."""
+        half = (self.of_edges() + self._kept_edges_bytes) // 2
+        return max(0, half - self._kept_edges_bytes) if half >= _LEAST_EDGES_BYTES else 0
+
+    def keep_edges(self, kept_bytes: int) -> None:
+        """Say what the edges that were read last keep until all edges have been read."""
+        self._kept_edges_bytes += kept_bytes

@@ -145,10 +145,14 @@ class EdgeTypeImport:
         )
         return True
 
-    def spill(self) -> None:
-        """Move what is held in memory to the disk, so that other edges can have the memory."""
-        if self._builder is not None:
-            self._builder.spill()
+    def keep(self) -> bool:
+        """Keep the edges in memory until :meth:`finish`, or move them to the disk; return whether they stay.
+
+        Other edges are read before that.
+        """
+        kept_bytes = 0 if self._builder is None else self._builder.keep(self._shares.most_kept_edges())
+        self._shares.keep_edges(kept_bytes)
+        return kept_bytes > 0
 
     def _dangling(self, rows: EdgeRows) -> Callable[[int], Problem]:
         def problem(row: int) -> Problem:

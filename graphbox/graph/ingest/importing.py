@@ -257,7 +257,7 @@ class _Import:
         Edges of nodes that are found at ends of edges are written when all nodes have been found.
         """
         done: dict[int, tuple[dict[str, Any], EdgeTypeReport]] = {}
-        held: dict[int, EdgeTypeImport] = {}
+        held: dict[int, EdgeTypeImport] = {}  # in the order in which they are finished: those in memory first
         for number, (source, table) in enumerate(zip(self._source.edges, self._edge_tables, strict=True)):
             name = edge_type_text(source.type)
             edges = EdgeTypeImport(
@@ -275,9 +275,8 @@ class _Import:
             )
             edges.read(writer, self._stage(f"edges {name}", table))
             if edges.finds_nodes:
-                held[number] = edges
-                if number + 1 < len(self._source.edges):
-                    edges.spill()
+                is_last = number + 1 == len(self._source.edges)
+                held = {number: edges, **held} if is_last or edges.keep() else {**held, number: edges}
             else:
                 self._tell(f"sorting {name}")
                 done[number] = edges.finish(writer, _edge_folder(source))
