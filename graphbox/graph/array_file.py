@@ -34,6 +34,7 @@ HEADER_BYTES = 128
 _MAGIC = b"\x93NUMPY\x01\x00"
 _DTYPES = ("<f4", "<i4", "<i8", "|b1", "|u1")
 _BLOCK_BYTES = 1 << 24
+_SMALL_BYTES = 1 << 20
 _HINT = "import the graph again"
 
 Array = npt.NDArray[Any]
@@ -78,12 +79,13 @@ class ArrayWriter:
     """Writes one array file as a stream of blocks of rows.
 
     Until :meth:`close` the file has no header; a writer that is thrown away leaves a file that is no array.
+    Small files are left to the caller to fsync, who does many of them at once.
 
     Args:
         path: the file, which must not be there yet.
         dtype: type of the numbers.
         row_shape: shape of one row; () for a flat array.
-        on_close: called with the shape and the CRC-32C of the data once the file is on disk.
+        on_close: called with the shape and the CRC-32C of the data once the file is written.
         on_failure: makes the exception to raise of an ``OSError`` and the bytes that the file has to hold.
     """
 
@@ -140,17 +142,23 @@ class ArrayWriter:
             raise self._on_failure(error, self._size_bytes) from error
 
     @property
+    def is_synced(self) -> bool:
+        """Whether :meth:`close` had, or will have, the file on disk."""
+        return self._size_bytes > _SMALL_BYTES
+
+    @property
     def _size_bytes(self) -> int:
         return HEADER_BYTES + self.dtype.itemsize * math.prod((self._rows, *self._row_shape))
 
     def close(self) -> str:
-        """Write the header, have the file on disk, and return the array's path within the graph's folder."""
+        """Write the header, have the file on disk unless it is small, and return the array's path."""
         shape = (self._rows, *self._row_shape)
         with self._file as file:
             try:
                 file.seek(0)
                 _write_all(file, memoryview(array_header(self.dtype, shape)))
-                os.fsync(file.fileno())
+                if self.is_synced:
+                    os.fsync(file.fileno())
             except OSError as error:
                 raise self._on_failure(error, self._size_bytes) from error
         return self._on_close(shape, self._digest)

@@ -21,8 +21,7 @@ from graphbox.graph.format import (
     next_folder,
     read_manifest,
     remove_compactions,
-    sync_folder,
-    sync_folders,
+    sync_path,
 )
 
 __all__ = ["CompactionWriter", "Rebased"]
@@ -123,14 +122,13 @@ class CompactionWriter(FolderWriter):
             TimeLimitError: another process is writing this graph.
         """
         shutil.rmtree(self._directory / "scratch", ignore_errors=True)
-        sync_folders(self._directory)  # most of the work, before anyone has to wait
+        self._sync()  # most of the work, before anyone has to wait
         with graph_lock(self.path, timeout_s, activity="compacting"):
             now = read_manifest(self.path)
             self._check_follows(now)
-            written = set(self._files)
             rebased = rebase(now)
-            if set(self._files) != written:
-                sync_folders(self._directory)
+            if self._unsynced:
+                self._sync()
             followers = {delta["folder"] for delta in rebased.deltas}
             kept = {
                 name: entry
@@ -140,7 +138,7 @@ class CompactionWriter(FolderWriter):
             base = self.path / self.folder
             self._directory.rename(base)
             self._directory = base
-            sync_folder(self.path)
+            sync_path(self.path)
             self._put(
                 {
                     **now,

@@ -23,11 +23,13 @@ from tests.graph.test_format import FOLLOWS, LIKES, damaged, files_of, positions
 
 FORMATS = Path(__file__).parent.parent / "formats"
 CHANGED, COMPACTED = FORMATS / "graph-1-changed", FORMATS / "graph-1-compacted"
+OVERTAKEN = FORMATS / "graph-1-overtaken"
+NUM_CHANGES = {CHANGED: 2, COMPACTED: 0, OVERTAKEN: 1}
 TAGGED = ("film", "tagged", "tag")
 
 
-def write_changed(tables: Path, destination: Path) -> None:
-    """Write what ``tests/formats/graph-1-changed`` holds: a graph with a stored CSR, an append, a removal."""
+def write_appended(tables: Path, destination: Path) -> None:
+    """Write a graph with a stored CSR and an append."""
     write_reference(tables, tables / "imported")
     imported = Graph.open(tables / "imported")
     follows = imported.own_edges(FOLLOWS)
@@ -84,7 +86,16 @@ def write_changed(tables: Path, destination: Path) -> None:
         ),
         compact="never",
     )
-    remove(destination, nodes={"user": ["bob"]}, edges={LIKES: (["zoe"], [0])})
+
+
+def remove_some(path: Path) -> None:
+    remove(path, nodes={"user": ["bob"]}, edges={LIKES: (["zoe"], [0])})
+
+
+def write_changed(tables: Path, destination: Path) -> None:
+    """Write what ``tests/formats/graph-1-changed`` holds: a graph with a stored CSR, an append, a removal."""
+    write_appended(tables, destination)
+    remove_some(destination)
 
 
 def write_compacted(tables: Path, destination: Path) -> None:
@@ -93,7 +104,16 @@ def write_compacted(tables: Path, destination: Path) -> None:
     compact(destination)
 
 
-@pytest.mark.parametrize(("fixture", "write"), [(CHANGED, write_changed), (COMPACTED, write_compacted)])
+def write_overtaken(tables: Path, destination: Path) -> None:
+    """Write what ``tests/formats/graph-1-overtaken`` holds: the removal comes during the compaction."""
+    write_appended(tables, destination)
+    compact(destination, lambda _, done, __: None if done else remove_some(destination))
+
+
+WRITERS = {CHANGED: write_changed, COMPACTED: write_compacted, OVERTAKEN: write_overtaken}
+
+
+@pytest.mark.parametrize(("fixture", "write"), WRITERS.items())
 def test_this_version_writes_version_1_to_the_byte(fixture: Path, write: Any, tmp_path: Path) -> None:
     write(tmp_path / "tables", tmp_path / "graph")
     written = {
@@ -247,7 +267,7 @@ USERS = [
 ]
 
 
-@pytest.mark.parametrize("fixture", [CHANGED, COMPACTED])
+@pytest.mark.parametrize("fixture", WRITERS)
 def test_the_documented_layout_can_be_read_with_numpy_alone(fixture: Path) -> None:
     folder = Folder(fixture)
     nodes = nodes_of(folder)
@@ -265,10 +285,10 @@ def test_the_documented_layout_can_be_read_with_numpy_alone(fixture: Path) -> No
     assert edges_of(folder, TAGGED) == [(0, 0, None, None, None, 0), (1, 1, None, None, None, 1)]
     named = {folder.manifest["base"], *(delta["folder"] for delta in folder.manifest["deltas"])}
     assert named == {entry.name for entry in fixture.iterdir() if entry.is_dir()}
-    assert len(folder.manifest["deltas"]) == (2 if fixture == CHANGED else 0)
+    assert len(folder.manifest["deltas"]) == NUM_CHANGES[fixture]
 
 
-@pytest.mark.parametrize("fixture", [CHANGED, COMPACTED])
+@pytest.mark.parametrize("fixture", WRITERS)
 def test_version_1_opens(fixture: Path) -> None:
     graph = Graph.open(fixture, verify_digests=True)
     assert graph.arrow_ids("user").to_pylist() == ["zoe", "ann", "łucja", None, "eve"]
@@ -288,11 +308,7 @@ def test_version_1_opens(fixture: Path) -> None:
 # Damage
 
 
-EVERY_FILE = [
-    (fixture, str(path.relative_to(fixture)))
-    for fixture in (CHANGED, COMPACTED)
-    for path in files_of(fixture)
-]
+EVERY_FILE = [(fixture, str(path.relative_to(fixture))) for fixture in WRITERS for path in files_of(fixture)]
 
 
 @pytest.mark.parametrize(("fixture", "name"), EVERY_FILE)
