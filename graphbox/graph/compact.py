@@ -103,6 +103,7 @@ def compact(
 
     Raises:
         NotFoundError: there is no graph, or it was removed meanwhile.
+        FormatError: files are damaged; they are named, and nothing was changed.
         ConflictError: the graph was imported anew meanwhile.
         DoesNotFitError: the disk has not enough room; old and new lie on it until the end.
         TimeLimitError: another process is compacting the graph, or was writing it all the time at the end.
@@ -115,6 +116,7 @@ def compact(
         changes = len(graph.manifest["deltas"])
         if not changes:
             return CompactReport(path, 0, before_bytes, before_bytes, time.monotonic() - started)
+        graph.check_digests()  # the new base has digests of its own, in which damage would no longer show
         with CompactionWriter(path, graph.manifest) as writer:
             writer.reserve(before_bytes)
             nodes, edges = _written(graph, writer, progress, memory_bytes)

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from graphbox.errors import (
     FormatError,
     NotFoundError,
     TimeLimitError,
+    UsageError,
     did_you_mean,
 )
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, ArrayWriter, check_array, digest_of, map_array
@@ -192,9 +193,10 @@ def open_snapshot(path: Path) -> Snapshot:
         manifest = _checked_manifest(content, path / MANIFEST)
         failure: FormatError | None = None
         try:
-            arrays = {
-                name: map_array(f"{path}/{name}", manifest["files"][name]) for name in manifest["files"]
-            }
+            with manifest_of_this_version(path):
+                arrays = {
+                    name: map_array(f"{path}/{name}", manifest["files"][name]) for name in manifest["files"]
+                }
         except FormatError as error:
             failure = error
         # A writer may have put the next graph in place in the meantime; then this one is looked at again.
@@ -236,10 +238,34 @@ def _read_content(path: Path) -> bytes:
 
 def _checked_manifest(content: bytes, file: Path) -> dict[str, Any]:
     manifest = _decode_manifest(content, file)
-    for name in manifest["files"]:
-        if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
-            raise FormatError(f"expected a path within the folder, received {name!r}", where=str(file))
+    with manifest_of_this_version(file.parent):
+        for name in manifest["files"]:
+            if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
+                raise FormatError(f"expected a path within the folder, received {name!r}", where=str(file))
+        for folder in (manifest["base"], *(delta["folder"] for delta in manifest["deltas"])):
+            if not _FOLDER.fullmatch(folder):
+                raise FormatError(f"expected the name of a folder, received {folder!r}", where=str(file))
     return manifest
+
+
+@contextlib.contextmanager
+def manifest_of_this_version(path: Path) -> Iterator[None]:
+    """Turn what goes wrong in a block that reads a manifest into an error that names it.
+
+    Args:
+        path: the graph's folder.
+
+    Raises:
+        FormatError: the manifest is a whole one, but says something else than this version writes.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, UsageError) as error:
+        raise FormatError(
+            f"expected a manifest of this version, received one with other content ({error!r})",
+            where=str(path / MANIFEST),
+            hint="import the graph again",
+        ) from error
 
 
 def verify(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from graphbox.graph.columns import Column
 from graphbox.graph.format import FolderWriter, Snapshot
 from graphbox.graph.ids import Ids, IntegerIds, StringIds, string_array, string_buffers
 from graphbox.graph.live_nodes import LiveIds, LiveNodeTable, NodeChange
-from graphbox.graph.schema import CSC, CSR, EdgeType, check_type_name, edge_type_text
+from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureKind, check_type_name, edge_type_text
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, LazyMapping, NodeTable, OwnEdges
 
@@ -177,13 +177,15 @@ def _entries_by(
 
 
 def _edge_type_of(entry: Mapping[str, Any]) -> EdgeType:
-    source, relation, target = entry["type"]
+    source, relation, target = (check_type_name(part, "edge type") for part in entry["type"])
     return (source, relation, target)
 
 
 def _reverse_of(entry: Mapping[str, Any]) -> EdgeType | None:
     source, _, target = entry["type"]
-    return None if entry["reverse"] is None else (target, entry["reverse"], source)
+    if entry["reverse"] is None:
+        return None
+    return (target, check_type_name(entry["reverse"], "reverse edge type"), source)
 
 
 def _base_nodes(entry: Mapping[str, Any], arrays: Arrays) -> NodeTable:
@@ -193,7 +195,7 @@ def _base_nodes(entry: Mapping[str, Any], arrays: Arrays) -> NodeTable:
     removed = _optional(entry, "removed", arrays)
     return NodeTable(
         LiveIds(ids.kind, [(0, ids)], removed) if len(removed) else ids,
-        _features_of(entry["features"], arrays),
+        _features_of(entry["features"], arrays, len(ids)),
         removed,
         entry.get("discovered", False),
         entry.get("imported", {}),
@@ -209,18 +211,26 @@ def _live_nodes(
         if entry["first"] != count:
             raise ValueError(f"number of nodes of {entry['name']}")
         count += entry["num_nodes"]
-        changes.append(
-            NodeChange(
-                first=entry["first"],
-                ids=None if entry["ids"] is None else _opened_ids(entry["ids"], arrays),
-                features=_features_of(entry["features"], arrays),
-                updated=_optional(entry, "updated", arrays),
-                updates=_features_of(entry.get("updates", []), arrays),
-                categories=_categories_of(entry, arrays),
-                removed=_optional(entry, "removed", arrays),
-                discovered=entry["discovered"],
-            )
+        updated = _optional(entry, "updated", arrays)
+        change = NodeChange(
+            first=entry["first"],
+            ids=None if entry["ids"] is None else _opened_ids(entry["ids"], arrays),
+            features=_features_of(entry["features"], arrays, entry["num_nodes"]),
+            updated=updated,
+            updates=_features_of(entry.get("updates", []), arrays, len(updated)),
+            categories=_categories_of(entry, arrays),
+            removed=_optional(entry, "removed", arrays),
+            discovered=entry["discovered"],
         )
+        if change.num_added != entry["num_nodes"]:
+            raise ValueError(f"number of nodes of {entry['name']}")
+        changes.append(change)
+    added = [change for change in changes if change.ids is not None]
+    known = set((added[0] if base is None else base).features)
+    if any(set(each.features) != known for each in added) or any(
+        not known.issuperset((*each.updates, *each.categories)) for each in changes
+    ):
+        raise ValueError(f"features of {entries[0]['name']}")
     return LiveNodeTable(base, changes)
 
 
@@ -240,9 +250,11 @@ def _base_edges(entry: Mapping[str, Any], arrays: Arrays, num_sources: int, num_
             arrays[entry[name]] for name in ("csr-indptr", "csr-indices", "csr-edge-ids")
         )
         csr = CSR(indptr, indices, edge_ids, num_targets)
+    if any(len(each) != csc.num_edges for each in (csc.weight, csc.timestamp) if each is not None):
+        raise ValueError(f"weights or timestamps of {entry['type']}")
     return EdgeTable(
         csc,
-        _features_of(entry["features"], arrays),
+        _features_of(entry["features"], arrays, csc.num_edges),
         imported=entry["imported"],
         reverse=_reverse_of(entry),
         csr=csr,
@@ -263,19 +275,25 @@ def _live_edges(
         if entry["first"] != count:
             raise ValueError(f"number of edges of {entry['type']}")
         count += entry["num_edges"]
-        changes.append(
-            EdgeChange(
-                first=entry["first"],
-                source=arrays[entry["source"]],
-                target=arrays[entry["target"]],
-                weight=None if entry["weight"] is None else arrays[entry["weight"]],
-                timestamp=None if entry["timestamp"] is None else arrays[entry["timestamp"]],
-                features=_features_of(entry["features"], arrays),
-                categories=_categories_of(entry, arrays),
-                removed=_optional(entry, "removed", arrays),
-                imported=entry["imported"],
-            )
+        change = EdgeChange(
+            first=entry["first"],
+            source=arrays[entry["source"]],
+            target=arrays[entry["target"]],
+            weight=None if entry["weight"] is None else arrays[entry["weight"]],
+            timestamp=None if entry["timestamp"] is None else arrays[entry["timestamp"]],
+            features=_features_of(entry["features"], arrays, entry["num_edges"]),
+            categories=_categories_of(entry, arrays),
+            removed=_optional(entry, "removed", arrays),
+            imported=entry["imported"],
         )
+        columns = (change.source, change.target, change.weight, change.timestamp)
+        if any(len(each) != entry["num_edges"] for each in columns if each is not None):
+            raise ValueError(f"number of edges of {entry['type']}")
+        changes.append(change)
+    parts: list[EdgeTable | EdgeChange] = [*([] if base is None else [base]), *changes]
+    known = set(parts[0].features)
+    if any(set(each.features) != known for each in parts if isinstance(each, EdgeTable) or each.num_added):
+        raise ValueError(f"features of {entries[0]['type']}")
     reverse = base.reverse if base is not None else _reverse_of(entries[0])
     return LiveEdgeTable(base, changes, *num_nodes, reverse=reverse)
 
@@ -291,9 +309,20 @@ def _optional(entry: Mapping[str, Any], name: str, arrays: Arrays) -> npt.NDArra
     return arrays[entry[name]] if name in entry else np.zeros(0, np.int64)
 
 
-def _features_of(entries: Sequence[Mapping[str, Any]], arrays: Arrays) -> LazyMapping[Column]:
+def _features_of(entries: Sequence[Mapping[str, Any]], arrays: Arrays, num_rows: int) -> LazyMapping[Column]:
     """Return features that are put together when they are first used: their categories are read then."""
     by_name = {feature["name"]: feature for feature in entries}
+    for feature in entries:
+        # What is used later must be there: an error then would come from somewhere else.
+        rows = len(arrays[feature["offsets"]]) - 1 if "offsets" in feature else len(arrays[feature["values"]])
+        if (
+            rows != num_rows
+            or feature["kind"] not in get_args(FeatureKind)
+            or feature["values"] not in arrays
+        ):
+            raise ValueError(f"feature {feature['name']}")
+        for path in feature.get("categories", {}).values():
+            arrays[path]
 
     def load(name: str) -> Column:
         feature = by_name[name]

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from graphbox.errors import FormatError, UsageError, missing_extra
+from graphbox.errors import UsageError, missing_extra
 from graphbox.graph.arrays import feature_columns
-from graphbox.graph.format import FolderWriter, check_digests, open_snapshot, verify
+from graphbox.graph.format import (
+    FolderWriter,
+    check_digests,
+    manifest_of_this_version,
+    open_snapshot,
+    verify,
+)
 from graphbox.graph.layout import read_tables
 from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.schema import EdgeType, edge_type_text
@@ -69,16 +75,10 @@ class Graph(TypedTables):
         snapshot = open_snapshot(folder)
         if verify_digests:
             check_digests(snapshot)
-        try:
+        with manifest_of_this_version(folder):
             nodes, edges = read_tables(snapshot)
             name = str(snapshot.manifest["name"])
             return cls(name, nodes, edges, path=folder, size_bytes=snapshot.size_bytes, folder=snapshot)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise FormatError(
-                f"expected a manifest of this version, received one with other content ({error!r})",
-                where=str(folder),
-                hint="import the graph again",
-            ) from error
 
     @classmethod
     def from_coo(

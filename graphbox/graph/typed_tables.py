@@ -13,7 +13,7 @@ import pyarrow as pa
 from graphbox.errors import NotFoundError, UsageError, did_you_mean
 from graphbox.graph.array_file import ArrayFile
 from graphbox.graph.columns import Column
-from graphbox.graph.format import Snapshot
+from graphbox.graph.format import Snapshot, check_digests
 from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import array_names
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
@@ -316,6 +316,15 @@ class TypedTables:
             UsageError: the graph was built in memory.
         """
         return self._opened().manifest
+
+    def check_digests(self) -> None:
+        """Read every file that was opened and compare it with its digest.
+
+        Raises:
+            FormatError: naming the files that are damaged.
+            UsageError: the graph was built in memory.
+        """
+        check_digests(self._opened())
 
     def array_file(self, of: str | EdgeType, array: str) -> ArrayFile:
         """Return where an array of the base lies on disk, for readers that do their own input and output.
