@@ -184,8 +184,12 @@ def changes(folder: Path, num_edges: int, *, as_json: bool) -> None:
         compact(graph.path)
 
     for count in (1, 1000, 100_000):
+
+        def append_some(each: GraphboxGraph | SqliteGraph, count: int = count) -> None:
+            each.append(*edges.draw(count))
+
         if count <= num_edges:
-            case(f"append-{count}-edges", 16 * count, lambda each, n=count: each.append(*edges.draw(n)))
+            case(f"append-{count}-edges", 16 * count, append_some)
     for count in (1, 1000):
 
         def remove_some(each: GraphboxGraph | SqliteGraph, count: int = count) -> None:
