@@ -72,11 +72,13 @@ def random_read_limit(case: str, unit: str, lines_per_unit: float, read_bytes: i
     )
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """Parse the options that every benchmark has."""
+def arguments(description: str, *, data: str | None = None) -> argparse.Namespace:
+    """Parse the options that every benchmark has; ``data``: what the option of that name says."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small inputs: checks that it runs")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    if data is not None:
+        parser.add_argument("--data", help=data)
     return parser.parse_args()
 
 

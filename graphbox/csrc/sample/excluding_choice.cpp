@@ -33,21 +33,22 @@ class ExcludingChooser : public NeighborChooser {
     }
   }
 
-  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> out) override {
     if (relation_.weights == nullptr && relation_.times == nullptr) {
       choose_ranks(frontier, begin, end, out);
       return;
     }
+    std::size_t chosen = 0;
     for (std::int64_t i = begin; i < end;) {
       const std::int64_t plain_begin = i;
-      std::int64_t* const plain_out = out;
+      const std::size_t plain_chosen = chosen;
       while (i < end && !find_candidates(frontier, i, candidates_)) {
-        out += frontier.count(i++);
+        chosen += static_cast<std::size_t>(frontier.count(i++));
       }
-      plain_->choose(frontier, plain_begin, i, plain_out);
+      plain_->choose(frontier, plain_begin, i, out.subspan(plain_chosen));
       if (i < end) {
-        choose_remaining(frontier, i, out);
-        out += frontier.count(i++);
+        choose_remaining(frontier, i, out.data() + chosen);
+        chosen += static_cast<std::size_t>(frontier.count(i++));
       }
     }
   }
@@ -55,11 +56,11 @@ class ExcludingChooser : public NeighborChooser {
  private:
   // False for a node without excluded edges.
   bool find_candidates(const Frontier& frontier, std::int64_t i, Candidates& candidates) const {
-    const std::int64_t node = frontier.nodes[i];
+    const std::int64_t node = frontier.node(i);
     if (!relation_.excluded->may_touch(node)) {
       return false;
     }
-    const std::int64_t tree = frontier.trees == nullptr ? 0 : frontier.trees[i];
+    const std::int64_t tree = frontier.tree(i);
     const EdgeSpan edges = edges_of(relation_.adjacency, node);
     candidates.span = edges;
     candidates.excluded.clear();
@@ -97,8 +98,9 @@ class ExcludingChooser : public NeighborChooser {
   }
 
   // What is chosen of a narrowed span of positions are ranks among the remaining edges.
-  void choose_ranks(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) {
-    plain_->choose(frontier, begin, end, out);
+  void choose_ranks(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) {
+    plain_->choose(frontier, begin, end, room);
+    std::int64_t* out = room.data();
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t count = frontier.count(i);
       if (count > 0 && find_candidates(frontier, i, candidates_)) {

@@ -172,17 +172,18 @@ class LaborChooser : public NeighborChooser {
   void narrow(const Frontier& frontier, std::int64_t begin, std::int64_t end, EdgeSpan* spans) const override {
     std::vector<std::int64_t> excluded;
     for (std::int64_t i = begin; relation_.excluded != nullptr && i < end; ++i) {
-      find_excluded(frontier.nodes[i], excluded);
+      find_excluded(frontier.node(i), excluded);
       spans[i].degree -= static_cast<std::int64_t>(excluded.size());
     }
   }
 
-  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) override {
+    std::int64_t* out = room.data();
     for (std::int64_t i = begin; i < end; ++i) {
       if (i + kNodesAhead < end) {
         prefetch(list(frontier.spans[i + kNodesAhead]));
       }
-      find_excluded(frontier.nodes[i], excluded_);
+      find_excluded(frontier.node(i), excluded_);
       EdgeSpan span = frontier.spans[i];
       const std::int64_t count = frontier.count(i);
       const bool all = count == span.degree;

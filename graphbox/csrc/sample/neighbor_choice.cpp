@@ -10,48 +10,71 @@
 namespace graphbox {
 namespace {
 
+constexpr std::int64_t kRun = 8;  // positions that are written at a time
 constexpr std::int64_t kShiftDistance = 32;  // how far ahead of its use the memory line of an edge is asked for
+
+// Writes begin, begin + 1 ... `count` of them, eight at a time where `room` allows that.
+GRAPHBOX_INLINE void write_all(std::int64_t begin, std::int64_t count, std::int64_t room, std::int64_t* out) {
+  if (count + kRun <= room) [[likely]] {
+    std::int64_t written = 0;
+    do {
+      for (std::int64_t i = 0; i < kRun; ++i) {
+        out[written + i] = begin + written + i;
+      }
+      written += kRun;
+    } while (written < count);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    out[i] = begin + i;
+  }
+}
 
 // Every edge equally likely.
 class UniformChooser : public NeighborChooser {
  public:
-  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
-    if (lane_choosers().empty() || frontier.wanted < 0 || frontier.wanted > kMostLaneChoices) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out);
-        out += frontier.count(i);
-      }
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) override {
+    if (lane_chooser_ != nullptr && frontier.wanted > 0 && frontier.wanted <= kMostLaneChoices) {
+      choose_in_lanes(frontier, begin, end, room);
       return;
     }
-    choose_in_lanes(frontier, begin, end, out);
+    std::int64_t* out = room.data();
+    for (std::int64_t i = begin; i < end; ++i) {
+      chooser_.choose(frontier.draws(i), frontier.spans[i], frontier.wanted, frontier.replace, out);
+      out += frontier.count(i);
+    }
   }
 
  private:
-  // Nodes that must draw wait until the lanes are full.
-  void choose_in_lanes(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) {
+  // Nodes that must draw wait until the lanes are full. Which do cannot be predicted, so little branches on it: all
+  // nodes are written as if they gave their first edges, and as if they waited.
+  void choose_in_lanes(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) {
     const std::int64_t least = frontier.replace ? 0 : frontier.wanted;  // nodes with up to so many edges give all
+    std::int64_t* out = room.data();
+    std::int64_t* const room_end = out + room.size();
     std::uint32_t waiting = 0;
     for (std::int64_t i = begin; i < end; ++i) {
       const EdgeSpan span = frontier.spans[i];
+      const std::int64_t count = frontier.count(i);
+      const bool draws = span.degree > least;
+      write_all(span.begin, draws ? 0 : count, room_end - out, out);
       if (span.degree >= std::int64_t{UINT32_MAX}) [[unlikely]] {
         chooser_.choose(frontier.draws(i), span, frontier.wanted, frontier.replace, out);
-      } else if (span.degree > least) {
-        const std::uint64_t position = frontier.draw_position(i);
-        nodes_.degree[waiting] = static_cast<std::uint32_t>(span.degree);
-        nodes_.position_low[waiting] = static_cast<std::uint32_t>(position);
-        nodes_.position_high[waiting] = static_cast<std::uint32_t>(position >> 32);
-        numbers_[waiting] = i;
-        out_[waiting] = out;
-        if (++waiting == kLanes) {
-          flush(frontier, waiting);
-          waiting = 0;
-        }
-      } else {
-        for (std::int64_t j = 0; j < span.degree; ++j) {
-          out[j] = span.begin + j;
-        }
+        out += count;
+        continue;
       }
-      out += frontier.count(i);
+      const std::uint64_t position = frontier.draw_position(i);
+      nodes_.degree[waiting] = static_cast<std::uint32_t>(span.degree);
+      nodes_.position_low[waiting] = static_cast<std::uint32_t>(position);
+      nodes_.position_high[waiting] = static_cast<std::uint32_t>(position >> 32);
+      numbers_[waiting] = i;
+      out_[waiting] = out;
+      waiting += draws ? 1U : 0U;
+      out += count;
+      if (waiting == kLanes) {
+        flush(frontier, waiting);
+        waiting = 0;
+      }
     }
     if (waiting > 0) {
       for (std::uint32_t lane = waiting; lane < kLanes; ++lane) {
@@ -93,7 +116,8 @@ class WeightChooser : public NeighborChooser {
  public:
   explicit WeightChooser(const Relation& relation) : relation_(relation) {}
 
-  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) override {
+    std::int64_t* out = room.data();
     std::int64_t next = begin;
     const auto choose_next = [&] {
       chooser_.choose(out);
@@ -134,7 +158,7 @@ class TimeChooser : public NeighborChooser {
     for (std::int64_t i = begin; i < end; ++i) {
       EdgeSpan& span = spans[i];
       const Part part = part_of(span.begin);
-      span.degree = part.order->count_until(span.begin - part.offset, span.degree, tree_times_[frontier.trees[i]]);
+      span.degree = part.order->count_until(span.begin - part.offset, span.degree, tree_times_[frontier.tree(i)]);
       if (take_last_ && frontier.wanted >= 0 && span.degree > frontier.wanted) {
         span.begin += span.degree - frontier.wanted;
         span.degree = frontier.wanted;
@@ -142,7 +166,8 @@ class TimeChooser : public NeighborChooser {
     }
   }
 
-  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::int64_t* out) override {
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) override {
+    std::int64_t* const out = room.data();
     std::int64_t drawn = 0;
     std::int64_t placed = 0;
     const auto place_until = [&](std::int64_t last) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,7 @@ constexpr std::int64_t kIndptrDistance = 24;
 constexpr std::int64_t kIndicesDistance = 64;
 constexpr std::int64_t kMapDistance = 32;
 
+constexpr std::int64_t kRun = 8;                  // columns that are written at a time
 constexpr std::int64_t kStrip = 16;               // edges that go through a stage at a time
 constexpr std::int64_t kBlockNodes = 128;         // frontier nodes whose edges are chosen at a time
 constexpr std::int64_t kChunkNodes = 1024;        // that one thread takes at a time
@@ -90,28 +92,43 @@ class RelationHop {
   void find_spans() {
     const std::int64_t chunks = (frontier_size_ + kChunkNodes - 1) / kChunkNodes;
     spans_.resize(frontier_size_);
+    rows_.resize(frontier_size_);
     frontier_.spans = spans_.data();
+    frontier_.rows = rows_.data();
+    chunk_ends_.assign(static_cast<std::size_t>(chunks), 0);
     chunk_offsets_.assign(static_cast<std::size_t>(chunks) + 1, 0);
     const std::unique_ptr<NeighborChooser> chooser = make_chooser(request_, relation_);
     parallel_for(threads_, chunks, [&](std::int64_t chunk) {
       const std::int64_t begin = chunk * kChunkNodes;
-      const std::int64_t end = std::min(begin + kChunkNodes, frontier_size_);
-      for (std::int64_t i = begin; i < end; ++i) {
-        if (i + kIndptrDistance < frontier_size_) {
-          prefetch_row(adjacency_, frontier_.nodes[i + kIndptrDistance]);
-        }
-        spans_[i] = edges_of(adjacency_, frontier_.nodes[i]);
-      }
+      const std::int64_t end = find_spans_of(begin, std::min(begin + kChunkNodes, frontier_size_));
       chooser->narrow(frontier_, begin, end, spans_.data());
       std::int64_t count = 0;
       for (std::int64_t i = begin; i < end; ++i) {
         count += frontier_.count(i);
       }
+      chunk_ends_[static_cast<std::size_t>(chunk)] = end;
       chunk_offsets_[static_cast<std::size_t>(chunk) + 1] = count;
     });
     for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
       chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
     }
+  }
+
+  // Of the nodes [begin, end) those with edges; returns the end of what was found.
+  std::int64_t find_spans_of(std::int64_t begin, std::int64_t end) {
+    EdgeSpan* const spans = spans_.data();
+    std::uint32_t* const rows = rows_.data();
+    std::int64_t found = begin;
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (i + kIndptrDistance < frontier_size_) {
+        prefetch_row(adjacency_, frontier_.nodes[i + kIndptrDistance]);
+      }
+      const EdgeSpan span = edges_of(adjacency_, frontier_.nodes[i]);
+      spans[found] = span;
+      rows[found] = static_cast<std::uint32_t>(i);
+      found += span.degree > 0 ? 1 : 0;
+    }
+    return found;
   }
 
   void reserve(std::int64_t before) {
@@ -140,21 +157,16 @@ class RelationHop {
     if (threads_ <= 1) {
       const std::unique_ptr<NeighborChooser> chooser = make_chooser(request_, relation_);
       Cursor cursor(before);
-      for (std::int64_t begin = 0; begin < frontier_size_; begin += kBlockNodes) {
-        choose_block(*chooser, begin, std::min(begin + kBlockNodes, frontier_size_), cursor);
-        follow<true>(map, cursor);
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        sample_chunk<true>(map, *chooser, chunk, end, cursor);
       }
       finish<true>(map, cursor);
       return;
     }
     parallel_for(threads_, chunks, [&](std::int64_t chunk) {
       const std::unique_ptr<NeighborChooser> chooser = make_chooser(request_, relation_);
-      const std::int64_t chunk_end = std::min((chunk + 1) * kChunkNodes, frontier_size_);
       Cursor cursor(before + chunk_offsets_[static_cast<std::size_t>(chunk)]);
-      for (std::int64_t begin = chunk * kChunkNodes; begin < chunk_end; begin += kBlockNodes) {
-        choose_block(*chooser, begin, std::min(begin + kBlockNodes, chunk_end), cursor);
-        follow<false>(map, cursor);
-      }
+      sample_chunk<false>(map, *chooser, chunk, before + chunk_offsets_[static_cast<std::size_t>(chunk) + 1], cursor);
       finish<false>(map, cursor);
     });
     // Positions go by first appearance in the order of edges, so this part has one order and one thread.
@@ -167,14 +179,32 @@ class RelationHop {
     }
   }
 
-  void choose_block(NeighborChooser& chooser, std::int64_t begin, std::int64_t end, Cursor& cursor) {
-    chooser.choose(frontier_, begin, end, out_.edge_ids.data() + cursor.chosen);
+  // `room` is where what this thread may write ends.
+  template <bool kInsert, typename Map>
+  void sample_chunk(Map& map, NeighborChooser& chooser, std::int64_t chunk, std::int64_t room, Cursor& cursor) {
+    const std::int64_t end = chunk_ends_[static_cast<std::size_t>(chunk)];
+    for (std::int64_t begin = chunk * kChunkNodes; begin < end; begin += kBlockNodes) {
+      choose_block(chooser, begin, std::min(begin + kBlockNodes, end), room, cursor);
+      follow<kInsert>(map, cursor);
+    }
+  }
+
+  void choose_block(NeighborChooser& chooser, std::int64_t begin, std::int64_t end, std::int64_t room, Cursor& cursor) {
+    chooser.choose(frontier_, begin, end,
+                   std::span(out_.edge_ids.data() + cursor.chosen, static_cast<std::size_t>(room - cursor.chosen)));
     std::int64_t* const cols = out_.cols.data();
     for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t col = first_target_ + rows_[i];
       const std::int64_t last = cursor.chosen + frontier_.count(i);
-      for (; cursor.chosen < last; ++cursor.chosen) {
-        cols[cursor.chosen] = first_target_ + i;
+      if (last + kRun <= room) [[likely]] {
+        // More than there are, which the next node overwrites: few loops end at another count than the one before.
+        for (std::int64_t j = cursor.chosen; j < last; j += kRun) {
+          std::fill_n(cols + j, kRun, col);
+        }
+      } else {
+        std::fill(cols + cursor.chosen, cols + last, col);
       }
+      cursor.chosen = last;
     }
   }
 
@@ -273,8 +303,11 @@ class RelationHop {
   std::int64_t first_target_;
   int threads_;
   SampledEdges& out_;
+  // Of each chunk's nodes with edges, from the number of its first node on.
   PooledArray<EdgeSpan> spans_;
-  std::vector<std::int64_t> chunk_offsets_;
+  PooledArray<std::uint32_t> rows_;
+  std::vector<std::int64_t> chunk_ends_;
+  std::vector<std::int64_t> chunk_offsets_;  // where in the sampled edges each chunk begins
 };
 
 template <typename Index, bool kLive>
