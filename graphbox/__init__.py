@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from graphbox.pipeline import run as run
     from graphbox.sample import LinkNeighborLoader as LinkNeighborLoader
     from graphbox.sample import NeighborLoader as NeighborLoader
+    from graphbox.sample import TripleLoader as TripleLoader
     from graphbox.sample import random_walk as random_walk
     from graphbox.sample import sample_neighbors as sample_neighbors
     from graphbox.table import EmbeddingTable as EmbeddingTable
@@ -30,6 +31,7 @@ _MODULE_OF = {
     "GraphboxError": "graphbox.errors",
     "LinkNeighborLoader": "graphbox.sample",
     "NeighborLoader": "graphbox.sample",
+    "TripleLoader": "graphbox.sample",
     "Workspace": "graphbox.workspace",
     "random_walk": "graphbox.sample",
     "run": "graphbox.pipeline",
@@ -43,6 +45,7 @@ __all__ = [
     "GraphboxError",
     "LinkNeighborLoader",
     "NeighborLoader",
+    "TripleLoader",
     "Workspace",
     "__version__",
     "random_walk",

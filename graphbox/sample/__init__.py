@@ -7,7 +7,7 @@ from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
-from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader
+from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader, TripleLoader
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
@@ -32,6 +32,7 @@ __all__ = [
     "PassSample",
     "PprNeighbors",
     "TierFetch",
+    "TripleLoader",
     "derived_table_bytes",
     "gather_rows",
     "in_batch_negatives",

@@ -5,12 +5,13 @@ The seeds of a batch are drawn, neighbours sampled around them, features fetched
 
 from __future__ import annotations
 
-from graphbox.sample.loader.batch import Batch, LinkSeeds, NodeSeeds
+from graphbox.sample.loader.batch import Batch, LinkSeeds, NodeSeeds, TripleSeeds
 from graphbox.sample.loader.features import MemoryFetch
 from graphbox.sample.loader.link_loader import LinkNeighborLoader
 from graphbox.sample.loader.negatives import NegativeSampling
 from graphbox.sample.loader.neighbor_loader import NeighborLoader
 from graphbox.sample.loader.stages import FetchStage, SampleRequest, SampleStage
+from graphbox.sample.loader.triple_loader import TripleLoader
 
 __all__ = [
     "Batch",
@@ -23,4 +24,6 @@ __all__ = [
     "NodeSeeds",
     "SampleRequest",
     "SampleStage",
+    "TripleLoader",
+    "TripleSeeds",
 ]

@@ -110,7 +110,7 @@ class _HeteroData:
         for edge_type in sample.rows:
             data[edge_type].update(_edge_attributes(batch, edge_type))
         for place, name, value in batch.seeds.attributes():
-            data[place][name] = _tensor(value)
+            setattr(data if place is None else data[place], name, _tensor(value))
         return data
 
 

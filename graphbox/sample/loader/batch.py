@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from graphbox.sample.adjacency import EdgeType
 from graphbox.sample.neighbor import HeteroSample
 
-__all__ = ["Batch", "LinkSeeds", "NodeSeeds", "Place", "Seeds"]
+__all__ = ["Batch", "LinkSeeds", "NodeSeeds", "Place", "Seeds", "TripleSeeds"]
 
 Array = TypeVar("Array")
 
@@ -20,8 +20,8 @@ Place: TypeAlias = str | EdgeType
 class Seeds(Protocol):
     """What the seeds of a batch are, and the attributes PyTorch Geometric has for that."""
 
-    def attributes(self) -> Iterator[tuple[Place, str, Any]]:
-        """Give each attribute: where it belongs, its name, its value."""
+    def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
+        """Give each attribute: where it belongs (None: to the batch as a whole), its name, its value."""
         ...
 
 
@@ -39,7 +39,7 @@ class NodeSeeds(Generic[Array]):
     input_id: Array
     seed_time: Array | None = None
 
-    def attributes(self) -> Iterator[tuple[Place, str, Any]]:
+    def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
         """Give each attribute: where it belongs, its name, its value."""
         yield self.node_type, "input_id", self.input_id
         yield self.node_type, "batch_size", len(self.input_id)  # type: ignore[arg-type]  # an array or tensor
@@ -76,7 +76,7 @@ class LinkSeeds(Generic[Array]):
     dst_neg_index: Array | None = None
     seed_time: Array | None = None
 
-    def attributes(self) -> Iterator[tuple[Place, str, Any]]:
+    def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
         """Give each attribute: where it belongs, its name, its value."""
         source, _, target = self.edge_type
         for place, name in (
@@ -96,6 +96,41 @@ class LinkSeeds(Generic[Array]):
 
 
 @dataclass(frozen=True, slots=True)
+class TripleSeeds(Generic[Array]):
+    """Seeds that are triples: their entities and those of corrupted ones are the first nodes of the batch.
+
+    Attributes:
+        input_id: int64 [s], positions of the triples in the loader's ``triples``.
+        head_index: int64 [s], positions of the heads in the batch's nodes of their type.
+        rel_type: int64 [s], relation numbers.
+        tail_index: int64 [s], positions of the tails.
+        neg_head_index: int64 [s, negatives], positions of entities in place of the heads, or None.
+        neg_tail_index: int64 [s, negatives], positions of entities in place of the tails, or None.
+    """
+
+    input_id: Array
+    head_index: Array
+    rel_type: Array
+    tail_index: Array
+    neg_head_index: Array | None = None
+    neg_tail_index: Array | None = None
+
+    def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
+        """Give each attribute: it belongs to the batch as a whole (None), its name, its value."""
+        for name in (
+            "input_id",
+            "head_index",
+            "rel_type",
+            "tail_index",
+            "neg_head_index",
+            "neg_tail_index",
+        ):
+            value = getattr(self, name)
+            if value is not None:
+                yield None, name, value
+
+
+@dataclass(frozen=True, slots=True)
 class Batch(Generic[Array]):
     """A batch as plain arrays: NumPy arrays or torch tensors.
 
@@ -105,7 +140,7 @@ class Batch(Generic[Array]):
         sample: the sampled subgraph, by node type and edge type.
         features: rows of ``sample.nodes`` by node type and name. Of slots the values of all rows under their
             name, and int64 [n + 1] offsets under ``name_ptr``.
-        seeds: what the seeds are: :class:`NodeSeeds` or :class:`LinkSeeds`.
+        seeds: what the seeds are: :class:`NodeSeeds`, :class:`LinkSeeds` or :class:`TripleSeeds`.
     """
 
     epoch: int

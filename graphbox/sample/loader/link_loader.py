@@ -148,6 +148,10 @@ class LinkNeighborLoader(Loader):
             edge_label, self._links.shape[1], None if sampling is None else sampling.mode
         )
         self._leaking = leaking_types(graph, self._edge_type, exclude_seed_edges)
+        # Not even backwards, or in another type that is asked for.
+        self._negatives_are_no_edges = (
+            avoid_known_positives and self._edge_type[0] != self._edge_type[2] and exclude_seed_edges is True
+        )
         self._negatives: LinkNegatives | None = None
         if sampling is not None:
             known = self._links if avoid_known_positives else None
@@ -209,6 +213,9 @@ class LinkNeighborLoader(Loader):
         else:
             seeds, (sources, targets) = self._shared_nodes(ends)
         pairs = np.stack([ends.sources[ends.pairs[0]], ends.targets[ends.pairs[1]]])
+        if self._negatives_are_no_edges:
+            pairs = pairs[:, : len(chosen)]
+            groups = groups and (groups[0][: len(chosen)], groups[1])
         excluded = excluded_links(self._leaking, self._edge_type, pairs, groups)
         request = SampleRequest(
             seeds=seeds,
