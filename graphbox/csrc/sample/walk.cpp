@@ -286,7 +286,8 @@ class WalkerGroup {
     }
   }
 
-  static void prefetch_neighbor(const Adjacency& edges, std::int64_t edge) {
+  // Always inline: GCC drops calls of functions that only prefetch.
+  GRAPHBOX_INLINE static void prefetch_neighbor(const Adjacency& edges, std::int64_t edge) {
     if (edges.wide_indices != nullptr) {
       prefetch(neighbor_at(edges, edges.wide_indices, edge));
     } else {
