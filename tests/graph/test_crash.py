@@ -99,6 +99,14 @@ def importing_forever(tables: Path, destination: Path) -> Iterator[subprocess.Po
             process.kill()
 
 
+def is_half_way(destination: Path) -> bool:
+    """Return whether an import is being written, or was when it was killed."""
+    if not destination.exists():
+        return False
+    folders = sum(entry.name.startswith("base-") for entry in destination.iterdir())
+    return folders > (destination / "manifest.json").exists()
+
+
 @pytest.mark.slow
 def test_a_killed_import_leaves_a_committed_state(tables: Path) -> None:
     delays = random.Random(0)
@@ -113,12 +121,14 @@ def test_a_killed_import_leaves_a_committed_state(tables: Path) -> None:
             shutil.rmtree(destination, ignore_errors=True)
             committed = False
         with importing_forever(tables, destination):
-            time.sleep(delays.uniform(0, 0.06 if kill % 4 == 0 else 0.3))
+            deadline = time.monotonic() + 60
+            while not is_half_way(destination):
+                assert time.monotonic() < deadline
+                time.sleep(0.001)
+            time.sleep(delays.choice([0, 0, delays.uniform(0, 0.06 if kill % 4 == 0 else 0.3)]))
         assert state_of(destination) is not None or not committed
         committed = state_of(destination) is not None
-        if destination.exists():
-            folders = sum(entry.is_dir() for entry in destination.iterdir())
-            hit_half_way += folders > (destination / "manifest.json").exists()
+        hit_half_way += is_half_way(destination)
     import_graph(source_in(tables / "small"), destination)
     assert state_of(destination) == "small"
     assert sum(entry.is_dir() for entry in destination.iterdir()) == 1  # what killed imports left is gone
