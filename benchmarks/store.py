@@ -5,10 +5,12 @@ python benchmarks/store.py [--quick] [--json] [--folder FOLDER] [--gib SIZE] [--
 Disks and machines are shared: what is compared runs in turns. The bounds (``limit``) are
 
 - of cold reads, what fio reaches with 4 KiB at random places and as many in flight, for each read that a row
-  or list needs (where fio is installed);
+  or list needs (where fio is installed); and beside it, like for like, reads of the disk against reads of
+  fio of the same size: there a read that serves several rows or lists counts once;
 - of batches and passes under a budget, the shorter of reading each missing 4 KiB block by itself as fast as
   fio does, and reading the whole file as fast as fio does from front to back;
-- of warm reads, the random reads of memory that a row or list needs, of a 64-byte line or of a whole row.
+- of warm reads, the random reads of memory that a row or list needs, of a 64-byte line or of a whole row;
+  of rows also reading and writing them (``limit, copying``), since the result is written to memory too.
 
 The peer is numpy.memmap; cold means that the page cache holds nothing of the file.
 """
@@ -245,7 +247,9 @@ def cold_rows(file: ArrayFile, sizes: Sizes, *, as_json: bool) -> None:
     systems = {"graphbox": rate_of(read), PEER: rate_of(read_mapped)}
     if HAS_FIO:
         systems["limit"] = lambda: fio(file.path, "randread", BLOCK_BYTES)[0]
-    show_in_turns(f"cold-rows-{ROW_BYTES}B-{count}", "rows/s", systems, as_json=as_json)
+    case = f"cold-rows-{ROW_BYTES}B-{count}"
+    show_in_turns(case, "rows/s", systems, as_json=as_json)
+    like_for_like(case, rows, read, file.path, as_json=as_json)
 
 
 def cold_lists(files: ListFiles, sizes: Sizes, *, as_json: bool) -> None:
@@ -267,7 +271,33 @@ def cold_lists(files: ListFiles, sizes: Sizes, *, as_json: bool) -> None:
     systems = {"graphbox": rate_of(read), PEER: rate_of(read_mapped)}
     if HAS_FIO:
         systems["limit"] = lambda: fio(indices.path, "randread", BLOCK_BYTES)[0] / READS_PER_LIST
-    show_in_turns(f"cold-lists-{count}", "lists/s", systems, as_json=as_json)
+    case = f"cold-lists-{count}"
+    show_in_turns(case, "lists/s", systems, as_json=as_json)
+    like_for_like(case, lists, read, indices.path, as_json=as_json)
+
+
+def like_for_like(
+    case: str, tier: Rows | Lists, read: Callable[[], float], path: Path, *, as_json: bool
+) -> None:
+    """Compare reads of the disk with reads of fio: as many in flight, each of the mean size of ours."""
+    if not HAS_FIO:
+        return
+
+    def read_counted() -> float:
+        before = tier.stats.read_requests
+        read()
+        return tier.stats.read_requests - before
+
+    before = tier.stats
+    read()
+    after = tier.stats
+    mean_bytes = (after.read_bytes - before.read_bytes) / max(after.read_requests - before.read_requests, 1)
+    read_bytes = max(round(mean_bytes / BLOCK_BYTES), 1) * BLOCK_BYTES
+    systems = {
+        "graphbox": rate_of(read_counted),
+        "limit": lambda: fio(path, "randread", read_bytes)[0],
+    }
+    show_in_turns(f"{case}-reads-of-{read_bytes}B", "reads/s", systems, as_json=as_json)
 
 
 def budgeted(files: ListFiles, rows_file: ArrayFile, sizes: Sizes, *, as_json: bool) -> None:
@@ -389,6 +419,7 @@ def warm(folder: Path, sizes: Sizes, *, as_json: bool) -> None:
     taken = f"numpy {np.__version__} take"
     systems = {"graphbox": rate_of(warm_rows), taken: rate_of(taken_rows)}
     systems["limit"] = lambda: random_reads(ROW_BYTES)
+    systems["limit, copying"] = lambda: random_copies(ROW_BYTES, count)
     show_in_turns(f"warm-rows-{ROW_BYTES}B-{count}", "rows/s", systems, as_json=as_json)
     lines = 1 + float(np.mean(_lines(offsets)))
     systems = {"graphbox": rate_of(warm_lists), taken: rate_of(taken_lists)}
@@ -401,6 +432,13 @@ def random_reads(read_bytes: int) -> float:
     reads = int(2e7 * 64 / read_bytes)
     wall, _ = _core.random_read_seconds(RANDOM_READ_MEMORY_BYTES, reads, read_bytes)
     return reads / wall
+
+
+def random_copies(copy_bytes: int, count: int) -> float:
+    """Return how many random reads one thread does in a second that also writes each to memory."""
+    copies = int(2e7 * 64 / copy_bytes)
+    wall, _ = _core.random_copy_seconds(RANDOM_READ_MEMORY_BYTES, copies, copy_bytes, count * copy_bytes)
+    return copies / wall
 
 
 def _lines(offsets: Int64Array) -> Int64Array:
