@@ -65,7 +65,7 @@ class FetchCounts:
 
     Attributes:
         hits: rows of windows that memory had.
-        misses: rows of windows that were read.
+        misses: rows that were read, also those of batches with more of them than fit.
         windows: how many groups of batches were read together.
     """
 
@@ -289,6 +289,8 @@ class _NodeRows:
         for nodes in window.batches:
             end = begin + len(nodes)
             rows = {}
+            if window.slots is None:
+                self._counted[1] += len(nodes)
             for name, values in self._values.items():
                 if window.slots is not None:
                     found = gather_rows(values, window.slots[begin:end], threads=1)
