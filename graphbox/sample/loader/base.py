@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from graphbox.errors import UsageError
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, epoch_number, thread_count
@@ -21,6 +19,7 @@ from graphbox.sample.loader.arguments import positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
+from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.sample.loader.stages import (
     FetchStage,
@@ -30,7 +29,6 @@ from graphbox.sample.loader.stages import (
     SampleStage,
 )
 from graphbox.sample.loader.tiered import TieredStages
-from graphbox.sample.permutation import permutation
 
 __all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
 
@@ -44,6 +42,7 @@ class BatchOptions:
 
     batch_size: int
     shuffle: bool
+    shuffle_block: int
     drop_last: bool
 
 
@@ -120,6 +119,7 @@ class Loader(ABC):
         self._graph = untiered(graph)
         self._neighbors = neighbors
         self._batch_size = positive_integer(batches.batch_size, "batch_size")
+        self._shuffle_block = positive_integer(batches.shuffle_block, "shuffle_block")
         self._batch_options = batches
         self._threads = thread_count(loading.num_threads)
         self._prefetch = positive_integer(loading.prefetch, "prefetch")
@@ -200,9 +200,13 @@ class Loader(ABC):
         return LoaderIterator(made, self._running)
 
     def _order(self, epoch: int) -> Int64Array:
-        if self._batch_options.shuffle:
-            return permutation(self._num_seeds, self._neighbors.seed, epoch)
-        return np.arange(self._num_seeds, dtype=np.int64)
+        return seed_order(
+            self._num_seeds,
+            shuffle=self._batch_options.shuffle,
+            block=self._shuffle_block,
+            seed=self._neighbors.seed,
+            epoch=epoch,
+        )
 
     def _prefetching(self) -> Prefetching:
         threads, ahead = (
@@ -314,6 +318,7 @@ class Loader(ABC):
             "seeds": self._seed_digest(),
             "batch_size": self._batch_size,
             "shuffle": bool(self._batch_options.shuffle),
+            "shuffle_block": self._shuffle_block,
             "drop_last": bool(self._batch_options.drop_last),
             "num_neighbors": str(list(text)),
             "replace": bool(neighbors.replace),

@@ -71,6 +71,7 @@ class LinkNeighborLoader(Loader):
             A negative has the time of a link. Batches are disjoint. Needs ``time_attr``.
         batch_size: links in a batch, negatives not counted.
         shuffle: links in another order each epoch.
+        shuffle_block: as in :class:`NeighborLoader`; all edges of a graph follow each other by target.
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights, see :class:`NeighborLoader`.
         labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
@@ -115,6 +116,7 @@ class LinkNeighborLoader(Loader):
         batch_size: int = 1,
         *,
         shuffle: bool = False,
+        shuffle_block: int = 1,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
         labor: bool = False,
@@ -172,7 +174,7 @@ class LinkNeighborLoader(Loader):
                 edge_attributes=edge_attributes,
                 seed=seed_number(seed),
             ),
-            BatchOptions(batch_size, shuffle, drop_last),
+            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
             LoadingOptions(
                 features=features,
                 fetch=fetch,

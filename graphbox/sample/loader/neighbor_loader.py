@@ -47,6 +47,10 @@ class NeighborLoader(Loader):
             type or None for all its nodes. A boolean for each node is a mask.
         batch_size: seeds in a batch.
         shuffle: seeds in another order each epoch.
+        shuffle_block: how many seeds that follow each other in ``input_nodes`` stay together when they are
+            shuffled. 1: none. Where they are near each other (node indices ascend, or follow a breadth-first
+            search), batches read fewer different nodes, and fewer blocks of the disk; they are less random,
+            so take blocks much smaller than ``batch_size``.
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights: those of all edge types that are
             sampled, or of some. Edges of the others are equally likely.
@@ -93,6 +97,7 @@ class NeighborLoader(Loader):
         batch_size: int = 1,
         *,
         shuffle: bool = False,
+        shuffle_block: int = 1,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
         labor: bool = False,
@@ -128,7 +133,7 @@ class NeighborLoader(Loader):
                 edge_attributes=edge_attributes,
                 seed=seed_number(seed),
             ),
-            BatchOptions(batch_size, shuffle, drop_last),
+            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
             LoadingOptions(
                 features=features,
                 fetch=fetch,

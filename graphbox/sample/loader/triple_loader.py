@@ -71,6 +71,7 @@ class TripleLoader(Loader):
         avoid_known_positives: no negative makes a known triple.
         exclude_seed_edges: leakage control.
         shuffle: triples in another order each epoch.
+        shuffle_block: as in :class:`NeighborLoader`.
         replace: draw neighbours with replacement.
         weighted: draw neighbours in proportion to the edges' weights, see :class:`NeighborLoader`.
         labor: as in :class:`NeighborLoader`.
@@ -107,6 +108,7 @@ class TripleLoader(Loader):
         avoid_known_positives: bool = True,
         exclude_seed_edges: bool = True,
         shuffle: bool = False,
+        shuffle_block: int = 1,
         replace: bool = False,
         weighted: bool | Collection[EdgeType] = False,
         labor: bool = False,
@@ -155,7 +157,7 @@ class TripleLoader(Loader):
                 edge_attributes=edge_attributes,
                 seed=seed_number(seed),
             ),
-            BatchOptions(batch_size, shuffle, drop_last),
+            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
             LoadingOptions(
                 features=features,
                 fetch=fetch,
