@@ -148,13 +148,25 @@ class TimeOrder:
     @property
     def bytes(self) -> int: ...
 
+class WeightSums:
+    """
+    Sums of the weights of each node's edges by time: 8 bytes for each edge.
+    """
+
+    def __init__(self, order: TimeOrder, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], name: str, threads: int) -> None: ...
+
+    @property
+    def bytes(self) -> int: ...
+
 class Relation:
     """An edge type to sample: arrays, node type numbers, neighbours per hop."""
 
     def __init__(self, indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: int, target_type: int, num_neighbors: Sequence[int], name: str, overlay: Overlay | None = None, weights: AliasTables | None = None, overlay_weights: AliasTables | None = None) -> None: ...
 
-    def sample_until(self, base: TimeOrder, overlay: TimeOrder | None) -> None:
-        """Sample only edges that are not later than the time of their tree."""
+    def sample_until(self, base: TimeOrder, overlay: TimeOrder | None, weight_sums: WeightSums | None = None, overlay_weight_sums: WeightSums | None = None) -> None:
+        """
+        Sample only edges that are not later than the time of their tree, by their weights where these are given.
+        """
 
     def give_weight(self, base: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], overlay: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """

@@ -14,11 +14,19 @@ import numpy.typing as npt
 from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, thread_count
-from graphbox.sample.adjacency import Adjacency, EdgeColumnName, LiveAdjacency, edge_column
+from graphbox.sample.adjacency import Adjacency, EdgeColumn, EdgeColumnName, LiveAdjacency, edge_column
 
-__all__ = ["Times", "Weights", "derived_table_bytes", "times_of", "weights_of"]
+__all__ = [
+    "Times",
+    "WeightSums",
+    "Weights",
+    "derived_table_bytes",
+    "times_of",
+    "weight_sums_of",
+    "weights_of",
+]
 
-Table = TypeVar("Table", _core.AliasTables, _core.TimeOrder)
+Table = TypeVar("Table", _core.AliasTables, _core.TimeOrder, _core.WeightSums)
 _Build: TypeAlias = Callable[[Int64Array, npt.NDArray[Any], str, int], Table]
 
 
@@ -46,15 +54,26 @@ class Times(NamedTuple):
     overlay: _core.TimeOrder | None
 
 
+class WeightSums(NamedTuple):
+    """The weights of an adjacency in the order of time, as the native core draws by them.
+
+    Attributes:
+        base: sums of the weights of the edges in its arrays.
+        overlay: those of the new lists of touched rows, where there are some.
+    """
+
+    base: _core.WeightSums
+    overlay: _core.WeightSums | None
+
+
 @dataclass(frozen=True)
 class _Entry:
     owner: weakref.ref[Any]
     table: Any
-    indptr: Int64Array
-    values: npt.NDArray[Any]
+    arrays: tuple[npt.NDArray[Any], ...]  # what it was built of
 
-    def is_of(self, indptr: Int64Array, values: npt.NDArray[Any]) -> bool:
-        return _same_memory(self.indptr, indptr) and _same_memory(self.values, values)
+    def is_of(self, arrays: tuple[npt.NDArray[Any], ...]) -> bool:
+        return all(map(_same_memory, self.arrays, arrays))
 
 
 _lock = threading.RLock()
@@ -63,7 +82,7 @@ _entries: dict[tuple[int, str], _Entry] = {}
 
 
 def derived_table_bytes() -> int:
-    """Return the bytes of all tables that are kept: for each edge 8 of alias tables, 12 of orders by time."""
+    """Return the bytes of all tables that are kept: for each edge 8 of alias tables or sums, 12 of orders."""
     with _lock:
         return sum(entry.table.bytes for entry in list(_entries.values()))
 
@@ -101,9 +120,42 @@ def times_of(adjacency: Adjacency, name: str, threads: int | None = None) -> Tim
     return Times(*_tables(adjacency, "timestamp", _core.TimeOrder, name, threads))
 
 
-def _tables(
-    adjacency: Adjacency, column: EdgeColumnName, build: _Build[Table], name: str, threads: int | None
-) -> tuple[Table, Table | None]:
+def weight_sums_of(adjacency: Adjacency, name: str, threads: int | None = None) -> WeightSums:
+    """Return the sums of an adjacency's weights by time; kept as alias tables are, 8 bytes an edge.
+
+    Args:
+        adjacency: with ``weight``: float32 [edges], all positive and finite, and ``timestamp``: int64
+            [edges].
+        name: for messages.
+        threads: None: see :func:`graphbox.native.thread_count`. The sums do not depend on it.
+
+    Raises:
+        UsageError: there are no weights or no timestamps, or of another dtype or shape.
+        DataError: a weight is zero, negative, infinite or not a number.
+    """
+    weights = _column(adjacency, "weight", name)
+    times = _column(adjacency, "timestamp", name)
+    orders = times_of(adjacency, name, threads)
+
+    def part(owner: object, indptr: Int64Array, order: _core.TimeOrder, number: int) -> _core.WeightSums:
+        def build(rows: Int64Array, values: npt.NDArray[Any], name: str, count: int) -> _core.WeightSums:
+            return _core.WeightSums(order, rows, values, name, count)
+
+        arrays = (indptr, weights[number], times[number])
+        return _kept(owner, "weight by time", build, arrays, name, thread_count(threads))
+
+    if not isinstance(adjacency, LiveAdjacency):
+        return WeightSums(part(adjacency, adjacency.indptr, orders.base, 0), None)
+    if orders.overlay is None:
+        raise AssertionError("changed lists have an order of their own")
+    own = part(adjacency, adjacency.overlay_indptr, orders.overlay, 1)
+    if adjacency.base is None:
+        none = _core.WeightSums(orders.base, np.zeros(1, np.int64), weights.base, name, 1)
+        return WeightSums(none, own)
+    return WeightSums(part(adjacency.base, adjacency.base.indptr, orders.base, 0), own)
+
+
+def _column(adjacency: Adjacency, column: EdgeColumnName, name: str) -> EdgeColumn:
     values = edge_column(adjacency, column, name)
     if values is None:
         raise UsageError(
@@ -111,6 +163,13 @@ def _tables(
             where=name,
             hint=f"import the edge type with a {column} column, or sample it without",
         )
+    return values
+
+
+def _tables(
+    adjacency: Adjacency, column: EdgeColumnName, build: _Build[Table], name: str, threads: int | None
+) -> tuple[Table, Table | None]:
+    values = _column(adjacency, column, name)
     count = thread_count(threads)
     if not isinstance(adjacency, LiveAdjacency):
         return _kept(adjacency, column, build, (adjacency.indptr, values.base), name, count), None
@@ -122,25 +181,26 @@ def _tables(
 
 def _kept(
     owner: object,
-    column: EdgeColumnName,
+    kind: str,
     build: _Build[Table],
-    arrays: tuple[Int64Array, npt.NDArray[Any]],
+    arrays: tuple[npt.NDArray[Any], ...],
     name: str,
     threads: int,
 ) -> Table:
-    key = (id(owner), column)
-    indptr, values = np.ascontiguousarray(arrays[0]), arrays[1]
+    """Return the table of ``owner`` built of its ``arrays``: indptr, values and what else it depends on."""
+    key = (id(owner), kind)
+    arrays = (np.ascontiguousarray(arrays[0]), *arrays[1:])
     with _lock:
         entry = _entries.get(key)
-        if entry is not None and entry.is_of(indptr, values):
+        if entry is not None and entry.is_of(arrays):
             kept: Table = entry.table
             return kept
-        table = build(indptr, values, name, threads)
+        table = build(arrays[0], arrays[1], name, threads)
         try:
             reference = weakref.ref(owner, lambda gone: _forget(key, gone))
         except TypeError:  # such an object cannot say when it goes: its tables serve this call only
             return table
-        _entries[key] = _Entry(reference, table, indptr, values)
+        _entries[key] = _Entry(reference, table, arrays)
         return table
 
 

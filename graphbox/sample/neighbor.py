@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -30,7 +30,7 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     lists_of,
 )
-from graphbox.sample.derived import times_of, weights_of
+from graphbox.sample.derived import times_of, weight_sums_of, weights_of
 from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ def sample_neighbors(
     all of them, in order. What a node draws depends on ``seed``, ``epoch``, ``batch``, the hop and its index
     alone: neither on the number of threads nor on the other seeds.
 
-    Weights need alias tables: see :func:`graphbox.sample.derived.weights_of`.
+    Weights need alias tables: see :func:`graphbox.sample.derived.weights_of`. With ``input_time`` they need
+    sums in the order of time instead, in which each draw is a binary search:
+    :func:`graphbox.sample.derived.weight_sums_of`.
 
     With ``labor`` every node has one random number in a hop, and each node takes the neighbours with the
     smallest: LABOR-0 (Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023) with exact counts. What
@@ -186,14 +188,16 @@ def sample_neighbors(
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: int64 [s], a time for each seed: only edges whose timestamp is not later are sampled, at
             all hops. The sample is disjoint.
-        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node (of
-            equal timestamps those later in the adjacency).
+        temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
+            weights; ``last`` takes the latest of each node (of equal timestamps those later in the
+            adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         excluded_edges: edges that must not be sampled: a node draws among its others, as if it had no more.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: None: see :func:`graphbox.native.thread_count`.
+        threads: of this sample, None: one. Frontiers of thousands of nodes are worth a second; sampling
+            another batch on it, as the loaders do, is worth more.
 
     Returns:
         The sample; torch tensors when ``seeds`` is one, else NumPy arrays.
@@ -213,12 +217,12 @@ def sample_neighbors(
     indptr, indices, overlay = as_arrays(adjacency, name)
     num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else len(indptr) - 1
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    weights = weights_of(adjacency, name, threads) if weighted else (None, None)
+    weights = _alias_tables(adjacency, name, weighted, input_time is not None, threads)
     relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
     times = None
     if input_time is not None:
         times = _time_array(input_time, seeds, "input_time")
-        _sample_until([(relation, adjacency, name)], temporal_strategy, replace, weighted, threads)
+        _sample_until([(relation, adjacency, name, weighted)], temporal_strategy, replace, threads)
     given = _give_attributes([(relation, adjacency, name)], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
@@ -229,7 +233,7 @@ def sample_neighbors(
         seed_number(seed),
         epoch_number(epoch),
         batch_number(batch),
-        thread_count(threads),
+        1 if threads is None else thread_count(threads),
         disjoint or times is not None,
         times,
         temporal_strategy == "last",
@@ -333,15 +337,17 @@ def sample_heterogeneous(
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: the time of each seed by node type: only edges whose timestamp is not later are sampled,
             at all hops; edges of types without timestamps always. The sample is disjoint.
-        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node (of
-            equal timestamps those later in the adjacency).
+        temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
+            weights; ``last`` takes the latest of each node (of equal timestamps those later in the
+            adjacency).
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
             edge types that have it, one at least.
         excluded_edges: edges that must not be sampled, by edge type; see :func:`sample_neighbors`.
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: None: see :func:`graphbox.native.thread_count`.
+        threads: of this sample, None: one. Frontiers of thousands of nodes are worth a second; sampling
+            another batch on it, as the loaders do, is worth more.
 
     Returns:
         The sample, with an entry for every node type and every sampled edge type; torch tensors when the
@@ -375,10 +381,12 @@ def sample_heterogeneous(
             hops,
             edge_type_name(edge_type),
             arrays[edge_type].overlay,
-            *(
-                weights_of(cscs[edge_type], edge_type_name(edge_type), threads)
-                if edge_type in chosen
-                else (None, None)
+            *_alias_tables(
+                cscs[edge_type],
+                edge_type_name(edge_type),
+                edge_type in chosen,
+                input_time is not None,
+                threads,
             ),
         )
         for edge_type, hops in hops_by_type.items()
@@ -399,12 +407,11 @@ def sample_heterogeneous(
         times = np.concatenate([np.zeros(0, np.int64), *in_order])
         _sample_until(
             [
-                (relation, csc, edge_type_name(edge_type))
+                (relation, csc, edge_type_name(edge_type), edge_type in chosen)
                 for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
             ],
             temporal_strategy,
             replace,
-            bool(chosen),
             threads,
         )
     given = _give_attributes(
@@ -423,7 +430,7 @@ def sample_heterogeneous(
         seed_number(seed),
         epoch_number(epoch),
         batch_number(batch),
-        thread_count(threads),
+        1 if threads is None else thread_count(threads),
         disjoint or times is not None,
         times,
         temporal_strategy == "last",
@@ -470,37 +477,53 @@ def _time_array(times: Any, seeds: Any, where: str) -> Int64Array:
     return array
 
 
+def _alias_tables(
+    adjacency: Adjacency, name: str, weighted: bool, is_temporal: bool, threads: int | None
+) -> tuple[_core.AliasTables | None, _core.AliasTables | None]:
+    """Return what an edge type is drawn by weight with, unless that depends on the time."""
+    if not weighted or (is_temporal and edge_column(adjacency, "timestamp", name) is not None):
+        return None, None
+    return weights_of(adjacency, name, threads)
+
+
 def _sample_until(
-    relations: Sequence[tuple[_core.Relation, Adjacency, str]],
+    relations: Sequence[tuple[_core.Relation, Adjacency, str, bool]],
     strategy: TemporalStrategy,
     replace: bool,
-    weighted: bool,
     threads: int | None,
 ) -> None:
-    """Make the relations whose edges have timestamps sample only those not later than their tree's time."""
+    """Make the relations whose edges have timestamps sample only those not later than their tree's time.
+
+    Args:
+        relations: with their adjacency, its name, and whether to draw in proportion to weights.
+        strategy: to draw, or to take the last.
+        replace: whether to draw with replacement.
+        threads: for the tables.
+    """
     if strategy not in ("uniform", "last"):
         raise UsageError(f"expected uniform or last, received {strategy!r}", where="temporal_strategy")
     if strategy == "last" and replace:
         raise UsageError("the last neighbours cannot be drawn with replacement", where="replace")
-    if weighted:
-        raise UnsupportedError(
-            "neighbours are drawn by weight or by time, not by both",
-            where="weighted",
-            hint="leave input_time or weighted out",
-        )
     with_times = [
-        (relation, adjacency, name)
-        for relation, adjacency, name in relations
+        (relation, adjacency, name, weighted)
+        for relation, adjacency, name, weighted in relations
         if edge_column(adjacency, "timestamp", name) is not None
     ]
     if relations and not with_times:
         raise UsageError(
-            f"no sampled edges have a timestamp: {', '.join(name for _, _, name in relations)}",
+            f"no sampled edges have a timestamp: {', '.join(name for _, _, name, _ in relations)}",
             where="input_time",
             hint="import them with a timestamp column",
         )
-    for relation, adjacency, name in with_times:
-        relation.sample_until(*times_of(adjacency, name, threads))
+    if strategy == "last" and any(weighted for *_, weighted in with_times):
+        raise UsageError(
+            "the last neighbours are not drawn, so their weights cannot count",
+            where="weighted",
+            hint="temporal_strategy='uniform' draws by weight among the edges that are not later",
+        )
+    for relation, adjacency, name, weighted in with_times:
+        sums = weight_sums_of(adjacency, name, threads) if weighted else (None, None)
+        relation.sample_until(*times_of(adjacency, name, threads), *sums)
 
 
 def _give_attributes(

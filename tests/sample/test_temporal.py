@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from graphbox import _core
-from graphbox.errors import DataError, UnsupportedError, UsageError
+from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.sample import NeighborLoader, sample_heterogeneous, sample_neighbors
 from graphbox.sample.derived import times_of
@@ -196,7 +196,11 @@ def test_loader() -> None:
         ({"input_time": [1, 2]}, UsageError, "a time for each of 1 seeds, received 2"),
         ({"input_time": [1], "temporal_strategy": "first"}, UsageError, "uniform or last, received 'first'"),
         ({"input_time": [1], "temporal_strategy": "last", "replace": True}, UsageError, "with replacement"),
-        ({"input_time": [1], "weighted": True}, UnsupportedError, "by weight or by time"),
+        (
+            {"input_time": [1], "temporal_strategy": "last", "weighted": True},
+            UsageError,
+            "so their weights cannot count",
+        ),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

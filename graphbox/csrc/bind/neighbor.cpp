@@ -146,6 +146,20 @@ void add_neighbor(nb::module_& module) {
           },
           nb::arg("indptr").noconvert(), nb::arg("timestamps").noconvert(), nb::arg("name"), nb::arg("threads"))
       .def_prop_ro("bytes", &TimeOrder::bytes);
+  nb::class_<WeightSums>(module, "WeightSums", "Sums of the weights of each node's edges by time: 8 bytes for each edge.")
+      .def(
+          "__init__",
+          [](WeightSums* self, const TimeOrder& order, const InputArray<std::int64_t>& indptr,
+             const InputArray<float>& weights, const std::string& name, int threads) {
+            if (indptr.shape(0) == 0) {
+              throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
+            }
+            const nb::gil_scoped_release release;
+            new (self) WeightSums(order, view(indptr), view(weights), name, threads);
+          },
+          nb::arg("order"), nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"),
+          nb::arg("threads"), nb::keep_alive<1, 4>())
+      .def_prop_ro("bytes", &WeightSums::bytes);
   nb::class_<RelationArrays>(module, "Relation",
                              "An edge type to sample: arrays, node type numbers, neighbours per hop.")
       .def(
@@ -168,12 +182,17 @@ void add_neighbor(nb::module_& module) {
           nb::keep_alive<1, 8>(), nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>())
       .def(
           "sample_until",
-          [](RelationArrays& self, const TimeOrder* base, const TimeOrder* overlay) {
+          [](RelationArrays& self, const TimeOrder* base, const TimeOrder* overlay, const WeightSums* sums,
+             const WeightSums* overlay_sums) {
             self.relation.times = base;
             self.relation.overlay_times = overlay;
+            self.relation.weight_sums = sums;
+            self.relation.overlay_weight_sums = overlay_sums;
           },
-          nb::arg("base"), nb::arg("overlay").none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
-          "Sample only edges that are not later than the time of their tree.")
+          nb::arg("base"), nb::arg("overlay").none(), nb::arg("weight_sums").none() = nb::none(),
+          nb::arg("overlay_weight_sums").none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(),
+          "Sample only edges that are not later than the time of their tree, by their weights where these are given.")
       .def(
           "give_weight",
           [](RelationArrays& self, const InputArray<float>& base, const InputArray<float>& overlay) {

@@ -118,6 +118,10 @@ class ExcludingChooser : public NeighborChooser {
       weighted_.choose(out);
       return;
     }
+    if (relation_.weight_sums != nullptr) {
+      choose_summed(frontier, i, out);
+      return;
+    }
     const std::int64_t remaining = candidates_.remaining();
     const std::int64_t choosable = latest(frontier, remaining);
     const EdgeSpan ranks{remaining - choosable, choosable};
@@ -125,6 +129,15 @@ class ExcludingChooser : public NeighborChooser {
     for (std::int64_t* each = out; each != out + frontier.count(i); ++each) {
       const std::int64_t place = candidates_.span.begin + offset_of_rank(*each);
       *each = place + order_at(place).shifts()[in_its_arrays(place)];
+    }
+  }
+
+  void choose_summed(const Frontier& frontier, std::int64_t i, std::int64_t* out) {
+    SummedEdges edges = summed_edges(relation_, candidates_.span);
+    edges.excluded = candidates_.excluded;
+    summed_.choose(frontier.draws(i), edges, frontier.wanted, frontier.replace, out);
+    for (std::int64_t* each = out; each != out + frontier.count(i); ++each) {
+      *each += candidates_.span.begin + edges.shifts[*each];
     }
   }
 
@@ -165,6 +178,7 @@ class ExcludingChooser : public NeighborChooser {
   Candidates candidates_;
   EdgeChooser uniform_;
   WeightedChooser weighted_;
+  SummedEdgeChooser summed_;
 };
 
 }  // namespace

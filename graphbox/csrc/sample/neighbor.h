@@ -11,6 +11,7 @@
 #include "sample/adjacency.h"
 #include "sample/alias.h"
 #include "sample/time_order.h"
+#include "sample/weight_sums.h"
 
 namespace graphbox {
 
@@ -34,6 +35,8 @@ struct Relation {
   const AliasTables* overlay_weights = nullptr;  // of the overlay's edges, where there is one
   const TimeOrder* times = nullptr;              // of the base's edges: only edges not later than the tree's time
   const TimeOrder* overlay_times = nullptr;      // of the overlay's edges, where there is one
+  const WeightSums* weight_sums = nullptr;  // of the base's edges with times: by weight among those not later ...
+  const WeightSums* overlay_weight_sums = nullptr;  // ... and of the overlay's; instead of the alias tables
   const ExcludedEdges* excluded = nullptr;       // edges that must not be sampled
   EdgeColumn<float> weight;                      // to be given with the sampled edges, as is ...
   EdgeColumn<std::int64_t> timestamp;            // ... this

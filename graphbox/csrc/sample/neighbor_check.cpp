@@ -17,11 +17,18 @@ void check_weights(const Relation& relation) {
                   adjacency.name);
     }
   };
-  if (relation.times != nullptr &&
-      (relation.weights != nullptr || (adjacency.overlay != nullptr && relation.overlay_times == nullptr) ||
-       relation.times->num_edges() != adjacency.num_edges ||
-       (adjacency.overlay != nullptr && relation.overlay_times->num_edges() != adjacency.overlay->num_edges()))) {
-    throw Error(ErrorKind::kUsage, "expected a timestamp for each edge of the base and its changes, and no weights",
+  const std::int64_t overlay_edges = adjacency.overlay == nullptr ? 0 : adjacency.overlay->num_edges();
+  const auto fits = [&](const auto* base, const auto* overlay) {
+    return base->num_edges() == adjacency.num_edges &&
+           (adjacency.overlay == nullptr || (overlay != nullptr && overlay->num_edges() == overlay_edges));
+  };
+  if (relation.times != nullptr && (relation.weights != nullptr || !fits(relation.times, relation.overlay_times))) {
+    throw Error(ErrorKind::kUsage,
+                "expected a timestamp for each edge of the base and its changes, and no alias tables", adjacency.name);
+  }
+  if (relation.weight_sums != nullptr &&
+      (relation.times == nullptr || !fits(relation.weight_sums, relation.overlay_weight_sums))) {
+    throw Error(ErrorKind::kUsage, "expected sums of weights for each edge of the base and its changes that has a timestamp",
                 adjacency.name);
   }
   if (relation.weights == nullptr) {

@@ -152,7 +152,7 @@ class WeightChooser : public NeighborChooser {
 class TimeChooser : public NeighborChooser {
  public:
   TimeChooser(const NeighborRequest& request, const Relation& relation)
-      : relation_(relation), tree_times_(request.tree_times.data()), take_last_(request.take_last) {}
+      : tree_times_(request.tree_times.data()), take_last_(request.take_last), relation_(relation) {}
 
   void narrow(const Frontier& frontier, std::int64_t begin, std::int64_t end, EdgeSpan* spans) const override {
     for (std::int64_t i = begin; i < end; ++i) {
@@ -186,7 +186,7 @@ class TimeChooser : public NeighborChooser {
     place_until(drawn);
   }
 
- private:
+ protected:
   // The base or the overlay, and the position at which that begins.
   struct Part {
     const TimeOrder* order;
@@ -205,15 +205,44 @@ class TimeChooser : public NeighborChooser {
     return part.order->shifts() + (place - part.offset);
   }
 
-  const Relation& relation_;
+ private:
   const std::int64_t* tree_times_;
   bool take_last_;
   EdgeChooser chooser_;
+
+ protected:
+  const Relation& relation_;
+};
+
+// Of these edges in proportion to their weights.
+class WeightAndTimeChooser : public TimeChooser {
+ public:
+  using TimeChooser::TimeChooser;
+
+  void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) override {
+    std::int64_t* out = room.data();
+    for (std::int64_t i = begin; i < end; ++i) {
+      const EdgeSpan span = frontier.spans[i];
+      const std::int64_t count = frontier.count(i);
+      chooser_.choose(frontier.draws(i), summed_edges(relation_, span), frontier.wanted, frontier.replace, out);
+      for (std::int64_t j = 0; j < count; ++j) {
+        out[j] += span.begin;
+        out[j] += *shift_at(out[j]);
+      }
+      out += count;
+    }
+  }
+
+ private:
+  SummedEdgeChooser chooser_;
 };
 
 std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& request, const Relation& relation) {
   if (request.labor) {
     return make_labor_chooser(relation);
+  }
+  if (relation.weight_sums != nullptr) {
+    return std::make_unique<WeightAndTimeChooser>(request, relation);
   }
   if (relation.times != nullptr) {
     return std::make_unique<TimeChooser>(request, relation);
@@ -225,6 +254,14 @@ std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& reque
 }
 
 }  // namespace
+
+SummedEdges summed_edges(const Relation& relation, EdgeSpan span) {
+  const bool in_overlay = relation.overlay_weight_sums != nullptr && span.begin >= relation.adjacency.num_edges;
+  const WeightSums& sums = in_overlay ? *relation.overlay_weight_sums : *relation.weight_sums;
+  const TimeOrder& order = in_overlay ? *relation.overlay_times : *relation.times;
+  const std::int64_t begin = in_overlay ? span.begin - relation.adjacency.num_edges : span.begin;
+  return {span.degree, sums.sums() + begin, sums.weights() + begin, order.shifts() + begin};
+}
 
 void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSpan*) const {}
 

@@ -53,6 +53,9 @@ class NeighborChooser {
   virtual void choose(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> out) = 0;
 };
 
+// The edges of a node of a relation with sums of weights: the first of `span`, places in the order of time.
+SummedEdges summed_edges(const Relation& relation, EdgeSpan span);
+
 // The strategy that the request asks for of this relation.
 std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation);
 
