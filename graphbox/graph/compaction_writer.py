@@ -21,7 +21,7 @@ from graphbox.graph.format import (
     next_folder,
     read_manifest,
     remove_compactions,
-    sync_path,
+    sync_folder,
 )
 
 __all__ = ["CompactionWriter", "Rebased"]
@@ -138,7 +138,7 @@ class CompactionWriter(FolderWriter):
             base = self.path / self.folder
             self._directory.rename(base)
             self._directory = base
-            sync_path(self.path)
+            sync_folder(self.path)
             self._put(
                 {
                     **now,

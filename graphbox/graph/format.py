@@ -16,8 +16,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -62,7 +61,7 @@ _NO_CHECKSUM = f"sha256:{'0' * 64}"
 _FOLDER = re.compile(r"(base|delta|compaction)-(\d{6})")
 _SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
-_SYNCS_AT_ONCE = 16
+_SYNCED_TOGETHER = 128
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Array = npt.NDArray[Any]
@@ -475,19 +474,20 @@ class FolderWriter:
     def _sync(self) -> None:
         """Have all that was written on disk.
 
-        Small files at once, in as many threads: the file system then takes them in one go, where one after
-        the other each would wait for a commit of its journal.
+        Many small files begin to be written before the first is waited for: then the file system takes most
+        of them in one commit of its journal.
         """
-        folders = [Path(folder) for folder, _, _ in os.walk(self._directory)]
-        paths = [*(path for path in self._unsynced if path.exists()), *folders]
+        paths = [path for path in self._unsynced if path.exists()]
         self._unsynced = []
-        with ThreadPoolExecutor(min(len(paths), _SYNCS_AT_ONCE), thread_name_prefix="sync") as executor:
-            try:
-                list(executor.map(sync_path, paths))
-            except OSError as error:
-                if error.errno in _NO_SPACE:
-                    raise self._does_not_fit(self._directory, 0, str(error.strerror)) from error
-                raise
+        try:
+            for start in range(0, len(paths), _SYNCED_TOGETHER):
+                _sync_files(paths[start : start + _SYNCED_TOGETHER])
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise self._does_not_fit(self._directory, 0, str(error.strerror)) from error
+            raise
+        for folder, _, _ in os.walk(self._directory, topdown=False):
+            sync_folder(Path(folder))
 
     def _put(self, manifest: Mapping[str, Any]) -> None:
         """Put the manifest, which names all that was written, in place, and remove what it names no more."""
@@ -498,7 +498,7 @@ class FolderWriter:
             os.fsync(file.fileno())
         beside.replace(self.path / MANIFEST)
         self._committed = True
-        sync_path(self.path)
+        sync_folder(self.path)
         _remove_others(self.path, keep=folders_of(manifest))
 
     def _new_graph(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -606,9 +606,19 @@ def _digest_text(digest: int) -> str:
     return f"{digest:08x}"
 
 
-def sync_path(path: Path) -> None:
-    """Have a file, or the entries of a folder, on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync_files(paths: Sequence[Path]) -> None:
+    """Have the content of some files on disk."""
+    with contextlib.ExitStack() as opened:
+        files = [opened.enter_context(path.open("rb")) for path in paths]
+        for file in files:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for file in files:
+            os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Have the entries of a folder on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:
