@@ -423,8 +423,11 @@ class TieredGraph:
                 resident_bytes=kept.resident_bytes + overlays,
                 budget_bytes=kept.budget_bytes + self._overlay_bytes,
             )
-        features: Mapping[tuple[str, str], Rows | Lists] = {**self._rows, **self._slots}
-        return stats | {f"{node_type}/{name}": tier.stats for (node_type, name), tier in features.items()}
+        for key, rows in self._rows.items():
+            stats["/".join(key)] = _added(rows.stats, self._uncached_rows[key].stats)
+        for key, lists in self._slots.items():
+            stats["/".join(key)] = lists.stats
+        return stats
 
     @cached_property
     def backend(self) -> str:
@@ -457,6 +460,17 @@ def _adjacency_files(graph: Graph, edge_type: EdgeType) -> dict[tuple[EdgeType, 
     }
     directions: tuple[Direction, ...] = ("in", "out")
     return {(edge_type, each): found for each in directions if (found := both[each]) is not None}
+
+
+def _added(kept: TierStats, uncached: TierStats) -> TierStats:
+    """Return what a tier and reads past its memory did together."""
+    return replace(
+        kept,
+        requests=kept.requests + uncached.requests,
+        misses=kept.misses + uncached.misses,
+        read_bytes=kept.read_bytes + uncached.read_bytes,
+        read_requests=kept.read_requests + uncached.read_requests,
+    )
 
 
 def _check_budgets(**budgets: int) -> None:

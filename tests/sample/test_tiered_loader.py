@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.sample import LinkNeighborLoader, NeighborLoader, sample_pass
 from graphbox.sample.fetch import PassFetch, TierFetch
+from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from tests.graph.test_tiered_graph import TO, change, make_graph
 
 NAMES = ("age", "paid", "taste", "words")
@@ -170,7 +172,9 @@ def test_memory_keeps_rows_from_pass_to_pass(tmp_path: Path) -> None:
     wanted = {int(node) for each in passes for nodes in each.nodes("node") for node in nodes}
     assert fetch.counts.misses == len(wanted)  # all rows fit: each was read once
     assert fetch.size_bytes <= MIB
-    assert tiered.stats["node/taste"].requests == 0  # nothing is held twice
+    taste = tiered.stats["node/taste"]
+    assert (taste.requests, taste.misses, taste.hits) == (len(wanted), len(wanted), 0)
+    assert taste.resident_bytes < 4096  # nothing is held twice
     little = PassFetch(tiered, {"node": ["taste"]}, memory_bytes=100_000)
     held = [little.size_bytes for _ in little.fetch(passes)]
     assert little.counts.windows > 3
@@ -199,6 +203,16 @@ def test_a_file_that_shrinks_is_an_error_of_its_batch(tmp_path: Path) -> None:
     check_same(ours, loader(graph))
 
 
+def test_no_option_of_sampling_is_passed_over() -> None:
+    """An option added to loaders has to be done over tiers, or refused: see TieredStages."""
+    known = {"num_neighbors", "replace", "edge_attributes", "seed"}
+    refused = {"weighted", "disjoint", "labor", "temporal_strategy"}  # the last has no effect without times
+    assert {each.name for each in fields(NeighborOptions)} == known | refused
+    known = {"seeds", "epoch", "batch"}
+    refused = {"times", "excluded_edges"}
+    assert {each.name for each in fields(SampleRequest)} == known | refused
+
+
 def test_what_tiers_cannot_do_is_said(tmp_path: Path) -> None:
     graph = make_graph(tmp_path / "graph")
     tiered = graph.tiered(pass_bytes=100_000)
@@ -206,6 +220,8 @@ def test_what_tiers_cannot_do_is_said(tmp_path: Path) -> None:
         loader(tiered, weighted=True)
     with pytest.raises(UnsupportedError, match="disjoint trees"):
         loader(tiered, disjoint=True)
+    with pytest.raises(UnsupportedError, match="LABOR compares"):
+        loader(tiered, labor=True)
     with pytest.raises(UnsupportedError, match="up to a time"):
         next(iter(loader(tiered, input_time=np.zeros(2000, np.int64), time_attr="timestamp")))
     with pytest.raises(UnsupportedError, match="received one in tiers"):

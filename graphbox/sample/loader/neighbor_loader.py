@@ -74,7 +74,8 @@ class NeighborLoader(Loader):
             returns is the batch.
         seed: of all random draws.
         num_threads: threads that make batches ahead. None: see :func:`graphbox.native.thread_count`.
-        prefetch: batches for each thread that may wait to be used or be in the making. Bounds the memory.
+        prefetch: batches for each thread that may wait to be used or be in the making; of a graph in tiers
+            for all threads together. Bounds the memory.
         pass_batches: batches that go through the stages together: all are sampled, then the features of all
             fetched. None: one; of a graph in tiers as many as its ``pass_bytes`` hold. With more, one pass is
             made while the one before is used.

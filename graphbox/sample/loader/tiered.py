@@ -39,7 +39,7 @@ class TieredStages:
         threads: of one pass.
 
     Raises:
-        UnsupportedError: neighbours are to be drawn by weight or time, or in disjoint trees.
+        UnsupportedError: neighbours are to be drawn by weight, by LABOR or in disjoint trees.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TieredStages:
         pass_batches: int | None,
         threads: int,
     ) -> None:
-        _refuse(weighted=bool(options.weighted), disjoint=options.disjoint)
+        _refuse(weighted=bool(options.weighted), disjoint=options.disjoint, labor=options.labor)
         self._graph = graph
         self._options = options
         self._names = names
@@ -134,6 +134,7 @@ class TieredStages:
 _REFUSED: dict[str, str] = {
     "weighted": "neighbours drawn by weight need a table of all edges in memory",
     "disjoint": "disjoint trees are sampled from graphs in memory",
+    "labor": "LABOR compares the whole lists of neighbours of all nodes of a hop",
     "times": "neighbours up to a time need the order by time of all edges in memory",
     "excluded_edges": "edges are left out of samples of graphs in memory",
 }
