@@ -16,6 +16,7 @@ from graphbox.cli.session import Session, command
 from graphbox.cli.table_options import TableOptions, is_run_file
 from graphbox.cli.text import byte_size, duration
 from graphbox.errors import UsageError
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -260,18 +261,19 @@ def _totals(record: GraphRecord) -> dict[str, Any]:
 
 def _now(record: GraphRecord) -> str:
     totals = _totals(record)
-    return f"now {totals['nodes']:,} nodes, {totals['edges']:,} edges, {byte_size(record.size_bytes)}"
+    counts = f"{counted(totals['nodes'], 'node')}, {counted(totals['edges'], 'edge')}"
+    return f"now {counts}, {byte_size(record.size_bytes)}"
 
 
 def _print_appended(report: AppendReport, record: GraphRecord, console: Console) -> None:
     lines = []
     for node_type, nodes in report.nodes.items():
         updated = f", {nodes.updated:,} updated" if nodes.updated else ""
-        lines.append(f"{node_type}: {nodes.added:,} nodes added{updated}")
+        lines.append(f"{node_type}: {counted(nodes.added, 'node')} added{updated}")
     for edges in report.edges:
         skipped = edges.rows - edges.edges
         lines.append(
-            f"{' '.join(edges.type)}: {edges.edges:,} edges added"
+            f"{' '.join(edges.type)}: {counted(edges.edges, 'edge')} added"
             + (f", {skipped:,} skipped" if skipped else "")
         )
         lines += _examples(edges.examples)
@@ -281,9 +283,10 @@ def _print_appended(report: AppendReport, record: GraphRecord, console: Console)
 
 
 def _print_removed(report: RemoveReport, record: GraphRecord, compacted: bool, console: Console) -> None:
-    lines = [f"{node_type}: {number:,} nodes removed" for node_type, number in report.nodes.items()]
+    lines = [f"{node_type}: {counted(number, 'node')} removed" for node_type, number in report.nodes.items()]
     lines += [
-        f"{' '.join(edge_type)}: {number:,} edges removed" for edge_type, number in report.edges.items()
+        f"{' '.join(edge_type)}: {counted(number, 'edge')} removed"
+        for edge_type, number in report.edges.items()
     ]
     for kind, number in report.absent.items():
         lines.append(f"{kind}: {number:,} given are not in the graph")

@@ -9,6 +9,7 @@ import typer
 
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
+from graphbox.words import counted
 
 __all__ = ["register"]
 
@@ -47,17 +48,13 @@ def check(
         return
     summary = f"{file} is right: graph `{config.graph.name}` with " + ", ".join(
         [
-            _counted(len(config.graph.nodes), "node type"),
-            _counted(len(config.graph.edges), "edge type"),
+            counted(len(config.graph.nodes), "node type"),
+            counted(len(config.graph.edges), "edge type"),
             f"tasks {', '.join(config.tasks)}" if config.tasks else "no tasks",
             f"models {', '.join(config.models)}" if config.models else "no models",
         ]
     )
     session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def register(app: typer.Typer) -> None:

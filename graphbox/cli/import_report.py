@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from graphbox.cli.text import byte_size, count, duration, table
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,7 @@ def print_report(report: ImportReport, console: Console) -> None:
     memory = f"{byte_size(report.peak_memory_bytes)} of {byte_size(report.memory_bytes)}"
     rate = f"{duration(report.seconds)}, {count(report.rows_per_second)} rows/s"
     lines = (
-        f"graph `{report.name}`: {nodes:,} nodes, {kept:,} edges, {size} in {report.path}",
+        f"graph `{report.name}`: {counted(nodes, 'node')}, {counted(kept, 'edge')}, {size} in {report.path}",
         f"{rate}, peak memory {memory}{written}",
         f"`graphbox describe {report.name}` shows more",
     )

@@ -23,14 +23,18 @@ from graphbox.cli.table_options import (
 )
 from graphbox.cli.text import byte_size, count, duration, table
 from graphbox.errors import DoesNotFitError, UsageError
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from graphbox.graph.distinct import Estimate
-    from graphbox.graph.plan import ImportPlan
+    from graphbox.graph.plan import ImportPlan, TypePlan
 
 __all__ = ["register"]
+
+_FAR_APART = 1.15
+"""Where what may be written differs by more, both are told."""
 
 
 def plan(
@@ -84,7 +88,7 @@ def _print(found: ImportPlan, console: Console) -> None:
         (
             each.name.replace("__", " "),
             _about(each.rows) if each.rows is not None else "",
-            f"{_about(each.count)} {each.kind}",
+            _gives(each),
             byte_size(each.size_bytes),
             byte_size(each.held_bytes),
             byte_size(each.scratch_bytes) if each.scratch_bytes else "",
@@ -109,6 +113,9 @@ def _remarks(found: ImportPlan) -> list[str]:
     whole = f"topology {byte_size(found.topology_bytes)}, features {byte_size(found.feature_bytes)}"
     graph, scratch = byte_size(found.size_bytes), byte_size(found.scratch_bytes)
     written = f"{byte_size(found.written_bytes)} are written in all"
+    if found.written_range_bytes[1] > _FAR_APART * found.written_range_bytes[0]:
+        least, most = map(byte_size, found.written_range_bytes)
+        written = f"{written}: {least} to {most}, as it cannot be told whether something has to be spilled"
     measured = f"(measured: disk {read}/s read, {write}/s written; reading and building a part)"
     lines = [
         memory,
@@ -125,6 +132,12 @@ def _tiers(found: ImportPlan) -> list[tuple[str, str, str]]:
         ("MEM", byte_size(found.peak_memory_bytes), byte_size(found.available_memory_bytes)),
         ("SSD", byte_size(found.peak_disk_bytes), byte_size(found.free_bytes)),
     ]
+
+
+def _gives(each: TypePlan) -> str:
+    if each.count.exact:
+        return counted(each.count.likely, each.kind.removesuffix("s"))
+    return f"{_about(each.count)} {each.kind}"
 
 
 def _about(estimate: Estimate) -> str:

@@ -17,6 +17,7 @@ from graphbox import _core
 from graphbox.errors import DataError, FormatError, NotFoundError, UsageError
 from graphbox.graph.schema import IdType, Int64Array
 from graphbox.native import thread_count
+from graphbox.words import counted
 
 __all__ = [
     "HashIndex",
@@ -164,7 +165,7 @@ class Ids(ABC):
             more = f" and {len(absent) - _EXAMPLES:,} more" if len(absent) > _EXAMPLES else ""
             raise NotFoundError(
                 f"expected ids of nodes of type `{node_type}`, received {named}{more}",
-                hint=self.suggest(absent[0]) or f"there are {len(self):,} nodes of this type",
+                hint=self.suggest(absent[0]) or f"this type has {counted(len(self), 'node')}",
             )
         return found
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from graphbox.errors import DataError
 from graphbox.graph.change import EdgeRows, NodeRows
-from graphbox.graph.columns import CategoricalReader, Column, FeatureReader, FeatureValues, Lists
+from graphbox.graph.columns import Column, FeatureValues, Lists
+from graphbox.graph.convert import CategoricalReader, FeatureReader
 from graphbox.graph.ids import make_ids
 from graphbox.graph.ingest.rows import EdgeReader, IdKinds, IdsAreStringsError, NodeReader, open_source
 from graphbox.graph.ingest.skipped import SkippedRows

@@ -27,6 +27,7 @@ from graphbox.graph.tables import (
     numbered_nodes,
 )
 from graphbox.graph.typed_tables import TypedTables
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from graphbox.graph.describe import Description, Progress
@@ -360,6 +361,10 @@ class Graph(TypedTables):
 
     def __repr__(self) -> str:
         lines = [f"Graph({self.name!r}"]
-        lines += [f"  {node_type}: {table.num_nodes:,} nodes" for node_type, table in self._nodes.items()]
-        lines += [f"  {edge_type_text(each)}: {self.num_edges(each):,} edges" for each in self._edges]
+        lines += [
+            f"  {node_type}: {counted(table.num_nodes, 'node')}" for node_type, table in self._nodes.items()
+        ]
+        lines += [
+            f"  {edge_type_text(each)}: {counted(self.num_edges(each), 'edge')}" for each in self._edges
+        ]
         return "\n".join(lines) + "\n)"

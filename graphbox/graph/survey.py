@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from graphbox.graph.build_rules import bucket_of
 from graphbox.graph.distinct import Estimate
 from graphbox.graph.schema import EdgeSource, EdgeType, FeatureKind, GraphSource, IdType, NodeSource
 from graphbox.graph.source import Table, TableLike, open_table
@@ -32,6 +33,7 @@ from graphbox.graph.survey_ends import (
     Counted,
     EdgeEnds,
     EndCounts,
+    Growth,
     Looked,
     count_ends,
 )
@@ -84,6 +86,7 @@ class NodeSurvey:
         fixed_bytes: bytes that they take apart from the number of nodes (categories).
         table: its table; None without one.
         looked: where the rows were read that the number is from.
+        growth: how nodes without a table are met at the ends of edges; empty where that is not known.
     """
 
     nodes: Estimate
@@ -93,6 +96,7 @@ class NodeSurvey:
     fixed_bytes: int
     table: TableSurvey | None
     looked: Looked = "everywhere"
+    growth: Growth = ()
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,14 @@ class EdgeSurvey:
         edges: number of edges that are kept, repeated ones dropped unless they are wanted.
         payload_bytes: bytes of weight, timestamp and features of an edge.
         table: its table.
+        largest_share: the share of them in the largest part that they are sorted by, see `largest_bucket`.
         looked: where the rows were read that the number is from.
     """
 
     edges: Estimate
     payload_bytes: float
     table: TableSurvey
+    largest_share: float
     looked: Looked = "everywhere"
 
 
@@ -355,7 +361,7 @@ def _discovered(kind: IdType, counted: Counted | None) -> NodeSurvey:
     if counted is None:
         return NodeSurvey(Estimate.exactly(0), kind, 0.0, 0.0, 0, None)
     text = counted.text_bytes if kind == "string" else 0.0
-    return NodeSurvey(counted.distinct, kind, text, 0.0, 0, None, counted.looked)
+    return NodeSurvey(counted.distinct, kind, text, 0.0, 0, None, counted.looked, counted.growth)
 
 
 def _id_kind(ids: pa.ChunkedArray, table: TableSurvey) -> IdType:
@@ -401,7 +407,20 @@ def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int
 def _edges(edges: EdgeSource, table: TableSurvey, counts: EndCounts) -> EdgeSurvey:
     payload = (4.0 if edges.weight is not None else 0.0) + (8.0 if edges.timestamp is not None else 0.0)
     payload += sum(_width(table.sample, name, kind)[0] for name, kind in edges.features.items())
+    share = largest_bucket(table.sample.column(edges.target)) if table.sample.num_rows else 0.0
     if edges.keep_duplicates or edges.type not in counts.pairs:
-        return EdgeSurvey(table.rows, payload, table)
+        return EdgeSurvey(table.rows, payload, table, share)
     counted = counts.pairs[edges.type]
-    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, counted.looked)
+    return EdgeSurvey(counted.distinct.at_most(table.rows), payload, table, share, counted.looked)
+
+
+def largest_bucket(targets: pa.ChunkedArray) -> float:
+    """Return the share of edges in the bucket with most of them, targets numbered as they are first met.
+
+    Edges are dealt out by target while they are imported, and sorted part by part (edge_buckets.h).
+    """
+    if not len(targets):
+        return 0.0
+    met = targets.combine_chunks().dictionary_encode().indices.drop_null()
+    buckets = bucket_of(met.to_numpy(zero_copy_only=False).astype(np.int64))
+    return float(np.bincount(buckets).max()) / max(len(met), 1) if len(met) else 0.0

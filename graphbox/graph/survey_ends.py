@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,7 @@ from graphbox.graph.distinct import (
 from graphbox.graph.schema import EdgeType
 from graphbox.graph.source import Table
 
-__all__ = ["BLOCK_BYTES", "SCAN_BYTES", "Counted", "EdgeEnds", "EndCounts", "Looked", "count_ends"]
+__all__ = ["BLOCK_BYTES", "SCAN_BYTES", "Counted", "EdgeEnds", "EndCounts", "Growth", "Looked", "count_ends"]
 
 SCAN_BYTES = 512 << 20
 """Bytes of all tables up to which every row is read: a second or two at the rates that imports read with."""
@@ -67,6 +68,13 @@ class EdgeEnds:
     compressed: bool
 
 
+Growth: TypeAlias = tuple[float, ...]
+"""At which share of all values each further part, of equal parts, of the distinct ones has been met."""
+_GROWTH_PARTS = 64
+_GROWTH_SAMPLE = np.uint64(0x3F000)
+"""Of hashes that have none of these bits, one in 64, it is noted where they were first met."""
+
+
 @dataclass(frozen=True)
 class Counted:
     """A number of distinct values.
@@ -75,11 +83,13 @@ class Counted:
         distinct: the number.
         text_bytes: mean bytes of the texts, where ids are compared as text.
         looked: where the rows were read that it is from.
+        growth: how they were met, see `Growth`; empty where that is not known.
     """
 
     distinct: Estimate
     text_bytes: float
     looked: Looked
+    growth: Growth = ()
 
 
 @dataclass(frozen=True)
@@ -145,17 +155,20 @@ def _names(tables: Iterable[EdgeEnds]) -> list[str]:
 
 def _count_all(tables: Sequence[EdgeEnds]) -> EndCounts:
     nodes = {name: DistinctSketch() for name in _names(tables)}
+    growth = {name: _GrowthSketch() for name in nodes}
     pairs, rows = {}, {}
     for each in tables:
         pairs[each.type] = DistinctSketch()
         rows[each.type] = 0
         for block in _all_blocks(each):
-            nodes[each.type[0]].add(block.sources)
-            nodes[each.type[2]].add(block.targets)
+            for name in dict.fromkeys(each.type[::2]):
+                ends = block.of(name, each.type)
+                nodes[name].add(ends)
+                growth[name].add(ends)
             pairs[each.type].add(block.pairs())
             rows[each.type] += block.rows
     return EndCounts(
-        {name: _sketched(sketch) for name, sketch in nodes.items()},
+        {name: replace(_sketched(sketch), growth=growth[name].shares()) for name, sketch in nodes.items()},
         {edge_type: _sketched(sketch) for edge_type, sketch in pairs.items()},
         rows,
     )
@@ -163,6 +176,32 @@ def _count_all(tables: Sequence[EdgeEnds]) -> EndCounts:
 
 def _sketched(sketch: DistinctSketch) -> Counted:
     return Counted(sketch.count(), text_bytes(sketch.kept()), "everywhere")
+
+
+class _GrowthSketch:
+    """Notes where the values of a sample were first met."""
+
+    def __init__(self) -> None:
+        self._values: list[Hashes] = []
+        self._places: list[npt.NDArray[np.int64]] = []
+        self._total = 0
+
+    def add(self, hashes: Hashes) -> None:
+        chosen = np.flatnonzero((hashes & _GROWTH_SAMPLE) == 0)
+        self._values.append(hashes[chosen])
+        self._places.append(chosen + self._total)
+        self._total += len(hashes)
+
+    def shares(self) -> Growth:
+        if not self._total:
+            return ()
+        _, first = np.unique(np.concatenate(self._values), return_index=True)
+        if not len(first):
+            return ()
+        places = np.sort(np.concatenate(self._places)[first]) / self._total
+        parts = np.linspace(0, 1, _GROWTH_PARTS + 1)
+        shares = np.interp(parts, np.linspace(0, 1, len(places)), places)
+        return tuple(shares.tolist())
 
 
 def _all_blocks(ends: EdgeEnds) -> Iterator[_Block]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphbox.config import GraphConfig
 from graphbox.errors import DataError, NotFoundError, UsageError, did_you_mean
-from graphbox.pipeline.stages.import_graph import changed_fingerprint, graph_source
-from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
+from graphbox.pipeline.stages.import_graph import graph_source
+from graphbox.workspace import GraphRecord, Workspace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +31,6 @@ __all__ = [
     "remove_from_graph",
 ]
 
-_MANIFEST = "manifest.json"
 _BATCH_BYTES = 16 << 20
 
 
@@ -129,8 +127,7 @@ def compact_graph(
     limits = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
     report = compact(path, progress, **limits)
     if report.changes:
-        with workspace.graph_lock(name):
-            _update_record(workspace, name, "compacted", workspace.graph(name).fingerprint)
+        workspace.note_graph(name, "compacted")
     return report
 
 
@@ -141,41 +138,13 @@ class _Change:
 
 @contextmanager
 def _changing(workspace: Workspace, name: str, event: str) -> Iterator[_Change]:
-    """Hold the graph while the block changes it, then bring its record up to date."""
+    """Hold the graph while the block changes it; its record follows."""
+    change = _Change()
     workspace.graph(name)
-    with workspace.graph_lock(name):
-        change = _Change()
+    with workspace.writing_graph(name, event):
         change.before = change.after = workspace.graph(name)
-        manifest = change.before.path / _MANIFEST
-        identity = _digest(manifest)
         yield change
-        now = _digest(manifest)
-        if now == identity:
-            return
-        fingerprint = changed_fingerprint(change.before.fingerprint, now)
-        change.after = _update_record(workspace, name, event, fingerprint)
-
-
-def _update_record(workspace: Workspace, name: str, event: str, fingerprint: str) -> GraphRecord:
-    """Bring the record of a graph up to date with its folder; the caller holds the graph."""
-    from graphbox.graph import Graph
-
-    graph = Graph.open(workspace.graph(name).path)
-    return workspace.change_graph(
-        name,
-        event,
-        node_types={each: graph.num_nodes(each) - graph.num_removed(each) for each in graph.node_types},
-        edge_types=[
-            EdgeTypeCount(*each, graph.num_edges(each))
-            for each in graph.edge_types
-            if not graph.is_reverse(each)
-        ],
-        fingerprint=fingerprint,
-    )
-
-
-def _digest(manifest: Path) -> str:
-    return hashlib.sha256(manifest.read_bytes()).hexdigest()
+    change.after = workspace.graph(name)
 
 
 # What is to be removed

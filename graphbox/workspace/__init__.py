@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from graphbox.workspace.folders import folder_size, valid_name
+from graphbox.workspace.graph_manifest import TABLES_DIGITS
+from graphbox.workspace.graphs import IMPORTED
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import (
     BenchRecord,
@@ -17,6 +19,8 @@ from graphbox.workspace.run_writer import RunWriter
 from graphbox.workspace.workspace import Workspace
 
 __all__ = [
+    "IMPORTED",
+    "TABLES_DIGITS",
     "BenchRecord",
     "EdgeTypeCount",
     "EventRecord",

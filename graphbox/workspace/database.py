@@ -22,7 +22,7 @@ from graphbox.errors import (
 
 __all__ = ["SCHEMA_REVISION", "VERSION_TABLE", "Database"]
 
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 """The newest migration."""
 
 VERSION_TABLE = "graphbox_schema"

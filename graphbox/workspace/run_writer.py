@@ -17,7 +17,7 @@ from graphbox.workspace.locks import WriterLock
 from graphbox.workspace.records import RunRecord
 
 if TYPE_CHECKING:
-    from graphbox.workspace.workspace import Workspace
+    from graphbox.workspace.runs import Runs
 
 __all__ = ["RunWriter", "mirror", "write_text"]
 
@@ -32,7 +32,7 @@ class RunWriter:
     is written to the database and to ``run.json`` in the run's folder.
     """
 
-    def __init__(self, workspace: Workspace, record: RunRecord) -> None:
+    def __init__(self, workspace: Runs, record: RunRecord) -> None:
         self._workspace = workspace
         self._lock = WriterLock(record.path / "lock", f"run `{record.id}`")
         self._lock.acquire(timeout_s=1.0)

@@ -23,7 +23,18 @@ from sqlalchemy import (
     TypeDecorator,
 )
 
-__all__ = ["benches", "counters", "events", "graphs", "metadata", "models", "removals", "runs", "stages"]
+__all__ = [
+    "benches",
+    "counters",
+    "events",
+    "graph_changes",
+    "graphs",
+    "metadata",
+    "models",
+    "removals",
+    "runs",
+    "stages",
+]
 
 
 class Timestamp(TypeDecorator[datetime]):
@@ -148,3 +159,15 @@ removals = Table(
     Column("trash", String(512), nullable=False),
 )
 """Folders whose rows are gone and whose files are being deleted."""
+
+graph_changes = Table(
+    "graph_changes",
+    metadata,
+    Column("name", String(128), primary_key=True),
+    Column("event", String(32), nullable=False),
+    Column("checksum", String(128)),
+    Column("fingerprint", String(64)),
+)
+"""Graphs whose files are being written: what is happening, what their manifest's checksum was before (null
+where there was no graph), and the fingerprint to note afterwards (null: it follows from the change). A row
+that outlives its process says that the record of the graph may be behind its files."""

@@ -116,7 +116,7 @@ def test_append_a_table(graphbox: Call, folder: Path, shop: Path) -> None:
     (folder / "more.csv").write_text("source,target,price\nu1,3,2\nu9,400,1\n")
     outcome = graphbox("import", "--append", "more.csv", "--name", "shop", "--weight", "price")
     assert outcome.code == 0, outcome.err
-    assert "user: 1 nodes added" in outcome.out
+    assert "user: 1 node added" in outcome.out
     assert counts("shop") == ({"user": 8, "item": 41}, 42)
     after = Workspace("workspace").graph("shop")
     assert after.created_at == before.created_at
@@ -137,7 +137,7 @@ def test_append_a_run_file_and_import_keeps_it(graphbox: Call, folder: Path) -> 
     )
     outcome = graphbox("import", "new.yaml", "--append")
     assert outcome.code == 0, outcome.err
-    assert "paper: 1 nodes added, 1 updated" in outcome.out
+    assert "paper: 1 node added, 1 updated" in outcome.out
     kept = graphbox("import", "run.yaml")
     assert "is already there" in kept.out
     assert "appended and removed since" in kept.out

@@ -67,6 +67,18 @@ def other_columns(folder: Path) -> None:
     pq.write_table(pa.table({"src": [1], "dst": [2]}), folder / "edges.parquet")
 
 
+def of_other_types(folder: Path) -> None:
+    """Tables of Parquet whose columns are not of the types that the run file asks for."""
+    pq.write_table(pa.table({"id": ["a"], "year": [[1]], "open": [1.5]}), folder / "paper.parquet")
+    columns = {"source": [1], "target": ["a"], "w": ["heavy"], "at": [1.5]}
+    pq.write_table(pa.table(columns), folder / "cites.parquet")
+    (folder / "run.yaml").write_text(
+        "version: 1\nname: x\ngraph:\n  name: x\n  nodes:\n"
+        "    paper: {path: paper.parquet, features: {year: number, open: boolean}}\n"
+        "  edges:\n    - {type: [paper, cites, paper], path: cites.parquet, weight: w, timestamp: at}\n"
+    )
+
+
 def with_an_empty_folder(folder: Path) -> None:
     changed("path: cites.csv", "path: parts")(folder)
     (folder / "parts").mkdir()
@@ -103,6 +115,17 @@ MISTAKES: dict[str, Mistake] = {
         2,
         changed(CITES, "{type: [paper, cites, paper], path: cites.csv, source: sorce, weight: strength}"),
         ["check", "run.yaml"],
+    ),
+    "columns_of_other_types": Mistake(2, of_other_types, ["check", "run.yaml"]),
+    "one_column_for_both_ends": Mistake(
+        2,
+        changed(CITES, "{type: [paper, cites, paper], path: cites.csv, target: source}"),
+        ["check", "run.yaml"],
+    ),
+    "one_column_for_both_ends_of_a_table": Mistake(
+        2,
+        nothing,
+        ["import", "cites.csv", "--source", "target", "--target", "target"],
     ),
     "graph_without_edges": Mistake(
         2,
@@ -185,7 +208,7 @@ def test_two_writers(folder: Path, graphbox: Call, monkeypatch: pytest.MonkeyPat
     imported(folder)
     with Workspace("workspace").graph_lock("papers"):
         monkeypatch.setattr(
-            "graphbox.workspace.workspace.writer_lock",
+            "graphbox.workspace.graphs.writer_lock",
             lambda path, what, timeout_s=0.0: writer_lock(path, what, 0.1),
         )
         outcome = graphbox("import", "run.yaml", "--again")

@@ -512,7 +512,8 @@ def normalised(text: str, folder: Path) -> str:
     )
     text = re.sub(r"\d(\.\d+)?e-\d+", "<number>", text)
     text = re.sub(r"expected at least [\d,]+ bytes of memory", "expected at least <n> bytes of memory", text)
-    text = re.sub(r"\([\d,]+ of them are taken before it begins\)", "(<n> of them are taken)", text)
+    kept = r"\([\d,]+ of them are for what the process has before it begins\)"
+    text = re.sub(kept, "(<n> of them are for what the process has before it begins)", text)
     text = re.sub(r"give it \d+ MiB or more", "give it <n> MiB or more", text)
     return re.sub(
         r"model.onnx: expected \d+ bytes, received \d+", "model.onnx: expected <n> bytes, received <m>", text

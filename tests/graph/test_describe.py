@@ -145,7 +145,7 @@ def test_hubs_and_useless_features_are_problems() -> None:
     kinds = Counter(problem.kind for problem in graph.describe().problems)
     assert kinds == {"hubs": 1, "isolated_nodes": 1, "self_loops": 1}
     hub = next(problem for problem in graph.describe().problems if problem.kind == "hubs")
-    assert hub.examples == ("1 (2,999 edges)", "0 (1 edges)")
+    assert hub.examples == ("1 (2,999 edges)", "0 (1 edge)")
 
 
 def _loops(edges: np.ndarray, size: int, description: Description) -> None:

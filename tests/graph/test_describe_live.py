@@ -19,6 +19,7 @@ from graphbox.graph.ingest import import_graph
 from graphbox.graph.live_nodes import LiveNodeTable, NodeChange
 from graphbox.graph.snapshot import EdgeChange, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, edge_table, numbered_nodes
+from graphbox.words import counted
 
 TYPE = ("node", "to", "node")
 
@@ -83,7 +84,7 @@ def test_changes_are_counted_as_if_merged(seed: int, monkeypatch: pytest.MonkeyP
     kept = np.delete(values, gone)
     assert described.node_types[0].features[0].max == kept.max()
     if len(gone):
-        assert f"{len(gone)} nodes removed" in str(described)
+        assert f"{counted(len(gone), 'node')} removed" in str(described)
         assert f"{len(gone)} removed" in outline(graph)._repr_html_()
 
 

@@ -114,7 +114,7 @@ def test_version_1_opens() -> None:
         "skipped": {},
         "examples": {
             "dangling_edges": ["likes.csv:6, column `film`: `1`"],
-            "duplicate_edges": ["`zoe` likes `0`"],
+            "duplicate_edges": ["likes.csv:5: `zoe` likes `0`"],
         },
     }
     assert graph.imported(FOLLOWS)["self_loops"] == 1

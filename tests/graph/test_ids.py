@@ -115,7 +115,7 @@ def test_the_first_missing_ids_are_named_with_a_suggestion() -> None:
     assert caught.value.hint == "did you mean `nginx`?"
     with pytest.raises(NotFoundError, match="received `9`") as caught:
         ids_of([1, 2]).index([9], node_type="user")
-    assert caught.value.hint == "there are 2 nodes of this type"
+    assert caught.value.hint == "this type has 2 nodes"
 
 
 @pytest.mark.parametrize(

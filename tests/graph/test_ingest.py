@@ -17,7 +17,8 @@ import xxhash
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import DegreeReport, EdgeTypeReport, NodeTypeReport, import_graph
-from graphbox.memory import resident_bytes
+from graphbox.graph.ingest.budget import baseline_bytes, least_bytes
+from graphbox.graph.ingest.demand import Demand
 from tests.graph.papers import CITES, edges_of, imported, parquet, with_edges, with_nodes
 
 
@@ -263,7 +264,7 @@ def test_ids_that_turn_out_to_be_strings_begin_again(tmp_path: Path) -> None:
 
 def small_memory() -> int:
     """Return memory that leaves batches small, so that tables have several."""
-    return resident_bytes() + (160 << 20)
+    return least_bytes(baseline_bytes(), Demand(2)) + (64 << 20)
 
 
 @pytest.mark.parametrize("of", [dict, pa.table, lambda columns: pa.table(columns).to_reader()])

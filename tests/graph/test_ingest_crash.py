@@ -19,7 +19,8 @@ import pytest
 
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
-from graphbox.memory import resident_bytes
+from graphbox.graph.ingest.budget import baseline_bytes, least_bytes
+from graphbox.graph.ingest.demand import Demand
 
 SMALL, LARGE = 1_000, 120_000
 KILLS = int(os.environ.get("GRAPHBOX_KILLS", "8"))
@@ -30,8 +31,7 @@ IMPORT = """
     from pathlib import Path
     from graphbox.errors import DoesNotFitError
     from graphbox.graph import Graph
-    from graphbox.memory import resident_bytes
-    from tests.graph.test_ingest_crash import import_numbers
+    from tests.graph.test_ingest_crash import import_numbers, little_memory
 
     tables, destination = Path(sys.argv[1]), Path(sys.argv[2])
     if "old" in sys.argv:
@@ -42,12 +42,17 @@ IMPORT = """
     print("ready", flush=True)
     try:
         while True:
-            import_numbers(tables, destination, "large", memory_bytes=resident_bytes() + (192 << 20))
+            import_numbers(tables, destination, "large", memory_bytes=little_memory())
     except DoesNotFitError as error:
         print(error)
     graph = Graph.open(destination, verify_digests=True)
     print(graph.name, sorted(path.name for path in destination.iterdir()))
 """
+
+
+def little_memory() -> int:
+    """Return memory that is enough, and leaves batches small."""
+    return least_bytes(baseline_bytes(), Demand(1, categorical_columns=1)) + (64 << 20)
 
 
 def write_numbers(folder: Path, name: str, size: int) -> None:
@@ -172,5 +177,5 @@ def test_a_full_disk_is_named_with_what_is_needed(mebibytes: int, tables: Path, 
 
 
 def test_an_import_takes_the_memory_it_is_given(tables: Path, tmp_path: Path) -> None:
-    import_numbers(tables, tmp_path / "graph", "large", memory_bytes=resident_bytes() + (192 << 20))
+    import_numbers(tables, tmp_path / "graph", "large", memory_bytes=little_memory())
     assert state_of(tmp_path / "graph") == "large"

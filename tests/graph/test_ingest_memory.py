@@ -20,6 +20,7 @@ from graphbox.errors import DoesNotFitError
 from graphbox.graph import GraphSource
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.ingest.budget import Budget, Shares
+from graphbox.graph.ingest.demand import Demand
 from graphbox.memory import available_bytes, resident_bytes
 
 MEBIBYTE = 1 << 20
@@ -126,17 +127,18 @@ def test_the_least_that_works_is_said(tmp_path: Path, papers: GraphSource) -> No
 
 @pytest.mark.parametrize("node_types", [1, 2, 3, 4, 5])
 def test_with_the_least_memory_every_part_has_what_it_cannot_do_without(node_types: int) -> None:
+    demand = Demand(node_types, categorical_columns=1)
     with pytest.raises(DoesNotFitError) as caught:
-        Budget.divide(MEBIBYTE, node_types=node_types, categories=True)
+        Budget.divide(MEBIBYTE, demand)
     assert caught.value.hint is not None
     least = int(caught.value.hint.split()[2]) * MEBIBYTE
-    budget = Budget.divide(least, node_types=node_types, categories=True)
+    budget = Budget.divide(least, demand)
     assert budget.categories_bytes >= 2 * MEBIBYTE
     assert budget.parts_bytes >= (32 + 22 * node_types) * MEBIBYTE
 
 
 def test_half_of_what_is_available_is_taken_by_default() -> None:
-    budget = Budget.divide(None, node_types=1, categories=True)
+    budget = Budget.divide(None, Demand(1, categorical_columns=1))
     half = (available_bytes() + resident_bytes()) // 2
     assert abs(budget.total_bytes - half) < half // 4
     assert budget.total_bytes > budget.baseline_bytes + budget.parts_bytes + budget.categories_bytes

@@ -61,7 +61,7 @@ def test_what_is_skipped_is_counted_with_examples(papers: GraphSource, tmp_path:
     shortened = edges.examples.pop("wrong number of cells")  # type: ignore[attr-defined]
     assert shortened[0].startswith("cites.csv:12: ")
     assert edges.examples == {
-        "duplicate_edges": ("`a` cites `b`",),
+        "duplicate_edges": ("cites.csv:3: `a` cites `b`",),
         "dangling_edges": (
             "cites.csv:5, column `source`: `x`",
             "cites.csv:6, column `target`: `y`",
@@ -222,9 +222,9 @@ UNUSABLE: dict[str, tuple[Change, str, str, str]] = {
     ),
     "timestamp of text": (
         content("cites.csv", "source,target,w,t\na,b,1,1\nb,c,1,May\n"),
-        "not an integer",
+        "not a timestamp",
         "cites.csv:3, column `t`",
-        "(dates are read from Parquet and Arrow only), received 'May'",
+        "expected an integer, as in the first row, received 'May'",
     ),
 }
 
@@ -331,7 +331,7 @@ def test_dangling_edges_are_named_when_the_ids_are_beyond_memory(
             "edge.parquet, row 800,001, column `source`: `nobody`",
             "edge.parquet, row 800,002, column `target`: `noone`",
         ),
-        "duplicate_edges": ("`node1` to `node2`",),
+        "duplicate_edges": ("edge.parquet, row 800,003: `node1` to `node2`",),
     }
     files = {
         path.relative_to(tmp_path / "memory"): path.read_bytes()

@@ -27,7 +27,7 @@ template <typename Record>
 class RunMerge {
  public:
   // What one row of the parts in memory takes, and what is held beside them.
-  static constexpr std::int64_t kFewestRows = std::int64_t{1} << 10;
+  static constexpr std::int64_t kFewestRows = std::int64_t{1} << 6;
   static constexpr std::size_t kWorkingBytes = std::size_t{4} << 20;
 
   RunMerge(const ScratchFile& scratch, const std::vector<EdgeRun>& runs, const std::vector<std::size_t>& column_bytes,

@@ -22,6 +22,7 @@ from graphbox.graph.describe.description import (
 )
 from graphbox.graph.describe.diagram import schema_svg
 from graphbox.graph.describe.words import degree_label, facts, feature_facts, headline, short_count
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
@@ -197,8 +198,8 @@ def _picture(title: str, degrees: Degrees) -> str:
             degree = f"{each.low:,}" if each.low == each.high else f"{each.low:,} to {each.high:,}"
             shapes.append(
                 f'<rect x="{left + 1:.1f}" y="{floor - height:.1f}" width="{max(step - 2, 1):.1f}" '
-                f'height="{height:.1f}" fill="{_BAR}"><title>degree {degree}: {each.nodes:,} nodes</title>'
-                "</rect>"
+                f'height="{height:.1f}" fill="{_BAR}">'
+                f"<title>degree {degree}: {counted(each.nodes, 'node')}</title></rect>"
             )
     axis = (
         f'<path d="M{_LEFT} {_TOP}V{floor}H{_LEFT + step * len(degrees.bins):.1f}" '

@@ -14,6 +14,7 @@ from graphbox.graph.describe.description import (
 )
 from graphbox.graph.describe.words import number
 from graphbox.graph.source import STORED_AGAIN
+from graphbox.words import counted
 
 __all__ = ["find_problems"]
 
@@ -164,7 +165,7 @@ def _hubs(edges: EdgeTypeDescription, side: str, degrees: Degrees) -> Iterator[P
         f"{degrees.max / degrees.mean:,.0f} times the mean",
         "bound `num_neighbors` at every hop, and draw negatives by popularity, else the model mostly learns "
         "who is popular; look whether the largest ones are real or a default value",
-        tuple(f"{hub.id} ({hub.degree:,} edges)" for hub in degrees.hubs),
+        tuple(f"{hub.id} ({counted(hub.degree, 'edge')})" for hub in degrees.hubs),
     )
 
 

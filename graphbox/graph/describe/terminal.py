@@ -18,6 +18,7 @@ from graphbox.graph.describe.description import (
 from graphbox.graph.describe.histogram import DegreeBin
 from graphbox.graph.describe.words import degree_label, facts, feature_facts, headline, short_count
 from graphbox.graph.schema import EdgeType
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -99,7 +100,7 @@ def _schema(description: Description, glyphs: _Glyphs) -> Table:
     for nodes in description.node_types:
         table.add_row(
             _text(nodes.name, "bold cyan"),
-            f"{nodes.nodes:,} nodes",
+            counted(nodes.nodes, "node"),
             _text(glyphs.dot.join(facts(nodes)), "dim"),
         )
         leaving = [
@@ -111,7 +112,7 @@ def _schema(description: Description, glyphs: _Glyphs) -> Table:
             branch = glyphs.last if entry is leaving[-1] else glyphs.branch
             table.add_row(
                 _edge_text(entry.type, branch, glyphs),
-                f"{entry.edges:,} edges",
+                counted(entry.edges, "edge"),
                 _text(_edge_facts(entry, reverses, glyphs), "dim"),
             )
     return table

@@ -12,6 +12,7 @@ from graphbox.graph.describe.description import (
     NodeTypeDescription,
 )
 from graphbox.graph.source import STORED_AGAIN
+from graphbox.words import counted
 
 __all__ = ["byte_size", "degree_label", "facts", "feature_facts", "headline", "number", "short_count"]
 
@@ -19,9 +20,9 @@ __all__ = ["byte_size", "degree_label", "facts", "feature_facts", "headline", "n
 def headline(description: Description, separator: str) -> str:
     """Return the totals of a graph on one line."""
     removed = sum(entry.removed for entry in description.node_types)
-    parts = [f"{description.nodes:,} nodes", f"{description.edges:,} edges"]
+    parts = [counted(description.nodes, "node"), counted(description.edges, "edge")]
     if removed:
-        parts.append(f"{removed:,} nodes removed")
+        parts.append(f"{counted(removed, 'node')} removed")
     parts.append("in memory" if description.size_bytes is None else byte_size(description.size_bytes))
     return separator.join(parts)
 
@@ -49,7 +50,7 @@ def _skipped(imported: Mapping[str, Any], kept: str) -> list[str]:
     skipped = int(imported.get("rows", 0)) - int(imported.get(kept, 0))
     copies = int(imported.get("skipped", {}).get(STORED_AGAIN, 0))
     found = [f"{copies:,} {STORED_AGAIN} passed over"] if copies else []
-    return [*found, f"{skipped:,} rows skipped"] if skipped > 0 else found
+    return [*found, f"{counted(skipped, 'row')} skipped"] if skipped > 0 else found
 
 
 def feature_facts(feature: FeatureDescription) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -10,11 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from graphbox.errors import DoesNotFitError
+from graphbox.graph.ingest.demand import Demand
 from graphbox.memory import available_bytes, resident_bytes
 
-__all__ = ["Budget", "Shares"]
+__all__ = ["Budget", "Shares", "baseline_bytes", "least_bytes"]
 
 _MEBIBYTE = 1 << 20
+_BASELINE_BYTES = 192 * _MEBIBYTE
+"""Set aside for what the process has before it begins: what an import may hold beside it, and so what it
+spills, does not depend on how much that is today. A `graphbox import` has 145 to 165 MiB."""
+_BASELINE_STEP_BYTES = 64 * _MEBIBYTE
+"""A process that has more, like a notebook, gets it set aside in whole steps."""
 _LEAST_BATCH_BYTES = _MEBIBYTE // 4
 _MOST_BATCH_BYTES = 8 * _MEBIBYTE
 _BATCH_SHARE = 48
@@ -23,10 +30,26 @@ _BATCHES = 12
 """Batches that stand about at once: four in a table's reader, four converted ones, and their temporaries."""
 _SLACK_BYTES = 40 * _MEBIBYTE
 """Stacks of threads, and what allocators hold beside what is asked of them."""
+_FREE_COLUMNS = 8
+_COLUMN_BYTES = 2 * _MEBIBYTE
+"""What readers hold of a table for each column beyond the first ones: a page of it, packed and unpacked."""
 _LEAST_EDGES_BYTES = 32 * _MEBIBYTE
 _LEAST_IDS_BYTES = 22 * _MEBIBYTE
 _LEAST_CATEGORIES_BYTES = 2 * _MEBIBYTE
 """What sorting edges, the ids of one node type, and all categories cannot do without."""
+_COLUMN_CATEGORIES_BYTES = _MEBIBYTE // 2
+_FREE_EDGE_COLUMNS = 2
+_EDGE_COLUMN_BYTES = 2 * _MEBIBYTE
+"""Each column of edges begins a huge page; two are in the least for edges."""
+_SORTED_ROWS = 8192
+"""Edges that can be sorted at once, at least."""
+_MERGED_ROWS = 64
+"""Rows of each sorted run that are held while runs are merged, at least; see csrc/graph/run_merge.h."""
+_SORTED_BYTES = 10 * _MEBIBYTE
+_KEY_BYTES = 24
+"""What is left of the least for edges to sort in, and what an edge takes of it beside its columns."""
+_EXPANSION = 8
+"""How many times the bytes of its table edges take when they are sorted, at most about."""
 _STEP_BYTES = 16 * _MEBIBYTE
 _CATEGORIES_SHARE = 0.1
 _IDS_SHARE = 0.7
@@ -38,10 +61,11 @@ class Budget:
 
     Attributes:
         total_bytes: of the whole process.
-        baseline_bytes: what the process had at the start.
+        baseline_bytes: set aside for what the process has at the start.
         batch_bytes: one batch of a table.
         categories_bytes: the categories of all features that are read at one time.
         parts_bytes: all ids, and the edges that are sorted.
+        least_edges_bytes: of these, what edges cannot do without.
     """
 
     total_bytes: int
@@ -49,44 +73,101 @@ class Budget:
     batch_bytes: int
     categories_bytes: int
     parts_bytes: int
+    least_edges_bytes: int = _LEAST_EDGES_BYTES
 
     @classmethod
-    def divide(cls, memory_bytes: int | None, *, node_types: int, categories: bool) -> Self:
+    def divide(cls, memory_bytes: int | None, demand: Demand) -> Self:
         """Divide the memory of the process.
 
+        The same memory and demand give the same budget in every process that has little of its own at the
+        start, so that what is planned in one holds in another.
+
         Args:
-            memory_bytes: the memory; None: half of what is available, and half of what the process has.
-            node_types: how many node types there are.
-            categories: whether there are features with categories.
+            memory_bytes: the memory; None: about half of what is available, and half of what the process has.
+            demand: what the source needs.
 
         Raises:
             DoesNotFitError: it is less than an import needs; the message says how much that is.
         """
-        # With its first conversion PyArrow imports pandas, where that is installed: it is in the baseline.
-        pa.array(np.zeros(1))
-        pa.default_memory_pool().release_unused()
-        baseline = resident_bytes()
-        total = (baseline + available_bytes()) // 2 if memory_bytes is None else memory_bytes
-        room = total - baseline - _SLACK_BYTES
-        least_categories = _LEAST_CATEGORIES_BYTES if categories else 0
-        least_parts = _LEAST_EDGES_BYTES + _LEAST_IDS_BYTES * node_types + least_categories
+        baseline = baseline_bytes()
+        total = memory_bytes
+        if total is None:
+            total = _in_eighths((resident_bytes() + available_bytes()) // 2)
+        budget = cls.of(total, baseline, demand)
+        if budget is not None:
+            return budget
+        least = least_bytes(baseline, demand)
+        raise DoesNotFitError(
+            f"expected at least {least:,} bytes of memory for an import, received {total:,} "
+            f"({baseline:,} of them are for what the process has before it begins)",
+            where="memory",
+            hint=f"give it {least // _MEBIBYTE} MiB or more"
+            if memory_bytes is not None
+            else "free some memory",
+        )
+
+    @classmethod
+    def of(cls, total_bytes: int, baseline_bytes: int, demand: Demand) -> Self | None:
+        """Return the budget of so much memory, None when it is too little."""
+        room = total_bytes - baseline_bytes - _SLACK_BYTES - _column_bytes(demand)
+        least_categories = _least_categories_bytes(demand)
+        least_edges = _least_edges_bytes(demand)
+        least_parts = _least_parts_bytes(demand)
         batch = max(_LEAST_BATCH_BYTES, min(_MOST_BATCH_BYTES, (room - least_parts) // _BATCH_SHARE))
         parts = room - _BATCHES * batch
         if parts < least_parts:
-            least = baseline + _SLACK_BYTES + least_parts + _BATCHES * _LEAST_BATCH_BYTES
-            # Rounded up: a process that starts a little larger can do with it as well.
-            least = -(-least // _STEP_BYTES) * _STEP_BYTES
-            raise DoesNotFitError(
-                f"expected at least {least:,} bytes of memory for an import, received {total:,} "
-                f"({baseline:,} of them are taken before it begins)",
-                where="memory",
-                hint=f"give it {least // _MEBIBYTE} MiB or more"
-                if memory_bytes is not None
-                else "free some memory",
-            )
+            return None
         spare = parts - least_parts
-        for_categories = least_categories + int(spare * _CATEGORIES_SHARE) if categories else 0
-        return cls(total, baseline, batch, for_categories, parts - for_categories)
+        for_categories = least_categories + int(spare * _CATEGORIES_SHARE) if least_categories else 0
+        return cls(total_bytes, baseline_bytes, batch, for_categories, parts - for_categories, least_edges)
+
+
+def baseline_bytes() -> int:
+    """Return what is set aside for what the process has before an import begins."""
+    # With its first conversion PyArrow imports pandas, where that is installed: it is in the baseline.
+    pa.array(np.zeros(1))
+    pa.default_memory_pool().release_unused()
+    return max(_BASELINE_BYTES, _rounded_up(resident_bytes(), _BASELINE_STEP_BYTES))
+
+
+def least_bytes(baseline_bytes: int, demand: Demand) -> int:
+    """Return the least memory that an import can do with, in steps of 16 MiB."""
+    beside = _SLACK_BYTES + _column_bytes(demand) + _BATCHES * _LEAST_BATCH_BYTES
+    return _rounded_up(baseline_bytes + beside + _least_parts_bytes(demand), _STEP_BYTES)
+
+
+def _rounded_up(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _in_eighths(size: int) -> int:
+    """Return a size rounded down to an eighth of a power of two: what is available changes all the time."""
+    step = 1 << max(0, size.bit_length() - 4)
+    return size - size % step
+
+
+def _column_bytes(demand: Demand) -> int:
+    return _COLUMN_BYTES * max(0, demand.table_columns - _FREE_COLUMNS)
+
+
+def _least_categories_bytes(demand: Demand) -> int:
+    if not demand.categorical_columns:
+        return 0
+    return max(_LEAST_CATEGORIES_BYTES, _COLUMN_CATEGORIES_BYTES * demand.categorical_columns)
+
+
+def _least_parts_bytes(demand: Demand) -> int:
+    ids = _LEAST_IDS_BYTES * demand.node_types
+    return _least_edges_bytes(demand) + ids + _least_categories_bytes(demand)
+
+
+def _least_edges_bytes(demand: Demand) -> int:
+    """Return what edges need to be sorted in runs, and the runs to be merged, be they as many as they are."""
+    row_bytes = _KEY_BYTES + demand.edge_row_bytes
+    merged = math.isqrt(_MERGED_ROWS * row_bytes * _EXPANSION * demand.edge_input_bytes)
+    more_rows = max(0, _SORTED_ROWS * row_bytes - _SORTED_BYTES, merged - _SORTED_BYTES)
+    more_columns = _EDGE_COLUMN_BYTES * max(0, demand.edge_columns - _FREE_EDGE_COLUMNS)
+    return _LEAST_EDGES_BYTES + more_columns + more_rows
 
 
 class Shares:
@@ -101,7 +182,8 @@ class Shares:
         known = [weight for weight in weights.values() if weight is not None]
         usual = sum(known) // len(known) if known else 1
         self._parts_bytes = budget.parts_bytes
-        spare = budget.parts_bytes - _LEAST_EDGES_BYTES - _LEAST_IDS_BYTES * len(weights)
+        self._least_edges_bytes = budget.least_edges_bytes
+        spare = budget.parts_bytes - budget.least_edges_bytes - _LEAST_IDS_BYTES * len(weights)
         self._spare_bytes = int(spare * _IDS_SHARE)
         self._waiting = {name: max(1, usual if each is None else each) for name, each in weights.items()}
         self._held: dict[str, int] = {}
@@ -128,7 +210,7 @@ class Shares:
     def most_kept_edges(self) -> int:
         """Return what edges that were read may keep while others are read: those get half at least."""
         half = (self.of_edges() + self._kept_edges_bytes) // 2
-        return max(0, half - self._kept_edges_bytes) if half >= _LEAST_EDGES_BYTES else 0
+        return max(0, half - self._kept_edges_bytes) if half >= self._least_edges_bytes else 0
 
     def keep_edges(self, kept_bytes: int) -> None:
         """Say what the edges that were read last keep until all edges have been read."""

@@ -40,6 +40,12 @@ def check_source(source: GraphSource) -> None:
     seen: set[EdgeType] = set()
     for edges in source.edges:
         where = f"edge type {edge_type_text(edges.type)}"
+        if edges.source == edges.target:
+            raise UsageError(
+                f"expected a column of sources and one of targets, received `{edges.source}` for both",
+                where=where,
+                hint="every edge would be a self-loop; name the column of the other end",
+            )
         _check_kinds(edges.features, where, _EDGE_FEATURE_KINDS)
         for end in (edges.type[0], edges.type[2]):
             if end not in source.nodes:

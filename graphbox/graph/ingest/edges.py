@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from graphbox.errors import DataError
 from graphbox.graph.build import BuiltEdges, EdgeBuilder
-from graphbox.graph.columns import CategoricalReader
+from graphbox.graph.convert import CategoricalReader
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.ingest.budget import Shares
 from graphbox.graph.ingest.nodes import AHEAD, NodeTypeImport, OnRead
@@ -31,6 +31,8 @@ __all__ = ["EdgeTypeImport"]
 _RESERVE_AFTER = 8
 """Once an eighth of a table has been read, it is told how much room its edges take on the disk."""
 _INDEX_BYTES = 4
+_READ_AGAIN_BYTES = 32 << 20
+"""Tables up to this size are read once more to name the places of repeated edges: that takes a moment."""
 
 _DANGLING_HINT = (
     "add the node, or check that the columns hold ids of these node types and that source and target are the "
@@ -192,7 +194,7 @@ class EdgeTypeImport:
         if built.duplicates:
             if self._strict and not self._source.keep_duplicates:
                 raise self._repeated(built)
-            examples[DUPLICATE] = tuple(self._in_words(built.duplicate_examples))
+            examples[DUPLICATE] = tuple(self._repetitions(built.duplicate_examples))
         report = EdgeTypeReport(
             type=self._source.type,
             rows=self._reader.rows,
@@ -255,39 +257,58 @@ class EdgeTypeImport:
             before += len(rows)
         return problems
 
-    def _in_words(self, pairs: Sequence[tuple[int, int]]) -> list[str]:
-        sources = self._sources.ids.take(np.array([source for source, _ in pairs], np.int64)).to_pylist()
-        targets = self._targets.ids.take(np.array([target for _, target in pairs], np.int64)).to_pylist()
-        return [
-            f"`{source}` {self._source.type[1]} `{target}`"
-            for source, target in zip(sources, targets, strict=True)
-        ]
+    def _repetitions(self, pairs: Sequence[tuple[int, int]]) -> list[str]:
+        """Return the first repeated edges in words, of a table that is soon read again with their places."""
+        ids = self._ids_of(pairs)
+        size = self._table.size_bytes
+        reader = self._again() if size is not None and size <= _READ_AGAIN_BYTES else None
+        rows: Sequence[int | None] = [None] * len(ids)
+        if reader is not None:
+            rows = _second_rows(reader, ids, batch_bytes=self._batch_bytes)
+        found = []
+        for (source, target), row in zip(ids, rows, strict=True):
+            place = "" if row is None else self._table.where(row, self._source.source)
+            file = place.partition(", column ")[0].rpartition("/")[2]
+            text = f"`{source.as_py()}` {self._source.type[1]} `{target.as_py()}`"
+            found.append(f"{file}: {text}" if file else text)
+        return found
+
+    def _ids_of(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[pa.Scalar, pa.Scalar]]:
+        sources = self._sources.ids.take(np.array([source for source, _ in pairs], np.int64))
+        targets = self._targets.ids.take(np.array([target for _, target in pairs], np.int64))
+        return list(zip(sources, targets, strict=True))
 
     def _repeated(self, built: BuiltEdges) -> DataError:
         """Return the error about an edge that stands there twice; its place is found by reading again."""
-        (source, target), *_ = built.duplicate_examples
-        ids = self._sources.ids.take(np.array([source])), self._targets.ids.take(np.array([target]))
+        ids = self._ids_of(built.duplicate_examples[:1])
         reader, place = self._again(), self._table.name
         if reader is not None:
-            row = _second_row(reader, *(each[0] for each in ids), batch_bytes=self._batch_bytes)
+            (row,) = _second_rows(reader, ids, batch_bytes=self._batch_bytes)
             place = place if row is None else self._table.where(row, self._source.source)
+        ((source, target),) = ids
         return DataError(
-            f"expected each edge once, received `{ids[0][0].as_py()}` to `{ids[1][0].as_py()}` again "
+            f"expected each edge once, received `{source.as_py()}` to `{target.as_py()}` again "
             f"({built.duplicates:,} of {built.rows:,} edges are repetitions)",
             where=place,
             hint=_DUPLICATE_HINT,
         )
 
 
-def _second_row(reader: EdgeReader, source: pa.Scalar, target: pa.Scalar, *, batch_bytes: int) -> int | None:
-    """Return the position in the table of the second edge from ``source`` to ``target``."""
-    seen = 0
+def _second_rows(
+    reader: EdgeReader, pairs: Sequence[tuple[pa.Scalar, pa.Scalar]], *, batch_bytes: int
+) -> list[int | None]:
+    """Return the position in the table of the second edge between each pair of ids."""
+    seen = [0] * len(pairs)
+    found: list[int | None] = [None] * len(pairs)
     for rows in reader.batches(batch_bytes=batch_bytes):
-        if not len(rows):
-            continue
-        same = pc.and_(pc.equal(rows.sources, source), pc.equal(rows.targets, target))
-        positions = np.flatnonzero(same.to_numpy(zero_copy_only=False))
-        if seen + len(positions) >= 2:
-            return rows.table_row(int(positions[1 - seen]))
-        seen += len(positions)
-    return None
+        for number, (source, target) in enumerate(pairs):
+            if found[number] is not None or not len(rows):
+                continue
+            same = pc.and_(pc.equal(rows.sources, source), pc.equal(rows.targets, target))
+            positions = np.flatnonzero(same.to_numpy(zero_copy_only=False))
+            if seen[number] + len(positions) >= 2:
+                found[number] = rows.table_row(int(positions[1 - seen[number]]))
+            seen[number] += len(positions)
+        if None not in found:
+            break
+    return found

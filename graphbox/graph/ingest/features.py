@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.graph.array_file import ArrayWriter
-from graphbox.graph.columns import CategoricalReader, FeatureReader, FeatureValues, Lists
+from graphbox.graph.columns import FeatureValues, Lists
+from graphbox.graph.convert import CategoricalReader, FeatureReader
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.layout import add_strings
 

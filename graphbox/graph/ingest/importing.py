@@ -15,6 +15,7 @@ from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ingest.budget import Budget, Shares
 from graphbox.graph.ingest.checks import check_source
+from graphbox.graph.ingest.demand import Demand, categorical_columns
 from graphbox.graph.ingest.edges import EdgeTypeImport
 from graphbox.graph.ingest.nodes import NodeTypeImport
 from graphbox.graph.ingest.report import EdgeTypeReport, ImportReport, NodeTypeReport
@@ -168,9 +169,7 @@ class _Import:
         self._once = [table.name for table in tables if not table.reiterable]
         for table in tables:
             table.column_names()  # loads what reads its format, which belongs to what the process has anyway
-        self.budget = Budget.divide(
-            memory_bytes, node_types=len(source.nodes), categories=_has_categories(source)
-        )
+        self.budget = Budget.divide(memory_bytes, Demand.of(source, self._edge_tables))
         self._total_bytes = sum(table.size_bytes or 0 for table in tables)
         self._shares = Shares(self.budget, {name: self._id_bytes(name) for name in source.nodes})
         self._done_bytes = 0
@@ -249,6 +248,11 @@ class _Import:
         ]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
+    def _categories_bytes(self, edges: EdgeSource) -> int:
+        """Return what the categories of an edge type may hold: those of all types are held at one time."""
+        counts = [categorical_columns(each.features) for each in self._source.edges]
+        return self.budget.categories_bytes * categorical_columns(edges.features) // max(sum(counts), 1)
+
     def _edge_types(
         self, writer: FolderWriter, nodes: Mapping[str, NodeTypeImport]
     ) -> list[tuple[dict[str, Any], EdgeTypeReport]]:
@@ -268,7 +272,7 @@ class _Import:
                 self._kinds,
                 scratch=writer.scratch,
                 shares=self._shares,
-                categories_bytes=self.budget.categories_bytes // len(self._source.edges),
+                categories_bytes=self._categories_bytes(source),
                 batch_bytes=self.budget.batch_bytes,
                 strict=self._strict,
                 threads=self._threads,
@@ -306,11 +310,6 @@ class _Import:
     def _tell(self, stage: str) -> None:
         if self._progress is not None:
             self._progress(stage, min(self._done_bytes, self._total_bytes), self._total_bytes)
-
-
-def _has_categories(source: GraphSource) -> bool:
-    nodes = any("categorical" in each.features.values() for each in source.nodes.values())
-    return nodes or any("categorical" in each.features.values() for each in source.edges)
 
 
 def _node_folder(node_type: str) -> str:

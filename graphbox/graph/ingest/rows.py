@@ -12,18 +12,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphbox.errors import UsageError
-from graphbox.graph.columns import (
+from graphbox.graph.columns import FeatureValues, Lists
+from graphbox.graph.convert import (
     CategoricalReader,
     Converted,
     FeatureReader,
-    FeatureValues,
-    Lists,
+    TimestampReader,
     feature_reader,
     plain_integers,
     read_ids,
-    read_timestamp,
     read_weight,
 )
+from graphbox.graph.ingest.demand import categorical_columns
 from graphbox.graph.ingest.skipped import Problem, SkippedRows
 from graphbox.graph.schema import EdgeSource, IdType, Int64Array, NodeSource
 from graphbox.graph.source import Batch, Table, open_table
@@ -199,7 +199,7 @@ class _Reader:
                 kind,
                 is_text=self.table.is_text,
                 place=self._place(name),
-                memory_bytes=memory_bytes // max(len(features), 1),
+                memory_bytes=memory_bytes // max(categorical_columns(features), 1),
             )
             for name, kind in features.items()
         }
@@ -321,6 +321,9 @@ class EdgeReader(_Reader):
         super().__init__(table, skipped)
         self._source = source
         self._kinds = kinds
+        self._timestamps = TimestampReader(
+            is_text=table.is_text, place=self._place(source.timestamp or "timestamp")
+        )
         self.features = self._readers(source.features, memory_bytes)
 
     @property
@@ -371,8 +374,7 @@ class EdgeReader(_Reader):
             columns["weight"] = read_weight(batch.columns[edges.weight], is_text=text, place=place)
             checked.append((edges.weight, columns["weight"]))
         if edges.timestamp is not None:
-            place = self._place(edges.timestamp)
-            columns["timestamp"] = read_timestamp(batch.columns[edges.timestamp], is_text=text, place=place)
+            columns["timestamp"] = self._timestamps.read(batch.columns[edges.timestamp])
             checked.append((edges.timestamp, columns["timestamp"]))
         for number, (name, reader) in enumerate(self.features.items()):
             columns[f"feature-{number}"] = reader.read(batch.columns[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,14 +32,21 @@ class ArrowFileTable(Table):
         self._file = file
         self.name = file.name
         self.size_bytes = file.size_bytes
-        self._names: tuple[str, ...] | None = None
+        self._known_schema: pa.Schema | None = None
 
     def column_names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
-        if self._names is None:
+        return tuple(self._schema().names)
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of the columns."""
+        return {field.name: field.type for field in self._schema()}
+
+    def _schema(self) -> pa.Schema:
+        if self._known_schema is None:
             with self._readable(), self._file.open() as stream:
-                self._names = tuple(_open_reader(stream, None).schema.names)
-        return self._names
+                self._known_schema = _open_reader(stream, None).schema
+        return self._known_schema
 
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""

@@ -29,17 +29,24 @@ class ParquetTable(Table):
         self._file = file
         self.name = file.name
         self.size_bytes = file.size_bytes
-        self._names: tuple[str, ...] | None = None
+        self._known_schema: pa.Schema | None = None
 
     def column_names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
-        if self._names is None:
+        return tuple(self._schema().names)
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of the columns."""
+        return {field.name: field.type for field in self._schema()}
+
+    def _schema(self) -> pa.Schema:
+        if self._known_schema is None:
             try:
                 with self._file.open() as stream:
-                    self._names = tuple(pq.read_schema(stream).names)
+                    self._known_schema = pq.read_schema(stream)
             except (pa.ArrowException, OSError) as error:
                 raise self._damaged(error) from None
-        return self._names
+        return self._known_schema
 
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""

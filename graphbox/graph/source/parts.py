@@ -43,6 +43,10 @@ class PartsTable(Table):
         """Return the names of the columns, in order."""
         return self._parts[0].column_names()
 
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of the columns of the first part."""
+        return self._parts[0].column_types()
+
     def batches(self, columns: Sequence[str], *, batch_bytes: int) -> Iterator[Batch]:
         """Yield the rows of some columns, in order; see :meth:`Table.batches`."""
         first_row = 0

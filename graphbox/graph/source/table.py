@@ -92,6 +92,14 @@ class Table(ABC):
             DataError: the input is damaged, or something else than its format says.
         """
 
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Return the types of the columns, where the table says them before its rows are read; text does not.
+
+        Raises:
+            DataError: see :meth:`column_names`.
+        """
+        return {}
+
     def has_column(self, name: str) -> bool:
         """Return whether a column may be asked for.
 

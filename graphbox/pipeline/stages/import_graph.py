@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from graphbox.config import GraphConfig, RunConfig
 from graphbox.errors import ConflictError, GraphboxError
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
-from graphbox.workspace import EdgeTypeCount, GraphRecord, Workspace
+from graphbox.words import counted
+from graphbox.workspace import IMPORTED, TABLES_DIGITS, GraphRecord, Workspace
 
 if TYPE_CHECKING:
     from graphbox.graph import GraphSource
@@ -21,16 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "STAGE",
     "Imported",
-    "changed_fingerprint",
     "graph_fingerprint",
     "graph_source",
     "import_config",
     "is_changed",
     "open_graph",
 ]
-
-_TABLES_DIGITS = 32
-"""How many hexadecimal digits of a fingerprint tell the tables, also after a change."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,11 @@ class Imported:
             changed = " (with what was appended and removed since)" if is_changed(self.record) else ""
             return f"graph `{name}` is already there: {counts}{changed}"
         skipped = sum(each.rows - each.edges for each in self.report.edges)
-        note = f", {skipped:,} edges skipped (`graphbox describe {name}` tells which)" if skipped else ""
+        note = (
+            f", {counted(skipped, 'edge')} skipped (`graphbox describe {name}` tells which)"
+            if skipped
+            else ""
+        )
         return f"graph `{name}`: {counts}{note}"
 
 
@@ -94,7 +95,7 @@ def import_config(
 
     fingerprint = graph_fingerprint(config)
     # Asked under the lock: another process may just have imported it.
-    with workspace.graph_lock(config.name):
+    with workspace.writing_graph(config.name, IMPORTED, fingerprint=fingerprint):
         known = {record.name: record for record in workspace.graphs()}
         there = known.get(config.name)
         if not again and there is not None and _same_tables(there, fingerprint) and _opens(there):
@@ -107,24 +108,7 @@ def import_config(
             memory_bytes=config.memory,
             threads=threads,
         )
-        record = workspace.add_graph(
-            config.name,
-            node_types=report.nodes,
-            edge_types=[EdgeTypeCount(*each.type, each.edges) for each in report.edges],
-            fingerprint=fingerprint,
-        )
-    return Imported(record, report)
-
-
-def changed_fingerprint(before: str, change: str) -> str:
-    """Return the fingerprint of a graph after a change: it still tells from which tables it was imported.
-
-    Args:
-        before: the fingerprint before the change.
-        change: what identifies the content now.
-    """
-    digest = hashlib.sha256(f"{before} {change}".encode()).hexdigest()
-    return f"{before[:_TABLES_DIGITS]}+{digest}"[: len(before)]
+    return Imported(workspace.graph(config.name), report)
 
 
 def is_changed(record: GraphRecord) -> bool:
@@ -133,7 +117,7 @@ def is_changed(record: GraphRecord) -> bool:
 
 
 def _same_tables(record: GraphRecord, fingerprint: str) -> bool:
-    return record.fingerprint[:_TABLES_DIGITS] == fingerprint[:_TABLES_DIGITS]
+    return record.fingerprint[:TABLES_DIGITS] == fingerprint[:TABLES_DIGITS]
 
 
 def _opens(record: GraphRecord) -> bool:
@@ -238,7 +222,7 @@ def graph_source(config: GraphConfig) -> GraphSource:
 def _counts(record: GraphRecord) -> str:
     nodes = sum(record.node_types.values())
     edges = sum(each.edges for each in record.edge_types)
-    return f"{nodes:,} nodes, {edges:,} edges"
+    return f"{counted(nodes, 'node')}, {counted(edges, 'edge')}"
 
 
 STAGE = Stage("import", _run, still_valid=_still_valid)

@@ -1,0 +1,207 @@
+"""The models of a workspace, by version, with what was measured of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from graphbox.errors import NotFoundError
+from graphbox.workspace import tables
+from graphbox.workspace.folders import folder_size, require_folder, valid_name
+from graphbox.workspace.records import BenchRecord, ModelRecord
+from graphbox.workspace.rows import model_record
+from graphbox.workspace.store import Store, now
+
+__all__ = ["Models"]
+
+
+class Models(Store):
+    """Which models there are, and in which versions."""
+
+    def models(self, name: str | None = None) -> list[ModelRecord]:
+        """Return all model versions (of ``name``), by name and version."""
+        query = select(tables.models).order_by(tables.models.c.name, tables.models.c.version)
+        bench_query = select(tables.benches).order_by(
+            tables.benches.c.target, tables.benches.c.threads, tables.benches.c.batch
+        )
+        if name is not None:
+            query = query.where(tables.models.c.name == name)
+            bench_query = bench_query.where(tables.benches.c.model == name)
+        with self._database.read() as connection:
+            rows = connection.execute(query).all()
+            bench_rows = connection.execute(bench_query).all()
+        benches: dict[tuple[str, int], list[Row[Any]]] = {}
+        for row in bench_rows:
+            benches.setdefault((row.model, row.version), []).append(row)
+        return [
+            model_record(
+                row, benches.get((row.name, row.version), []), self._model_path(row.name, row.version)
+            )
+            for row in rows
+        ]
+
+    def model(self, name: str, version: int | None = None) -> ModelRecord:
+        """Return version ``version`` of the model ``name``; without one, the active version.
+
+        Raises:
+            NotFoundError: there is none; the hint names close ones.
+            FormatError: its folder is gone.
+        """
+        record = self._find_model(name, version)
+        require_folder(
+            record.path,
+            f"model `{name}` version {record.version}",
+            f"`graphbox models rm {name} --version {record.version}`",
+        )
+        return record
+
+    def new_model_path(self, name: str) -> tuple[int, Path]:
+        """Return a version number of ``name`` that was never given before, and the folder for it."""
+        valid_name(name, "model")
+        with self._database.write() as connection:
+            version = self._next_number(connection, f"model {name}")
+        path = self._model_path(name, version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return version, path
+
+    def add_model(
+        self,
+        name: str,
+        version: int,
+        *,
+        kind: str,
+        task: str | None,
+        precision: str,
+        metrics: Mapping[str, Mapping[str, float]],
+        parent: int | None = None,
+        run_id: str | None = None,
+        activate: bool = True,
+    ) -> ModelRecord:
+        """Register the artifact in ``models/<name>/<version>``, in place of an older record of it."""
+        path = self._model_path(name, version)
+        require_folder(path, f"model `{name}` version {version}", "export it first")
+        key = (tables.models.c.name == name) & (tables.models.c.version == version)
+        with self._database.write() as connection:
+            first = (
+                connection.execute(select(tables.models).where(tables.models.c.name == name)).first() is None
+            )
+            connection.execute(delete(tables.models).where(key))
+            if activate:
+                self._deactivate(connection, name)
+            connection.execute(
+                insert(tables.models).values(
+                    name=name,
+                    version=version,
+                    kind=kind,
+                    task=task,
+                    size_bytes=folder_size(path),
+                    precision=precision,
+                    parent=parent,
+                    run_id=run_id,
+                    metrics={task_name: dict(values) for task_name, values in metrics.items()},
+                    created_at=now(),
+                    active=activate or first,
+                )
+            )
+            detail = {"version": version, "run": run_id, "parent": parent}
+            self._add_event(connection, "model", name, "added", detail)
+        return self.model(name, version)
+
+    def add_benches(self, name: str, version: int, benches: Iterable[BenchRecord]) -> None:
+        """Note measurements of a version, each in place of an older one of the same kind."""
+        self._find_model(name, version)
+        table = tables.benches
+        with self._database.write() as connection:
+            for bench in benches:
+                connection.execute(
+                    delete(table).where(
+                        (table.c.model == name)
+                        & (table.c.version == version)
+                        & (table.c.target == bench.target)
+                        & (table.c.batch == bench.batch)
+                        & (table.c.threads == bench.threads)
+                    )
+                )
+                connection.execute(
+                    insert(table).values(
+                        model=name,
+                        version=version,
+                        target=bench.target,
+                        batch=bench.batch,
+                        threads=bench.threads,
+                        p50_ms=bench.p50_ms,
+                        p99_ms=bench.p99_ms,
+                        rows_per_s=bench.rows_per_s,
+                        measured_at=bench.measured_at,
+                    )
+                )
+
+    def promote_model(self, name: str, version: int) -> ModelRecord:
+        """Make ``version`` the one that the name alone means."""
+        record = self.model(name, version)
+        key = (tables.models.c.name == name) & (tables.models.c.version == version)
+        with self._database.write() as connection:
+            self._deactivate(connection, name)
+            connection.execute(update(tables.models).where(key).values(active=True))
+            self._add_event(connection, "model", name, "promoted", {"version": version})
+        return self.model(record.name, record.version)
+
+    def discard_model(self, name: str, version: int) -> None:
+        """Remove a version that may be there as a record, as a folder, as both or not at all."""
+        if any(record.version == version for record in self.models(name)):
+            self.remove_model(name, version)
+        elif (path := self._model_path(name, version)).exists():
+            with self._database.write() as connection:
+                self._plan_removal(connection, path)
+            self._finish_removals_locked()
+
+    def remove_model(self, name: str, version: int | None = None) -> int:
+        """Remove a version of the model ``name``, or all of them; return the bytes freed.
+
+        When the active version goes, the newest that is left becomes active.
+        """
+        chosen = [self._find_model(name, version)] if version is not None else self.models(name)
+        if not chosen:
+            raise self._not_found("model", name, {record.name for record in self.models()})
+        freed = sum(folder_size(record.path) for record in chosen)
+        with self._database.write() as connection:
+            for record in chosen:
+                key = (tables.models.c.name == name) & (tables.models.c.version == record.version)
+                connection.execute(delete(tables.models).where(key))
+                self._plan_removal(connection, record.path)
+                self._add_event(connection, "model", name, "removed", {"version": record.version})
+            left = connection.execute(
+                select(tables.models).where(tables.models.c.name == name).order_by(tables.models.c.version)
+            ).all()
+            if left and not any(row.active for row in left):
+                newest = (tables.models.c.name == name) & (tables.models.c.version == left[-1].version)
+                connection.execute(update(tables.models).where(newest).values(active=True))
+        self._finish_removals_locked()
+        if not left:
+            with suppress(OSError):  # not empty: another process is writing a new version there
+                (self.root / "models" / name).rmdir()
+        return freed
+
+    def _find_model(self, name: str, version: int | None) -> ModelRecord:
+        versions = self.models(name)
+        if not versions:
+            raise self._not_found("model", name, {record.name for record in self.models()})
+        for record in versions:
+            if record.version == version or (version is None and record.active):
+                return record
+        numbers = ", ".join(str(record.version) for record in versions)
+        raise NotFoundError(
+            f"the model `{name}` has no version {version}",
+            where=str(self.root),
+            hint=f"its versions: {numbers}",
+        )
+
+    def _model_path(self, name: str, version: int) -> Path:
+        return self.root / "models" / valid_name(name, "model") / str(version)
+
+    def _deactivate(self, connection: Connection, name: str) -> None:
+        connection.execute(update(tables.models).where(tables.models.c.name == name).values(active=False))
