@@ -269,10 +269,32 @@ class TypedTables:
     def feature(self, node_type: str, name: str) -> npt.NDArray[Any]:
         """Return one feature of all nodes of a type; its :class:`FeatureSpec` says what the array holds.
 
+        Of slots these are the values of all nodes, one after the other; :meth:`slot_lists` has their places.
+
         Raises:
             NotFoundError: there is no such feature.
         """
         return _feature(self._node_table(node_type).features, name, node_type).values
+
+    def slot_lists(self, node_type: str, name: str) -> tuple[Int64Array, Int64Array]:
+        """Return the slots of all nodes of a type.
+
+        Returns:
+            Offsets int64 [num_nodes + 1] and values int64: node ``i`` has
+            ``values[offsets[i]:offsets[i + 1]]``.
+
+        Raises:
+            NotFoundError: there is no such feature.
+            UsageError: it is a feature of another kind.
+        """
+        column = _feature(self._node_table(node_type).features, name, node_type)
+        if column.offsets is None:
+            raise UsageError(
+                f"expected a feature of the kind `slots`, received one of the kind `{column.kind}`",
+                where=f"node type `{node_type}`, feature `{name}`",
+                hint="`Graph.feature` returns it",
+            )
+        return column.offsets, column.values
 
     def id_type(self, node_type: str) -> IdType:
         """Return what the original ids of a node type are: ``string`` or ``int64``."""

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graphbox.errors import UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.schema import EdgeType, FeatureKind
@@ -186,12 +188,13 @@ def test_everything_comes_back(case: Case) -> None:
         for name, kind in table.kinds.items():
             expected = table.columns[name]
             if kind == "slots":
-                column = graph.node_columns(node_type)[name]
-                assert column.offsets is not None
-                rows = [column.values[slice(*pair)].tolist() for pair in pairwise(column.offsets.tolist())]
+                offsets, values = graph.slot_lists(node_type, name)
+                rows = [values[slice(*pair)].tolist() for pair in pairwise(offsets.tolist())]
                 assert rows == [[slot_value(value) for value in row] for row in expected], name
             else:
                 assert same(kind, graph.feature(node_type, name), specs[name].categories, expected), name
+                with pytest.raises(UsageError, match="of the kind `slots`"):
+                    graph.slot_lists(node_type, name)
 
     for edge_type, table in case.edges.items():
         check_edges(graph, edge_type, table, keep_duplicates=case.keep_duplicates)
