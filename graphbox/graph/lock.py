@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from graphbox.errors import TimeLimitError, UsageError
 __all__ = ["LOCK_TIMEOUT_S", "compaction_lock", "graph_lock"]
 
 LOCK_TIMEOUT_S = 10.0
+_POLL_S = 0.02
 
 
 @contextlib.contextmanager
@@ -24,6 +26,8 @@ def graph_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, activity: str =
 
     The lock is a file beside the folder, so that it outlives the folder's removal; the kernel frees it when
     its holder ends, however that happens. In the file stands who holds it: process, since when, for what.
+    Who waits for it holds a second lock meanwhile, without which nobody may take the first: so one who takes
+    it again and again cannot keep others out.
 
     Args:
         path: the graph's folder.
@@ -34,7 +38,8 @@ def graph_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S, *, activity: str =
         TimeLimitError: another process held it for ``timeout_s`` seconds.
         UsageError: the parent folder cannot be written.
     """
-    with _held(path, path.parent / f".{path.name}.lock", timeout_s, activity):
+    turn = path.parent / f".{path.name}.turn.lock"
+    with _held(path, path.parent / f".{path.name}.lock", timeout_s, activity, turn=turn):
         yield
 
 
@@ -55,11 +60,18 @@ def compaction_lock(path: Path, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[N
 
 
 @contextlib.contextmanager
-def _held(path: Path, file: Path, timeout_s: float, activity: str) -> Iterator[None]:
+def _held(
+    path: Path, file: Path, timeout_s: float, activity: str, *, turn: Path | None = None
+) -> Iterator[None]:
     lock = filelock.FileLock(file, thread_local=False)
+    deadline = time.monotonic() + timeout_s
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=timeout_s, poll_interval=0.02)
+        with contextlib.ExitStack() as waiting:
+            if turn is not None:
+                taken = filelock.FileLock(turn, thread_local=False)
+                waiting.enter_context(taken.acquire(timeout=timeout_s, poll_interval=_POLL_S))
+            lock.acquire(timeout=max(deadline - time.monotonic(), 0), poll_interval=_POLL_S)
     except filelock.Timeout as error:
         raise TimeLimitError(
             f"waited {timeout_s:g} s for {_holder(file)} (it holds {file})",

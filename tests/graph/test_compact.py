@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from graphbox.errors import ConflictError, NotFoundError, TimeLimitError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.compact import MAX_CHANGES, CompactReport, compact, compact_in_background
 from graphbox.graph.delta import append, remove
-from graphbox.graph.format import read_manifest, remove_graph
+from graphbox.graph.format import graph_lock, read_manifest, remove_graph
 
 TO = ("node", "to", "node")
 NODES = 60
@@ -192,3 +194,28 @@ def test_what_a_compaction_that_failed_or_was_killed_leaves_is_removed(path: Pat
     assert not (path / "compaction-000002").exists()
     compact_in_background(path).result(60)
     assert len(content(Graph.open(path))) == len(expected) + 1
+
+
+def test_one_who_writes_without_a_pause_keeps_out_nobody(path: Path) -> None:
+    stop = threading.Event()
+    rounds = 0
+
+    def write() -> None:
+        nonlocal rounds
+        while not stop.is_set():
+            with graph_lock(path, 60):
+                rounds += 1
+                time.sleep(0.03)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(3):
+            before = rounds
+            with graph_lock(path, 60, activity="testing"):
+                # It waits a moment, seldom a few, for the turn; without turns it would be by chance.
+                assert rounds - before < 30
+        assert compact(path).changes == 2
+    finally:
+        stop.set()
+        thread.join(60)
