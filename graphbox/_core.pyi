@@ -343,7 +343,7 @@ class TraceCache:
 def gather_rows(table: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], row_bytes: int, rows: int, index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], threads: int) -> None:
     """Rows of the table uint8[rows * row bytes] into uint8[n * row bytes]."""
 
-def order_pass(index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, part_requests: int) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')], list[int]]:
+def order_pass(index: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], limit: int, part_requests: int, threads: int) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C')], list[int]]:
     """
     Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.
     """

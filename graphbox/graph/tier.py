@@ -237,7 +237,7 @@ class Rows:
         def read(positions: Int64Array) -> tuple[Int64Array, Array]:
             return positions, self.read(chosen[positions], whole_pass=True)
 
-        return parts_ahead(pass_parts(chosen, self.num_rows, part_requests), read)
+        return parts_ahead(pass_parts(chosen, self.num_rows, part_requests, self._threads), read)
 
     def read(
         self,
@@ -413,7 +413,7 @@ class Lists:
             part = self._read(chosen[positions], (first,), whole_pass=True)
             return positions, part.offsets, part.items[first]
 
-        parts = pass_parts(chosen, self.num_lists, min(part_requests, MOST_PART_REQUESTS))
+        parts = pass_parts(chosen, self.num_lists, min(part_requests, MOST_PART_REQUESTS), self._threads)
         return parts_ahead(parts, read)
 
     def _read(self, index: Int64Array, names: Sequence[str], *, whole_pass: bool) -> ReadLists:
@@ -535,9 +535,11 @@ def requests_of_part(part_bytes: int, row_bytes: int) -> int:
     return max(1, min(part_bytes // max(row_bytes, 1), MOST_PART_REQUESTS))
 
 
-def pass_parts(index: Int64Array, limit: int, part_requests: int) -> list[npt.NDArray[np.uint32]]:
+def pass_parts(
+    index: Int64Array, limit: int, part_requests: int, threads: int | None = None
+) -> list[npt.NDArray[np.uint32]]:
     """Return the positions of each part of a pass: views of one array."""
-    positions, bounds = _core.order_pass(index, limit, part_requests)
+    positions, bounds = _core.order_pass(index, limit, part_requests, thread_count(threads))
     return [positions[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 

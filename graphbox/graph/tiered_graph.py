@@ -187,7 +187,7 @@ class TieredGraph:
             part = self._neighbors(edge_type, "in", index[positions], payload, whole_pass=True)
             return positions, part
 
-        return parts_ahead(pass_parts(index, num_nodes, MOST_PART_REQUESTS), read)
+        return parts_ahead(pass_parts(index, num_nodes, MOST_PART_REQUESTS, self._options.threads), read)
 
     def out_neighbors(self, edge_type: EdgeType | str, nodes: npt.ArrayLike) -> NeighborLists:
         """Return the out-neighbours of nodes, ascending, as :meth:`Graph.csr` has them.
@@ -308,7 +308,9 @@ class TieredGraph:
             return positions, self._feature_rows(node_type, name, index[positions], None, whole_pass=True)
 
         part_requests = requests_of_part(part_bytes, row_bytes)
-        return parts_ahead(pass_parts(index, self._graph.num_nodes(node_type), part_requests), read)
+        return parts_ahead(
+            pass_parts(index, self._graph.num_nodes(node_type), part_requests, self._options.threads), read
+        )
 
     def read_feature_rows(
         self, node_type: str, name: str, nodes: Int64Array, out: Array, places: Int64Array | None = None

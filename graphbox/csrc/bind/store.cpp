@@ -172,12 +172,12 @@ nb::dict stats(const Store& self) {
 
 std::pair<NumpyArray<std::uint32_t>, std::vector<std::int64_t>> pass_order(InputArray<std::int64_t> index,
                                                                            std::int64_t limit,
-                                                                           std::int64_t part_requests) {
+                                                                           std::int64_t part_requests, int threads) {
   PassOrder order;
   {
     const nb::gil_scoped_release release;
     check_index(view(index), limit, "index");
-    order = order_pass(view(index), limit, part_requests);
+    order = order_pass(view(index), limit, part_requests, threads);
   }
   return {to_numpy(std::move(order.positions)), std::move(order.bounds)};
 }
@@ -219,6 +219,7 @@ void add_store(nb::module_& module) {
              nb::arg("index").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
              "Rows of the table uint8[rows * row bytes] into uint8[n * row bytes].");
   module.def("order_pass", &pass_order, nb::arg("index").noconvert(), nb::arg("limit"), nb::arg("part_requests"),
+             nb::arg("threads"),
              "Positions in index, uint32[n], in parts of ascending ranges, and the bounds of the parts.");
   module.def(
       "pooled_bytes",

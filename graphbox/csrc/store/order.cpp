@@ -7,12 +7,16 @@
 #include <utility>
 
 #include "errors/error.h"
+#include "parallel/parallel_for.h"
 
 namespace graphbox {
 namespace {
 
 constexpr unsigned kDigitBits = 11;
 constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
+
+constexpr std::size_t kChunkRequests = std::size_t{1} << 18;  // of a pass, that one thread puts in order at a time
+constexpr std::size_t kMostChunks = 16;
 
 struct Keyed {
   std::uint32_t unit;
@@ -60,7 +64,8 @@ PooledArray<std::uint32_t> order_by_unit(std::span<const Fragment> fragments) {
   return order;
 }
 
-PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, std::int64_t part_requests) {
+PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, std::int64_t part_requests,
+                     int threads) {
   constexpr unsigned kRangeBits = 12;
   constexpr std::size_t kRanges = std::size_t{1} << kRangeBits;
   if (indices.size() >= UINT32_MAX) {
@@ -69,12 +74,25 @@ PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, 
   }
   const auto bits = static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(limit)));
   const unsigned shift = bits > kRangeBits ? bits - kRangeBits : 0;
+  const auto range_of = [&](std::size_t i) { return static_cast<std::uint64_t>(indices[i]) >> shift; };
+  // Each chunk of the requests counts its own, and then knows where in each range its own go.
+  const std::size_t chunks = std::clamp<std::size_t>(indices.size() / kChunkRequests, 1, kMostChunks);
+  const auto chunk_begin = [&](std::size_t chunk) { return indices.size() * chunk / chunks; };
+  std::vector<std::uint32_t> next(chunks * kRanges, 0);
+  parallel_for(threads, static_cast<std::int64_t>(chunks), [&](std::int64_t number) {
+    const auto chunk = static_cast<std::size_t>(number);
+    std::uint32_t* const counts = next.data() + chunk * kRanges;
+    for (std::size_t i = chunk_begin(chunk); i < chunk_begin(chunk + 1); ++i) {
+      ++counts[range_of(i)];
+    }
+  });
   std::vector<std::int64_t> begin(kRanges + 1, 0);
-  for (const std::int64_t index : indices) {
-    ++begin[(static_cast<std::uint64_t>(index) >> shift) + 1];
-  }
   for (std::size_t range = 0; range < kRanges; ++range) {
-    begin[range + 1] += begin[range];
+    auto place = static_cast<std::uint32_t>(begin[range]);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+      place += std::exchange(next[chunk * kRanges + range], place);
+    }
+    begin[range + 1] = place;
   }
   PassOrder order;
   order.bounds.push_back(0);
@@ -91,10 +109,14 @@ PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, 
     order.bounds.push_back(count);
   }
   order.positions.resize(count);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint64_t range = static_cast<std::uint64_t>(indices[static_cast<std::size_t>(i)]) >> shift;
-    order.positions[begin[range]++] = static_cast<std::uint32_t>(i);
-  }
+  std::uint32_t* const positions = order.positions.data();
+  parallel_for(threads, static_cast<std::int64_t>(chunks), [&](std::int64_t number) {
+    const auto chunk = static_cast<std::size_t>(number);
+    std::uint32_t* const places = next.data() + chunk * kRanges;
+    for (std::size_t i = chunk_begin(chunk); i < chunk_begin(chunk + 1); ++i) {
+      positions[places[range_of(i)]++] = static_cast<std::uint32_t>(i);
+    }
+  });
   return order;
 }
 

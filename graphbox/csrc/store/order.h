@@ -21,7 +21,8 @@ struct PassOrder {
 
   std::int64_t parts() const { return static_cast<std::int64_t>(bounds.size()) - 1; }
 };
-// Indices lie in [0, limit); there are fewer than 2^32.
-PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, std::int64_t part_requests);
+// Indices lie in [0, limit); there are fewer than 2^32. The order does not depend on the number of threads.
+PassOrder order_pass(std::span<const std::int64_t> indices, std::int64_t limit, std::int64_t part_requests,
+                     int threads = 1);
 
 }  // namespace graphbox

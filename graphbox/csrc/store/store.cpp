@@ -111,7 +111,7 @@ void Store::read(const Requests& requests, const Source& source) {
     read_part(requests, nullptr, 0, count, requests.threads, source);
     return;
   }
-  const PassOrder order = order_pass(requests.index, requests.limit, kPartRequests);
+  const PassOrder order = order_pass(requests.index, requests.limit, kPartRequests, requests.threads);
   parallel_for(requests.threads, order.parts(), [&](std::int64_t part) {
     const auto number = static_cast<std::size_t>(part);
     read_part(requests, order.positions.data(), order.bounds[number], order.bounds[number + 1], 1, source);

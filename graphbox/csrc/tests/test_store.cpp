@@ -282,6 +282,25 @@ TEST(store, unit_index_finds_what_was_inserted) {
   }
 }
 
+TEST(store, the_order_of_a_large_pass_does_not_depend_on_threads) {
+  Draw draw;
+  const std::vector<std::int64_t> index = draw_index(draw, 1'200'000, 1 << 20);
+  const PassOrder one = order_pass(index, 1 << 20, 100'000);
+  const PassOrder four = order_pass(index, 1 << 20, 100'000, 4);
+  CHECK(one.bounds == four.bounds);
+  CHECK(std::equal(one.positions.begin(), one.positions.end(), four.positions.begin()));
+  std::vector<bool> seen(index.size());
+  for (std::int64_t i = 0; i < one.positions.size(); ++i) {
+    seen[one.positions[i]] = true;
+    const std::int64_t range = index[one.positions[i]] >> 9;  // 21 bits, of which the first 12 choose the range
+    if (i > 0) {
+      const std::int64_t before = index[one.positions[i - 1]] >> 9;
+      CHECK(before < range || (before == range && one.positions[i - 1] < one.positions[i]));
+    }
+  }
+  CHECK(std::find(seen.begin(), seen.end(), false) == seen.end());
+}
+
 TEST(store, pass_order_is_a_permutation_in_ascending_ranges) {
   Draw draw;
   for (const std::int64_t limit : {1, 7, 4096, 1000000}) {
