@@ -240,7 +240,10 @@ def _walks() -> Iterator[Key]:
     )
 
 
-_NO_GNN = "a GNN over walk pairs is not possible yet: the run file trains the walks' embeddings alone"
+_NO_GNN = (
+    "a GNN over walk pairs is not possible yet: the run file trains the walks' embeddings alone. Its model "
+    "`sage` learns to find held-out edges of a task of kind `recommend` instead: add both by hand"
+)
 
 
 def _model() -> Iterator[Key]:
@@ -280,7 +283,7 @@ def _model() -> Iterator[Key]:
         ("sage_layer_type", "text", "layer"),
         ("sage_alpha", "number", "residual"),
         ("sage_act", "text", "activation"),
-        ("samples", "integers", "neighbours drawn in training"),
+        ("samples", "integers", "neighbours drawn in training (`num_neighbors` of a model `sage`)"),
         ("infer_samples", "integers", "neighbours drawn in inference"),
         ("hcl", "flag", "contrast along sampled edges"),
         ("use_degree_norm", "flag", "normalisation by degree"),
