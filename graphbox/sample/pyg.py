@@ -189,5 +189,5 @@ def _refuse_times(time: Tensor | None) -> None:
         raise UnsupportedError(
             "expected seeds without timestamps: neighbours are sampled at all times",
             where="input_time",
-            hint="graphbox.NeighborLoader and LinkNeighborLoader sample up to times; or leave the loader's out",
+            hint="graphbox.NeighborLoader and LinkNeighborLoader sample up to times",
         )

