@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from torch_geometric.sampler import NegativeSampling as PygNegativeSampling
 
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
+from graphbox.graph.delta import remove
 from graphbox.graph.tables import edge_table, numbered_nodes
-from graphbox.sample import LinkNeighborLoader, NegativeSampling
+from graphbox.sample import LinkNeighborLoader, NegativeSampling, NeighborLoader
 from graphbox.sample.adjacency import EdgeType
 
 USERS, ITEMS = 40, 25
@@ -393,3 +395,24 @@ def test_same_for_any_number_of_threads_and_after_a_restart(shop: Graph, threads
 def test_wrong_arguments(shop: Graph, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         LinkNeighborLoader(shop, [1], **({"edge_label_index": BUYS} | arguments))
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+@pytest.mark.parametrize("avoid", [True, False])
+def test_removed_nodes_are_neither_seeds_nor_negatives(tmp_path: Path, mode: str, avoid: bool) -> None:
+    source, target = np.random.default_rng(0).integers(0, 30, (2, 200))
+    Graph.from_coo(source, target, num_nodes=30).save(tmp_path / "graph")
+    gone = [3, 4, 29]
+    remove(tmp_path / "graph", nodes={"node": gone})
+    graph = Graph.open(tmp_path / "graph")
+    (batch,) = NeighborLoader(graph, [2], batch_size=64)
+    assert batch.n_id[: batch.batch_size].tolist() == [node for node in range(30) if node not in gone]
+    loader = LinkNeighborLoader(
+        graph,
+        [2],
+        batch_size=50,
+        neg_sampling={"mode": mode, "amount": 8},
+        avoid_known_positives=avoid,
+    )
+    for batch in loader:
+        assert not set(batch.n_id.tolist()) & set(gone)

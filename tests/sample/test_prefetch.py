@@ -91,6 +91,14 @@ def test_no_kind_of_error_ends_a_thread_silently(kind: type[BaseException]) -> N
     assert raised.value.__notes__ == ["raised in a thread of the loader while it made number 0"]
 
 
+def test_the_end_of_something_else_does_not_end_the_loop() -> None:
+    def work(_: int) -> int:
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="number 0 raised StopIteration"):
+        next(prefetch(work, 3))
+
+
 def test_dropping_the_iterator_ends_the_threads() -> None:
     made: list[int] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -16,11 +16,20 @@ __all__ = [
     "check_graph",
     "nodes_of_type",
     "positive_integer",
+    "present_nodes",
     "refuse_unknown",
     "seconds",
     "times_of",
     "untiered",
 ]
+
+
+@runtime_checkable
+class _WithRemoved(Protocol):
+    """Some node indices are those of removed nodes; :class:`graphbox.graph.Graph` says which."""
+
+    def removed_nodes(self, node_type: str) -> Int64Array: ...
+
 
 _THREADS = "threads of this process sample ahead: give their number as num_threads"
 _ELSEWHERE = {
@@ -140,7 +149,7 @@ def nodes_of_type(graph: GraphLike, input_nodes: Any) -> tuple[str, Int64Array]:
     if node_type not in graph.node_types:
         raise UsageError(f"unknown node type {node_type!r}; the graph has: {known}", where="input_nodes")
     if indices is None:
-        return node_type, np.arange(graph.num_nodes(node_type), dtype=np.int64)
+        return node_type, present_nodes(graph, node_type)
     array = np.asarray(indices)
     if array.dtype == np.bool_:
         if array.shape != (graph.num_nodes(node_type),):
@@ -151,6 +160,12 @@ def nodes_of_type(graph: GraphLike, input_nodes: Any) -> tuple[str, Int64Array]:
             )
         return node_type, np.flatnonzero(array)
     return node_type, integer_array(indices, "input_nodes")
+
+
+def present_nodes(graph: GraphLike, node_type: str) -> Int64Array:
+    """Return the node indices of a type, ascending; not those of nodes that were removed."""
+    nodes = np.arange(graph.num_nodes(node_type), dtype=np.int64)
+    return np.delete(nodes, graph.removed_nodes(node_type)) if isinstance(graph, _WithRemoved) else nodes
 
 
 def times_of(times: Any, time_attr: str | None, seeds: int, name: str) -> Int64Array | None:

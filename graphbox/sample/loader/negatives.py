@@ -13,10 +13,18 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
+from graphbox.sample.loader.arguments import present_nodes
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.non_edge import NonEdgeSampler
 
-__all__ = ["LinkNegatives", "NegativeSampling", "NegativeSamplingLike", "negative_sampling"]
+__all__ = [
+    "LinkNegatives",
+    "NegativeSampling",
+    "NegativeSamplingLike",
+    "negative_sampling",
+    "node_sampler",
+    "with_links",
+]
 
 Mode: TypeAlias = Literal["binary", "triplet"]
 NegativeSamplingLike: TypeAlias = "NegativeSampling | Mode | Mapping[str, Any] | Any | None"
@@ -119,11 +127,16 @@ class LinkNegatives:
         if known is not None:
             with_known = _WithLinks(graph, edge_type, known)
             positives = with_known.csr(edge_type)
-            if sampling.mode == "binary" and sampling.src_weight is None and sampling.dst_weight is None:
+            alike = sampling.src_weight is None and sampling.dst_weight is None
+            removed = any(
+                len(present_nodes(graph, each)) < graph.num_nodes(each) for each in (source, target)
+            )
+            if sampling.mode == "binary" and alike and not removed:
                 self._pairs = NonEdgeSampler(with_known, edge_type, seed)
         other_seed = (seed + _SOURCE_SEED) % 2**64
-        self._sources = _sampler(graph, source, sampling.src_weight, other_seed, None, "src_weight")
-        self._targets = _sampler(graph, target, sampling.dst_weight, seed, positives, "dst_weight")
+        src_weight, dst_weight = sampling.src_weight, sampling.dst_weight
+        self._sources = node_sampler(graph, source, other_seed, None, src_weight, "src_weight")
+        self._targets = node_sampler(graph, target, seed, positives, dst_weight, "dst_weight")
 
     def pairs(self, links: int, epoch: int, batch: int) -> Int64Array:
         """Return negatives of mode ``binary`` for this many links: int64 [2, negatives]."""
@@ -146,19 +159,32 @@ class LinkNegatives:
         return self._targets.sample_for(sources, amount, epoch, batch, 1, exclude_query=self._exclude_loops)
 
 
-def _sampler(
-    graph: GraphLike, node_type: str, weight: Any, seed: int, positives: Adjacency | None, name: str
+def node_sampler(
+    graph: GraphLike,
+    node_type: str,
+    seed: int,
+    positives: Adjacency | None,
+    weight: Any = None,
+    name: str = "weight",
 ) -> NegativeSampler:
+    """Return what draws nodes of a type: in proportion to weights, or all alike; never a removed one.
+
+    Raises:
+        UsageError: weights of another number of nodes; ``name`` says which in the message.
+    """
     nodes = graph.num_nodes(node_type)
-    if weight is None:
+    present = present_nodes(graph, node_type)
+    if weight is None and len(present) == nodes:
         return NegativeSampler.uniform(nodes, seed, known_positives=positives)
-    values = np.asarray(weight)
+    values: npt.NDArray[Any] = np.ones(nodes) if weight is None else np.asarray(weight)
     if values.shape != (nodes,):
         raise UsageError(
             f"expected a weight for each of the {nodes} nodes of type `{node_type}`, received shape "
             f"{list(values.shape)}",
             where=f"neg_sampling.{name}",
         )
+    if len(present) < nodes:
+        values = np.where(np.isin(np.arange(nodes), present), values, 0)
     return NegativeSampler(values, 1, seed, known_positives=positives)
 
 

@@ -82,6 +82,8 @@ class OrderedPrefetch(Iterator[Result], Generic[Result]):
             self._stop(wait_for_threads=False)  # which may be what never ends
             if future.done() and not future.cancelled() and error is future.exception():
                 self._say_where(number, error)
+            if isinstance(error, StopIteration):  # which would end the loop as if nothing were left
+                raise RuntimeError(f"{self._name(number)} raised StopIteration") from error
             raise
         self._begin_more()
         return result

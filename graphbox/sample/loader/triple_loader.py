@@ -18,7 +18,7 @@ from graphbox.sample.loader.batch import TripleSeeds
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types, merged
 from graphbox.sample.loader.link_loader import links_of
-from graphbox.sample.loader.negatives import with_links
+from graphbox.sample.loader.negatives import node_sampler, with_links
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 from graphbox.sample.negative import NegativeSampler
 
@@ -180,9 +180,7 @@ class TripleLoader(Loader):
                 rows = graph.csc(relation) if end == 0 else graph.csr(relation)
                 known = with_links(rows, np.stack([own[2], own[0]] if end == 0 else [own[0], own[2]]))
             own_seed = (seed + (2 * number + end + 1) * _SEED_STEP) % 2**64
-            samplers.append(
-                NegativeSampler.uniform(graph.num_nodes(node_type), own_seed, known_positives=known)
-            )
+            samplers.append(node_sampler(graph, node_type, own_seed, known))
         return _Corruption(*samplers)
 
     @property
