@@ -105,6 +105,13 @@ def wait_until_ready(process: subprocess.Popen[str]) -> None:
     assert process.stdout.readline() == "ready\n", process.stderr.read() if process.stderr else ""
 
 
+def wait_until_it_writes(destination: Path) -> None:
+    deadline = time.monotonic() + 60
+    while len(list(destination.iterdir())) <= 2:
+        assert time.monotonic() < deadline, "the import has not begun to write"
+        time.sleep(0.001)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delay_s", [0.02, 0.15, 0.4])
 def test_ctrl_c_leaves_the_old_graph_and_no_thread(delay_s: float, tables: Path, tmp_path: Path) -> None:
@@ -129,10 +136,13 @@ def test_a_killed_import_leaves_a_committed_state(how: signal.Signals, tables: P
     destination = tmp_path / "graph"
     import_numbers(tables, destination, "small")
     left_something = 0
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         with start(tables, destination) as process:
             wait_until_ready(process)
-            time.sleep(delays.uniform(0, 0.5))
+            if kill % 2:
+                time.sleep(delays.uniform(0, 0.5))
+            else:  # while it writes, however slow the machine is
+                wait_until_it_writes(destination)
             process.send_signal(how)
             process.communicate(timeout=20)
         assert state_of(destination) in ("small", "large")
