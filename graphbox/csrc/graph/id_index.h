@@ -119,7 +119,7 @@ class IndexView {
       if (entry < 0 || entry >= num_nodes_ || !ids_.holds(entry)) {
         damaged(entry);
       }
-      if (ids_[entry] == id) {
+      if (is_same(ids_[entry], id)) {
         return entry;
       }
       slot = slot + 1 == layout_.slots_per_partition ? 0 : slot + 1;

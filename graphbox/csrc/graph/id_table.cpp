@@ -163,7 +163,7 @@ void IdTable::insert_block(const Held& held, const Asked& asked, std::int64_t fi
       const NewRow& next = new_rows[i];
       const typename Held::Value id = asked[next.row];
       found[next.row] = buckets_.find_or_insert(
-          next.hash, size_, [&](std::int64_t number) { return kHashIsId<Held> || held[number] == id; });
+          next.hash, size_, [&](std::int64_t number) { return kHashIsId<Held> || is_same(held[number], id); });
       if (found[next.row] == size_) {
         take(id);
         ++size_;
@@ -210,8 +210,8 @@ void IdTable::search(const Held& held, const Asked& asked, std::int64_t first, s
     const std::uint64_t hash = hashes[row % kRing];
     if constexpr (kHashIsId<Held>) {
       found[row] = buckets_.find(hash, any);
-    } else if (found[row] >= 0 && held[found[row]] != asked[row]) {  // two ids with one hash
-      found[row] = buckets_.find(hash, [&](std::int64_t number) { return held[number] == asked[row]; });
+    } else if (found[row] >= 0 && !is_same(held[found[row]], asked[row])) {  // two ids with one hash
+      found[row] = buckets_.find(hash, [&](std::int64_t number) { return is_same(held[number], asked[row]); });
     }
     if (found[row] < 0) {
       missing(row, hash);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "graph/id_hash.h"
@@ -11,6 +12,30 @@
 namespace graphbox {
 
 enum class IdKind { kInteger, kString };
+
+// Whether two strings are the same. Ids are short: most are compared here, without a call.
+GRAPHBOX_INLINE bool is_same(std::string_view a, std::string_view b) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if (a.size() != b.size()) {
+    return false;
+  }
+  if (a.size() < kWord || a.size() > 4 * kWord) {
+    return a == b;
+  }
+  const auto differing = [&](std::size_t place) {
+    std::uint64_t left;
+    std::uint64_t right;
+    std::memcpy(&left, a.data() + place, kWord);
+    std::memcpy(&right, b.data() + place, kWord);
+    return left ^ right;
+  };
+  std::uint64_t different = differing(a.size() - kWord);
+  for (std::size_t place = 0; place + kWord < a.size(); place += kWord) {
+    different |= differing(place);
+  }
+  return different == 0;
+}
+GRAPHBOX_INLINE bool is_same(std::int64_t a, std::int64_t b) { return a == b; }
 
 // Integers of 64 bits.
 struct IntegerIds {
@@ -41,7 +66,10 @@ struct StringIds {
     return hash_bytes(value.data(), value.size());
   }
   void prefetch_place(std::int64_t index) const { prefetch(offsets + index); }
-  void prefetch_value(std::int64_t index) const { prefetch(text + offsets[index]); }
+  void prefetch_value(std::int64_t index) const {
+    prefetch(text + offsets[index]);
+    prefetch(text + offsets[index + 1] - 1);  // it may reach into the next line
+  }
   bool holds(std::int64_t index) const {
     return offsets[index] >= 0 && offsets[index] <= offsets[index + 1] && offsets[index + 1] <= text_bytes;
   }

@@ -23,7 +23,7 @@ spills, does not depend on how much that is today. A `graphbox import` has 145 t
 _BASELINE_STEP_BYTES = 64 * _MEBIBYTE
 """A process that has more, like a notebook, gets it set aside in whole steps."""
 _LEAST_BATCH_BYTES = _MEBIBYTE // 4
-_MOST_BATCH_BYTES = 8 * _MEBIBYTE
+_MOST_BATCH_BYTES = 4 * _MEBIBYTE
 _BATCH_SHARE = 48
 """A batch takes at most this share (1/48) of what is left beside the least that everything else needs."""
 _BATCHES = 12

@@ -18,7 +18,6 @@ __all__ = ["ParquetTable"]
 
 _MOST_ROWS = 1 << 17
 _STREAM_BUFFER_BYTES = 1 << 20
-_PIECES = 4  # of a batch, decoded one after another
 
 
 class ParquetTable(Table):
@@ -63,7 +62,7 @@ class ParquetTable(Table):
                 self._file.open() as stream,
                 pq.ParquetFile(stream, buffer_size=_STREAM_BUFFER_BYTES, pre_buffer=False) as file,
             ):
-                rows = _rows_at_once(file.metadata, wanted, _PIECES * block_bytes)
+                rows = _rows_at_once(file.metadata, wanted, block_bytes)
                 groups = file.metadata.num_row_groups
                 for group in sorted({int(place * groups) for place in places}) if groups else ():
                     pieces = file.iter_batches(batch_size=rows, row_groups=[group], columns=list(wanted))
@@ -109,14 +108,14 @@ class ParquetTable(Table):
 
 
 def _rows_at_once(metadata: pq.FileMetaData, wanted: Sequence[str], batch_bytes: int) -> int:
-    """Return how many rows to decode at once so that they take a part of a batch."""
+    """Return how many rows to decode at once so that they are a batch, and stay in the cache."""
     row_bytes = 1
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
         chunks = (row_group.column(column) for column in range(row_group.num_columns))
         size = sum(chunk.total_uncompressed_size for chunk in chunks if _is_wanted(chunk, wanted))
         row_bytes = max(row_bytes, size // max(row_group.num_rows, 1))
-    return max(1, min(_MOST_ROWS, batch_bytes // (_PIECES * row_bytes)))
+    return max(1, min(_MOST_ROWS, batch_bytes // row_bytes))
 
 
 def _is_wanted(chunk: pq.ColumnChunkMetaData, wanted: Sequence[str]) -> bool:

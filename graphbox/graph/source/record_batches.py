@@ -11,6 +11,9 @@ from graphbox.graph.source.table import Batch, plain_column
 
 __all__ = ["bounded_batches"]
 
+_ENOUGH = 4
+"""A quarter of a batch is not joined with what follows: that would copy more than it saves."""
+
 
 def bounded_batches(
     record_batches: Iterator[pa.RecordBatch],
@@ -54,7 +57,8 @@ def bounded_batches(
         for encoded in _cut(chosen, batch_bytes, check):
             piece = [plain_column(column) for column in encoded]
             piece_bytes = sum(column.nbytes for column in piece)
-            if pending and pending_bytes + piece_bytes > batch_bytes:
+            is_enough = pending_bytes * _ENOUGH >= batch_bytes or pending_bytes + piece_bytes > batch_bytes
+            if pending and is_enough:
                 batch = join()
                 yield batch
                 first_row += batch.num_rows
