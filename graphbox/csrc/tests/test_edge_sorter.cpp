@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -139,6 +140,25 @@ TEST(edge_sorter, one_edge_again_and_again) {
   CHECK(counts.duplicate_examples == (std::vector<std::pair<std::int64_t, std::int64_t>>{{3, 3}}));
   CHECK(written(edges, 10, false, 30'000, kMemory, 2, &counts) == expected_of(edges, 10, false));
   CHECK_EQUAL(counts.self_loops, 1);
+}
+
+TEST(edge_buckets, buckets_are_ranges_in_ascending_order) {
+  std::size_t before = EdgeBuckets::bucket_of(0);
+  CHECK_EQUAL(before, std::size_t{0});
+  for (std::int64_t target = 1; target < 1'000'000; ++target) {
+    const std::size_t bucket = EdgeBuckets::bucket_of(target);
+    CHECK(bucket == before || bucket == before + 1);
+    before = bucket;
+  }
+  CHECK(EdgeBuckets::bucket_of(std::int64_t{1} << 31) > EdgeBuckets::bucket_of((std::int64_t{1} << 31) - 1));
+  CHECK(EdgeBuckets::bucket_of(std::numeric_limits<std::int64_t>::max()) < EdgeBuckets::kBuckets);
+}
+
+TEST(edge_sorter, more_than_is_sorted_at_once) {
+  const Edges edges = some_edges(3'000'000, 700'000, 1);
+  const std::vector<std::string> expected = expected_of(edges, 700'000, false);
+  CHECK(written(edges, 700'000, false, 3'000'000, std::size_t{256} << 20, 2) == expected);
+  CHECK(written(edges, 700'000, false, 3'000'000, std::size_t{40} << 20, 3) == expected);  // it spills by itself
 }
 
 TEST(edge_sorter, no_edges) {

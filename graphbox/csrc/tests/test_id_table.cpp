@@ -110,6 +110,97 @@ TEST(id_table, what_is_held_follows_from_the_ids_and_not_from_the_batches) {
   }
 }
 
+// Strings of lengths around those of the words in which they are compared, some of which differ in one byte only.
+struct Strings {
+  std::string text;
+  std::vector<std::int64_t> offsets = {0};
+
+  void add(const std::string& string) {
+    text += string;
+    offsets.push_back(static_cast<std::int64_t>(text.size()));
+  }
+  IdBatch batch() const {
+    IdBatch all;
+    all.kind = IdKind::kString;
+    all.size = static_cast<std::int64_t>(offsets.size()) - 1;
+    all.strings = {offsets.data(), text.data(), static_cast<std::int64_t>(text.size())};
+    return all;
+  }
+};
+
+TEST(id_table, strings_of_any_length) {
+  Strings strings;
+  std::vector<std::int64_t> expected;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t size = 1; size <= 40; ++size) {
+      for (std::size_t changed = 0; changed < size; ++changed) {
+        std::string string(size, 'a');
+        string[changed] = 'b';
+        strings.add(string);
+        expected.push_back(static_cast<std::int64_t>(expected.size()) % 820);
+      }
+    }
+  }
+  IdTable table(IdKind::kString, kMemory, 2);
+  std::vector<std::int64_t> found(expected.size());
+  const IdBatch batch = strings.batch();
+  CHECK(table.reserve(batch.size, batch.text_bytes()));
+  table.insert(batch, nullptr, found.data());
+  CHECK(found == expected);
+  table.find(batch, nullptr, found.data());
+  CHECK(found == expected);
+}
+
+TEST(id_table, equal_strings_are_the_same) {
+  for (std::size_t size = 0; size <= 40; ++size) {
+    const std::string string(size, 'x');
+    CHECK(is_same(std::string_view(string), std::string_view(std::string(size, 'x'))));
+    CHECK(!is_same(std::string_view(string), std::string_view(string + "x")));
+    for (std::size_t changed = 0; changed < size; ++changed) {
+      std::string other = string;
+      other[changed] = 'y';
+      CHECK(!is_same(std::string_view(string), std::string_view(other)));
+    }
+  }
+}
+
+// Hashes that crowd into few buckets, around the end of the table, and are the same for several numbers.
+TEST(id_buckets, every_number_is_found_after_the_table_has_grown) {
+  IdBuckets buckets(std::size_t{64} << 20);
+  std::vector<std::uint64_t> hashes;
+  std::uint64_t state = 3;
+  const auto find = [&](std::uint64_t hash, std::int64_t number) {
+    return buckets.find(hash, [&](std::int64_t other) { return other == number; });
+  };
+  const std::int64_t sizes[] = {100, 150, 5'000, 40'000, 41'000, 100'000};
+  for (const std::int64_t size : sizes) {
+    buckets.grow(size);
+    while (static_cast<std::int64_t>(hashes.size()) < size) {
+      state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+      const auto number = static_cast<std::int64_t>(hashes.size());
+      // The place follows from the low half first: a third of all are at the end, a third at the beginning.
+      const std::uint64_t low = number % 3 == 0 ? 0xFFFFFFF0ULL : number % 3 == 1 ? 0 : state >> 32;
+      hashes.push_back(number % 7 == 6 ? hashes.back() : (state & 0xFFFFFFFF00000000ULL) | low);
+      const auto never = [](std::int64_t) { return false; };
+      CHECK_EQUAL(buckets.find_or_insert(hashes.back(), number, never), number);
+    }
+    for (std::int64_t number = 0; number < size; number += 1 + size / 500) {
+      CHECK_EQUAL(find(hashes[static_cast<std::size_t>(number)], number), number);
+    }
+    CHECK_EQUAL(find(hashes[0], size), -1);
+  }
+}
+
+TEST(id_buckets, a_hash_of_zero) {
+  IdBuckets buckets(std::size_t{2} << 20);
+  buckets.grow(8);
+  const auto any = [](std::int64_t) { return true; };
+  CHECK_EQUAL(buckets.find(0, any), -1);
+  CHECK_EQUAL(buckets.find_or_insert(0, 5, any), 5);
+  CHECK_EQUAL(buckets.find_or_insert(0, 6, any), 5);
+  CHECK_EQUAL(buckets.find(0, any), 5);
+}
+
 TEST(id_table, spilled_ids_get_the_same_numbers_and_index) {
   const std::vector<std::int64_t> ids = some_ids(300'000, 200'000);
   const std::vector<std::int64_t> expected = first_appearances(ids);
