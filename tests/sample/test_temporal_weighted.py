@@ -123,9 +123,7 @@ def test_inclusion_as_numpy_draws_it(degree: int, wanted: int) -> None:
     ours = np.bincount(sample.edge_ids, minlength=degree) / trials
     allowed = np.flatnonzero(csc.timestamp <= time)
     probability = weight[allowed].astype(np.float64) / weight[allowed].sum(dtype=np.float64)
-    keys = (
-        rng.exponential(size=(200_000, len(allowed))) / probability
-    )
+    keys = rng.exponential(size=(200_000, len(allowed))) / probability
     drawn = np.argpartition(keys, wanted, axis=1)[:, :wanted]
     expected = np.bincount(drawn.ravel(), minlength=len(allowed)) / len(keys)
     assert (ours[csc.timestamp > time] == 0).all()
