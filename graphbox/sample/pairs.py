@@ -458,9 +458,9 @@ def _pair_arguments(
     keep = None
     if subsample is not None:
         keep = np.ascontiguousarray(subsample, dtype=np.float64)
-        if keep.ndim != 1 or not ((keep >= 0) & (keep <= 1)).all():
+        if keep.ndim != 1:
             raise UsageError(
-                "expected probabilities, 0 to 1, one for each key",
+                f"expected probabilities, one for each key, received shape {keep.shape}",
                 where="subsample",
                 hint="keep_probability(visits, threshold) makes them",
             )

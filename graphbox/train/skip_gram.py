@@ -13,7 +13,7 @@ from torch import Tensor
 from graphbox.config import SkipGramSection
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys, SkipGram
-from graphbox.sample import NegativeSampler, permutation, random_walk, skip_gram_pairs
+from graphbox.sample import NegativeSampler, keep_probability, permutation, random_walk, walk_pairs
 from graphbox.table import EmbeddingTable
 from graphbox.train.view import GraphView
 
@@ -22,8 +22,6 @@ __all__ = ["SkipGramTrainer"]
 _CENTER, _CONTEXT = "center", "context"
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
-
-_SUBSAMPLE_STREAM = 1
 
 
 class SkipGramTrainer:
@@ -59,9 +57,9 @@ class SkipGramTrainer:
         self._keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
         self._metapaths: list[Sequence[EdgeType]] = list(config.metapaths)
         self._starts = [view.num_nodes(path[0][0]) for path in self._metapaths]
-        self._offsets = [self._column_offsets(path) for path in self._metapaths]
+        self._first_key = {name: self._keys.start(name) for name in view.node_types}
         visits = self._visits()
-        self._keep = _kept_share(visits, config.subsample)
+        self._keep = keep_probability(visits, config.subsample) if config.subsample else np.ones(len(visits))
         self._negatives = NegativeSampler(visits * self._keep, config.negative_exponent, seed)
         self._orders: list[NDArray[np.int64]] = []
         self._model = SkipGram(self._new_table(_CENTER), self._new_table(_CONTEXT))
@@ -133,46 +131,43 @@ class SkipGramTrainer:
     def _pairs(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return centres and contexts of a batch as keys, pairs of one centre next to each other."""
         size = self._config.batch_size
-        centers, contexts = [], []
-        for number, order in enumerate(self._orders):
-            starts = order[batch * size : (batch + 1) * size]
-            walks = self._walk(number, starts, epoch, batch)
-            pair = skip_gram_pairs(
-                walks, self._config.window, column_offsets=self._offsets[number], threads=self._threads
-            )
-            centers.append(pair[0])
-            contexts.append(pair[1])
-        center, context = np.concatenate(centers), np.concatenate(contexts)
-        draw = np.random.default_rng([self._seed, epoch, batch, _SUBSAMPLE_STREAM]).random((2, len(center)))
-        kept = (draw[0] < self._keep[center]) & (draw[1] < self._keep[context]) & (center != context)
-        return center[kept], context[kept]
-
-    def _walk(self, metapath: int, starts: NDArray[np.int64], epoch: int, batch: int) -> NDArray[np.int64]:
-        return random_walk(
+        starts = [order[batch * size : (batch + 1) * size] for order in self._orders]
+        chunks = walk_pairs(
             self._view,
-            starts,
+            np.concatenate(starts),
             self._config.walk_length,
-            metapath=self._metapaths[metapath],
-            seed=self._seed + metapath,
+            self._config.window,
+            metapaths=self._metapaths,
+            metapath_of=np.repeat(np.arange(len(starts)), [len(each) for each in starts]),
+            type_offsets=self._first_key,
+            subsample=self._keep,
+            seed=self._seed,
             epoch=epoch,
             batch=batch,
             threads=self._threads,
         )
+        pairs = np.concatenate([np.zeros((2, 0), np.int64), *chunks], axis=1)
+        center, context = pairs[:, pairs[0] != pairs[1]]  # a walk may come back
+        return center, context
 
     def _visits(self) -> NDArray[np.float64]:
         """Return how often one walk from each start visits each key: float64 [keys]."""
         visits = np.zeros(self._keys.total)
-        for number, nodes in enumerate(self._starts):
-            walks = self._walk(number, np.arange(nodes), _VISITS_EPOCH, 0)
-            keys = (walks + self._offsets[number])[walks >= 0]
+        length = self._config.walk_length
+        for path, nodes in zip(self._metapaths, self._starts, strict=True):
+            walks = random_walk(
+                self._view,
+                np.arange(nodes),
+                length,
+                metapath=path,
+                seed=self._seed,
+                epoch=_VISITS_EPOCH,
+                threads=self._threads,
+            )
+            types = [path[0][0], *(path[step % len(path)][2] for step in range(length))]
+            keys = (walks + [self._first_key[name] for name in types])[walks >= 0]
             visits += np.bincount(keys, minlength=self._keys.total)
         return visits
-
-    def _column_offsets(self, metapath: Sequence[EdgeType]) -> NDArray[np.int64]:
-        """Return the key of the first node of the type in each column of a walk."""
-        types = [metapath[0][0]]
-        types += [metapath[step % len(metapath)][2] for step in range(self._config.walk_length)]
-        return np.array([self._keys.start(name) for name in types], dtype=np.int64)
 
     def _new_table(self, name: str) -> EmbeddingTable:
         # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
@@ -185,11 +180,3 @@ class SkipGramTrainer:
             seed=self._seed + context,
             threads=self._threads,
         )
-
-
-def _kept_share(visits: NDArray[np.float64], subsample: float) -> NDArray[np.float64]:
-    """Return the probability that a visit of each key is kept: sqrt(subsample / share), at most 1."""
-    if subsample == 0.0:
-        return np.ones(len(visits))
-    share = visits / visits.sum()
-    return np.asarray(np.minimum(1.0, np.sqrt(subsample / np.maximum(share, 1e-300))))

@@ -36,6 +36,18 @@ class Words {
   bool known_ = false;
 };
 
+[[noreturn]] void throw_no_probability(const SkipGramRequest& request, std::int64_t key, std::int64_t walk) {
+  const std::string of_walk = ", walk " + std::to_string(walk) + " has key " + std::to_string(key);
+  if (key < 0 || key >= request.num_keep) {
+    throw Error(ErrorKind::kUsage,
+                "expected probabilities for all keys; it has " + std::to_string(request.num_keep) + of_walk,
+                "subsample");
+  }
+  throw Error(ErrorKind::kUsage,
+              "expected probabilities, 0 to 1, received " + std::to_string(request.keep[key]) + of_walk, "subsample",
+              "keep_probability(visits, threshold) makes them");
+}
+
 }  // namespace
 
 // What is left of a walk: keys, and the columns they stood in.
@@ -67,11 +79,8 @@ SkipGramPairs::Walk SkipGramPairs::read(std::int64_t walk, std::vector<std::int6
   for (std::int64_t column = 0; column < length; ++column) {
     const std::int64_t key = nodes[column] + (offsets != nullptr ? offsets[column] : 0);
     if (request_.keep != nullptr) {
-      if (key < 0 || key >= request_.num_keep) [[unlikely]] {
-        throw Error(ErrorKind::kUsage,
-                    "subsample must have a probability for every key; it has " + std::to_string(request_.num_keep) +
-                        ", walk " + std::to_string(position) + " has key " + std::to_string(key),
-                    "subsample");
+      if (key < 0 || key >= request_.num_keep || !(request_.keep[key] >= 0 && request_.keep[key] <= 1)) [[unlikely]] {
+        throw_no_probability(request_, key, position);
       }
       if (static_cast<double>(words[static_cast<std::uint32_t>(column)]) >= request_.keep[key] * 0x1p32) {
         continue;
