@@ -87,10 +87,16 @@ def show(measurement: Measurement, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(measurement)), flush=True)
         return
+    rate, low, high, per_cpu_s = (
+        _readable(value)
+        for value in (measurement.rate, measurement.min, measurement.max, measurement.per_cpu_s)
+    )
     print(
         f"{measurement.case:40} {measurement.system:12} {measurement.threads} thread(s) "
-        f"{measurement.rate / 1e6:8.2f} M {measurement.unit} "
-        f"[{measurement.min / 1e6:.2f}-{measurement.max / 1e6:.2f}], "
-        f"{measurement.per_cpu_s / 1e6:.2f} M per CPU second",
+        f"{rate:>10} {measurement.unit} [{low} - {high}], {per_cpu_s} per CPU second",
         flush=True,
     )
+
+
+def _readable(rate: float) -> str:
+    return f"{rate / 1e6:.2f} M" if rate >= 1e4 else f"{rate:.2f}"
