@@ -219,6 +219,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="how many")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     systems = {"full batches": full_batches, "graphbox": graphbox_batches}
     if WITH_PYG_LIB or WITH_TORCH_SPARSE:
         systems["PyG's NeighborLoader"] = pyg_batches
