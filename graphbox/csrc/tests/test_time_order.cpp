@@ -77,9 +77,16 @@ TEST(time_order, samples_are_causal_and_the_same_for_any_number_of_threads) {
                         static_cast<std::int64_t>(graph.indices.size()), "test"};
   relation.num_neighbors = {6, 3};
   relation.times = &order;
-  request.relations = {relation};
-  for (const bool last : {false, true}) {
-    request.take_last = last;
+  std::vector<float> weights;
+  for (std::size_t edge = 0; edge < graph.indices.size(); ++edge) {
+    weights.push_back(1.0F + static_cast<float>(edge % 9));
+  }
+  const WeightSums sums(order, graph.indptr, weights, "test", 2);
+  enum class Way : std::uint8_t { kUniform, kWeighted, kLast };
+  for (const Way way : {Way::kUniform, Way::kWeighted, Way::kLast}) {
+    relation.weight_sums = way == Way::kWeighted ? &sums : nullptr;
+    request.relations = {relation};
+    request.take_last = way == Way::kLast;
     request.threads = 1;
     const NeighborSample one = sample_neighbors(request);
     request.threads = 2;
@@ -97,6 +104,15 @@ TEST(time_order, samples_are_causal_and_the_same_for_any_number_of_threads) {
   }
   request.tree_times.pop_back();
   CHECK_THROWS(sample_neighbors(request), ErrorKind::kUsage, "a time for each");
+}
+
+TEST(time_order, sums_of_damaged_weights_are_refused) {
+  const std::vector<std::int64_t> indptr = {0, 2, 3};
+  const TimeOrder order(indptr, std::vector<std::int64_t>{3, 2, 1}, "test", 1);
+  CHECK_THROWS(WeightSums(order, indptr, std::vector<float>{1, 0, 1}, "test", 1), ErrorKind::kData, "edge 1 of node 0");
+  CHECK_THROWS(WeightSums(order, indptr, std::vector<float>{1, 1}, "test", 1), ErrorKind::kUsage, "a weight and a timestamp");
+  const std::vector<std::int64_t> other = {0, 1, 3};
+  CHECK_THROWS(WeightSums(order, other, std::vector<float>{1, 1, 1}, "test", 1), ErrorKind::kData, "indptr must rise");
 }
 
 }  // namespace
