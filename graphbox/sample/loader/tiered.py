@@ -56,6 +56,7 @@ class TieredStages:
         self._names = names
         self._pass_batches = pass_batches
         self._threads = threads
+        self._size = pass_batches or 1  # of the next pass; the first shows what batches take
         self._idle: list[PassFetch] = []  # with the rows that the loop before has left there
 
     def batches(
@@ -85,12 +86,11 @@ class TieredStages:
         self, requests: Iterator[SampleRequest], executor: ThreadPoolExecutor
     ) -> Iterator[PassSample]:
         """Give passes, sampling the next while one is used."""
-        size = self._pass_batches or 1
-        ahead: Future[PassSample] = executor.submit(self._sample, requests, size)
+        ahead: Future[PassSample] = executor.submit(self._sample, requests, self._size)
         try:
             while samples := ahead.result():
-                size = self._next_size(samples)
-                ahead = executor.submit(self._sample, requests, size)
+                self._size = self._next_size(samples)
+                ahead = executor.submit(self._sample, requests, self._size)
                 yield samples
                 del samples
         finally:
