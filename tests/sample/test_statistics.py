@@ -46,7 +46,7 @@ def lists_apart(degree: int, weight: Floats | None = None) -> CSC:
 
 
 def inclusion_p_value(offsets: npt.NDArray[np.int64], degree: int, wanted: int) -> float:
-    """Return the p-value of equal inclusion, whose counts are more even than those of draws with replacement."""
+    """Return the p-value of equal inclusion; without replacement counts are more even than with."""
     counts = np.bincount(offsets, minlength=degree)
     expected = NODES * wanted / degree
     statistic = ((counts - expected) ** 2 / expected).sum() * (degree - 1) / (degree - wanted)
