@@ -103,8 +103,11 @@ endef
 .PHONY: test-native test-asan test-tsan
 test-native: $(VENV)/.dependencies ## C++ tests
 	$(call native_tests,)
-test-asan: $(VENV)/.dependencies ## C++ tests under AddressSanitizer
+test-asan: $(VENV)/.dependencies ## C++ tests, and wrong arguments for the Python module, under AddressSanitizer
 	$(call native_tests,address)
+	$(BIN)/cmake -S graphbox/csrc -B build/python-address -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_SANITIZE=address -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python -Dnanobind_DIR=$$($(BIN)/python -m nanobind --cmake_dir) --log-level=WARNING
+	$(BIN)/cmake --build build/python-address
+	GRAPHBOX_SANITIZED_CORE=$$(ls $(CURDIR)/build/python-address/_core*.so) GRAPHBOX_SANITIZER="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" $(BIN)/python -m pytest -m "stress or not stress" tests/native/test_fuzz.py
 test-tsan: $(VENV)/.dependencies ## C++ tests under ThreadSanitizer
 	$(call native_tests,thread)
 

@@ -46,6 +46,16 @@ NumpyArray<T> to_numpy(PooledArray<T>&& array) {
   return to_numpy<T, 1>(std::move(array), shape);
 }
 
+// A sequence of objects can hold None, which arrives as a null pointer.
+template <typename T>
+void refuse_none(const std::vector<const T*>& objects, const char* where) {
+  for (const T* object : objects) {
+    if (object == nullptr) {
+      throw Error(ErrorKind::kUsage, "expected objects, received None among them", where);
+    }
+  }
+}
+
 // New lists of some rows, with the arrays that hold them.
 struct OverlayArrays {
   InputArray<std::int64_t> rows;

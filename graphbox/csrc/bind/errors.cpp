@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <new>
+#include <stdexcept>
 
 #include "bind/nouns.h"
 
@@ -46,6 +47,8 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     raise(error);
+  } catch (const std::length_error&) {
+    raise(Error(ErrorKind::kDoesNotFit, "more entries were asked for than memory can have", {}, "give smaller numbers"));
   } catch (const std::bad_alloc&) {
     raise(Error(ErrorKind::kDoesNotFit, "the system has no more memory to give", {},
                 "use smaller batches, fewer neighbours or a smaller table"));

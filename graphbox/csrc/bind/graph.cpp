@@ -154,15 +154,15 @@ std::optional<NumpyArray<std::int64_t>> add_edges(EdgeBuilder& self, const Integ
 nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string& indices,
                 const std::vector<std::string>& columns, const std::vector<std::string>& by_source,
                 const std::vector<Codes>& recode) {
+  if (columns.size() != self.options().columns.size()) {
+    throw Error(ErrorKind::kUsage, "expected the path of every column");
+  }
   std::vector<Recode> recodes;
   for (const auto& [column, codes] : recode) {
     if (column >= columns.size() || self.options().columns[column].row_bytes() != 4) {
       throw Error(ErrorKind::kUsage, "expected recode of a column of int32 codes, received it of another one");
     }
     recodes.push_back({column, codes.data(), static_cast<std::int64_t>(codes.shape(0))});
-  }
-  if (columns.size() != self.options().columns.size()) {
-    throw Error(ErrorKind::kUsage, "expected the path of every column");
   }
   EdgeFiles paths{indptr, indices, columns, std::nullopt};
   if (!by_source.empty()) {

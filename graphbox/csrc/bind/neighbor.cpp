@@ -38,6 +38,7 @@ using ExcludedArrays = std::tuple<std::size_t, InputArray<std::int64_t>, InputAr
                                   InputArray<std::int64_t>, InputArray<std::int64_t>, bool>;
 
 void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
+  refuse_none(relations, "relations");
   bool sound = seeds == types && hops >= 0 && hops < 256 && relations.size() < 65536;
   for (const RelationArrays* arrays : relations) {
     const Relation& relation = arrays->relation;
@@ -89,7 +90,12 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
       trees += each.size();
     }
     for (const auto& [number, rows, sources, groups, group_of_tree, ascending] : excluded) {
-      Relation& relation = request.relations.at(number);
+      if (static_cast<std::size_t>(number) >= request.relations.size()) {
+        throw Error(ErrorKind::kUsage, "expected one of " + std::to_string(request.relations.size()) +
+                                           " relations, received number " + std::to_string(number),
+                    "excluded");
+      }
+      Relation& relation = request.relations[static_cast<std::size_t>(number)];
       if (group_of_tree.shape(0) != 0 && group_of_tree.shape(0) != trees) {
         throw Error(ErrorKind::kUsage, "expected the group of each of " + std::to_string(trees) + " trees, received " +
                                            std::to_string(group_of_tree.shape(0)),

@@ -39,6 +39,12 @@ using Files = std::vector<std::pair<std::string, std::uint64_t>>;
 using Rows = std::optional<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>;
 using Array = std::tuple<std::size_t, std::uint64_t, std::uint64_t, std::int64_t>;
 
+// Whether `count` entries from `offset` on lie within `bytes` bytes.
+bool lies_within(std::uint64_t offset, std::uint64_t entry_bytes, std::int64_t count, std::uint64_t bytes) {
+  return count >= 0 && offset <= bytes &&
+         (entry_bytes == 0 || static_cast<std::uint64_t>(count) <= (bytes - offset) / entry_bytes);
+}
+
 void construct(Store* self, const Files& files, const Rows& rows, std::uint64_t budget_bytes,
                const std::string& backend, unsigned depth, bool direct) {
   std::vector<FileSize> sizes;
@@ -51,12 +57,23 @@ void construct(Store* self, const Files& files, const Rows& rows, std::uint64_t 
     return;
   }
   const auto [offset, row_bytes, count] = *rows;
+  if (files.size() != 1 || row_bytes == 0 || count > INT64_MAX ||
+      !lies_within(offset, row_bytes, static_cast<std::int64_t>(count), files.front().second)) {
+    throw Error(ErrorKind::kUsage, "expected rows that lie within the only file", "rows");
+  }
   const RowUnits units{offset, row_bytes, count};
   new (self) Store(sizes, &units, options);
 }
 
-StoredArray stored(const Array& array) {
+StoredArray stored(const Store& store, const Array& array) {
   const auto [file, offset, entry_bytes, count] = array;
+  if (file >= store.space().files() ||
+      !lies_within(offset, entry_bytes, count, store.space().file(file).bytes())) {
+    throw Error(ErrorKind::kUsage, "expected an array that lies within one of the store's files", "array");
+  }
+  if (store.units_are_rows() && (offset != store.layout().base || entry_bytes != store.layout().unit_bytes)) {
+    throw Error(ErrorKind::kUsage, "expected the rows that the store was made for", "array");
+  }
   return {file, offset, entry_bytes, count};
 }
 
@@ -73,7 +90,7 @@ void check_size(std::size_t received, std::uint64_t expected) {
 
 void read_rows_into(Store& self, const Array& array, InputArray<std::int64_t> index, OutputArray<std::uint8_t> out,
                     bool whole_pass, int threads, std::optional<InputArray<std::int64_t>> places) {
-  const StoredArray rows = stored(array);
+  const StoredArray rows = stored(self, array);
   const std::size_t room = rows.entry_bytes > 0 ? out.shape(0) / rows.entry_bytes : 0;
   if (!places) {
     check_size(out.shape(0), index.shape(0) * rows.entry_bytes);
@@ -92,7 +109,10 @@ void read_rows_into(Store& self, const Array& array, InputArray<std::int64_t> in
 std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t>> read_list_bounds(
     Store& self, const Array& array, std::int64_t items, InputArray<std::int64_t> index, bool whole_pass,
     int threads) {
-  const StoredArray offsets = stored(array);
+  const StoredArray offsets = stored(self, array);
+  if (offsets.entry_bytes != sizeof(std::int64_t)) {
+    throw Error(ErrorKind::kUsage, "expected offsets of 8 bytes", "offsets");
+  }
   const auto count = static_cast<std::int64_t>(index.shape(0));
   PooledArray<std::int64_t> bounds(2 * count);
   PooledArray<std::int64_t> starts(count + 1);
@@ -109,16 +129,32 @@ std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t>> read_list_bound
   return {to_numpy<std::int64_t, 2>(std::move(bounds), shape), to_numpy(std::move(starts))};
 }
 
+// Lists of `items` items, one after the other in what is read of them.
+void check_lists(std::int64_t items, const InputArray<std::int64_t, 2>& bounds,
+                 std::span<const std::int64_t> starts) {
+  bool sound = starts.front() == 0;
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+    const std::int64_t begin = bounds(i, 0);
+    const std::int64_t end = bounds(i, 1);
+    sound = sound && begin >= 0 && begin <= end && end <= items && starts[i + 1] == starts[i] + (end - begin);
+  }
+  if (!sound) {
+    throw Error(ErrorKind::kUsage, "expected bounds and starts as read_bounds gave them for this index", "bounds");
+  }
+}
+
 void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> index, std::int64_t limit,
                      InputArray<std::int64_t, 2> bounds, InputArray<std::int64_t> starts,
                      OutputArray<std::uint8_t> out, bool whole_pass, int threads) {
-  const StoredArray items = stored(array);
+  const StoredArray items = stored(self, array);
   const std::size_t count = index.shape(0);
   if (bounds.shape(0) != count || bounds.shape(1) != 2 || starts.shape(0) != count + 1) {
     throw Error(ErrorKind::kUsage, "expected bounds and starts as read_bounds gave them for this index", "bounds");
   }
+  check_lists(items.count, bounds, view(starts));
   check_size(out.shape(0), static_cast<std::uint64_t>(starts.data()[count]) * items.entry_bytes);
   const nb::gil_scoped_release release;
+  check_index(view(index), limit, "index");
   read_items(self, items, requests_of(index, limit, whole_pass, threads), bounds.data(), starts.data(),
              reinterpret_cast<std::byte*>(out.data()));
 }
@@ -151,7 +187,9 @@ std::tuple<bool, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<
 
 void gather(InputArray<std::uint8_t> table, std::uint64_t row_bytes, std::int64_t rows, InputArray<std::int64_t> index,
             OutputArray<std::uint8_t> out, int threads) {
-  check_size(table.shape(0), static_cast<std::uint64_t>(rows) * row_bytes);
+  if (!lies_within(0, row_bytes, rows, table.shape(0))) {
+    throw Error(ErrorKind::kUsage, "expected rows that lie within the table", "table");
+  }
   check_size(out.shape(0), index.shape(0) * row_bytes);
   const nb::gil_scoped_release release;
   gather_rows({reinterpret_cast<const std::byte*>(table.data()), rows, row_bytes}, view(index), threads,

@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
+
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "errors/error.h"
@@ -13,8 +15,9 @@ namespace {
 
 TextColumn column(const InputArray<std::int64_t>& offsets, const InputArray<std::uint8_t>& text) {
   const auto bounds = view(offsets);
-  if (bounds.empty() || bounds.front() < 0 || bounds.back() > static_cast<std::int64_t>(text.shape(0))) {
-    throw Error(ErrorKind::kUsage, "offsets must be one more than the cells and lie within the text");
+  if (bounds.empty() || bounds.front() < 0 || bounds.back() > static_cast<std::int64_t>(text.shape(0)) ||
+      !std::is_sorted(bounds.begin(), bounds.end())) {
+    throw Error(ErrorKind::kUsage, "offsets must be one more than the cells, rise, and lie within the text");
   }
   return {bounds, reinterpret_cast<const char*>(text.data())};
 }

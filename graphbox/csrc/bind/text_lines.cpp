@@ -47,6 +47,9 @@ nb::tuple split(const InputArray<std::uint8_t>& text, const nb::bytes& delimiter
                 std::int64_t cells, const std::vector<std::int64_t>& wanted, std::int64_t examples) {
   TextRows rows;
   const TextFormat format = format_of(delimiter, quote);
+  if (cells < 0) {
+    throw Error(ErrorKind::kUsage, "expected a number of cells, received " + std::to_string(cells), "cells");
+  }
   {
     const nb::gil_scoped_release release;
     rows = split_text(text_of(text), format, cells, wanted, examples);

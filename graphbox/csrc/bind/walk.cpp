@@ -64,6 +64,9 @@ struct PlanArguments {
 };
 
 void check_arguments(const std::vector<std::vector<const StepArrays*>>& paths, const PlanArguments& arguments) {
+  for (const auto& path : paths) {
+    refuse_none(path, "paths");
+  }
   const bool sound =
       !paths.empty() && std::none_of(paths.begin(), paths.end(), [](auto& path) { return path.empty(); });
   if (!sound || arguments.length < 0 || arguments.length > INT32_MAX) {
@@ -270,6 +273,7 @@ using Visited = std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t, 
 Visited ppr(const std::vector<const StepArrays*>& round, InputArray<std::int64_t> nodes,
             const std::tuple<std::int64_t, std::int64_t, std::int64_t>& walks_rounds_neighbors,
             double restart_probability, const DrawKey& key, int threads) {
+  refuse_none(round, "round");
   PprRequest request;
   for (const StepArrays* step : round) {
     request.round.push_back(step->step);

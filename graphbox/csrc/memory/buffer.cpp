@@ -74,6 +74,9 @@ BufferPool& BufferPool::shared() {
 }
 
 Buffer BufferPool::take(std::size_t bytes) {
+  if (bytes > SIZE_MAX / 4) {
+    throw std::bad_alloc();
+  }
   const std::size_t rounded = std::bit_ceil(bytes < kSmallestPooledBytes ? kSmallestPooledBytes : bytes);
   {
     const std::lock_guard lock(mutex_);

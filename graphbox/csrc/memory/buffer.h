@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -104,6 +105,9 @@ class PooledArray {
 
 template <typename T>
 void PooledArray<T>::reserve(std::int64_t capacity) {
+  if (capacity > std::int64_t{PTRDIFF_MAX / sizeof(T)}) {
+    throw std::bad_alloc();
+  }
   const std::size_t bytes = static_cast<std::size_t>(capacity) * sizeof(T);
   if (bytes <= buffer_.bytes()) {
     return;

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -59,8 +60,15 @@ class Pool {
         queue_.push_back(job);
       }
       while (threads_ < std::min<int>(static_cast<int>(queue_.size()) + busy_, kMaxThreads)) {
-        std::thread(&Pool::run, this).detach();
+        try {
+          std::thread(&Pool::run, this).detach();
+        } catch (const std::system_error&) {
+          break;  // fewer helpers than asked for: whoever asks works itself
+        }
         ++threads_;
+      }
+      if (threads_ == 0) {
+        queue_.clear();
       }
     }
     wake_.notify_all();

@@ -26,6 +26,7 @@ class BlockSpace {
   };
   Place at(std::uint64_t address) const;
 
+  std::size_t files() const { return files_.size(); }
   std::uint64_t base(std::size_t file) const { return bases_[file]; }
   const BlockFile& file(std::size_t file) const { return *files_[file]; }
   std::uint64_t bytes() const { return bases_.back(); }  // a multiple of kBlockBytes

@@ -1,0 +1,467 @@
+"""Arguments for fuzzing: sound ones that fit together, and what becomes of them when they are spoilt."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.native.signatures import ArrayType, OptionalType, PlainType, SequenceType, TupleType, Type
+
+Array = npt.NDArray[Any]
+
+EXTREMES = (-(2**63), -(2**31), -2, -1, 0, 1, 2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1)
+DTYPES = ("int64", "int32", "float32", "float64", "uint8", "uint32", "bool")
+BACKENDS = ("auto", "threads", "io_uring", "mmap")
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl")
+
+
+class World:
+    """A small graph, files and what belongs to them, and the objects made so far.
+
+    Args:
+        generator: of all choices.
+        folder: where files are.
+        objects: of each class, made by calls.
+        largest: number to ask for: memory, rows and the like.
+    """
+
+    def __init__(
+        self, generator: random.Random, folder: Path, objects: Mapping[str, list[Any]], largest: int
+    ) -> None:
+        self.largest = largest
+        self.random = generator
+        self.folder = folder
+        self.objects = objects
+        self.num_nodes = generator.choice([1, 2, 7, 40, 300])
+        self.index_dtype = generator.choice(["int32", "int64"])
+        numbers = np.random.default_rng(generator.getrandbits(32))
+        self.numbers = numbers
+        degrees = numbers.integers(0, generator.choice([1, 4, 90]), self.num_nodes)
+        self.indptr = np.append(0, np.cumsum(degrees)).astype(np.int64)
+        self.num_edges = int(self.indptr[-1])
+        self.indices = np.concatenate(
+            [np.zeros(0), *(np.sort(numbers.integers(0, self.num_nodes, degree)) for degree in degrees)]
+        ).astype(self.index_dtype)
+        self.weights = numbers.exponential(1, self.num_edges).astype(np.float32) + np.float32(1e-6)
+        self.timestamps = numbers.integers(-5, 50, self.num_edges)
+        touched = np.flatnonzero(numbers.random(self.num_nodes) < 0.2)
+        self.touched = touched
+        self.new_indptr = np.append(0, np.cumsum(numbers.integers(0, 6, len(touched)))).astype(np.int64)
+        self.new_edges = int(self.new_indptr[-1])
+
+    def nodes(self, count: int | None = None) -> Array:
+        """Return node indices."""
+        size = self.random.choice([0, 1, 3, 40, 700]) if count is None else count
+        return self.numbers.integers(0, self.num_nodes, size)
+
+    def object(self, name: str) -> Any:
+        """Return one of the class, or None where none was made."""
+        made = self.objects[name]
+        return self.random.choice(made[-6:]) if made else None
+
+    def maybe(self, value: Any) -> Any:
+        """Return the value or None."""
+        return value if self.random.random() < 0.5 else None
+
+    def rows(self) -> tuple[Any, ...]:
+        """Return an adjacency as tuples hold it."""
+        return (self.indptr, self.indices, "edges", self.maybe(self.object("Overlay")))
+
+    def file(self) -> tuple[str, int]:
+        """Return a file of 64 KiB with rising int64, its path and size."""
+        path = self.folder / "numbers"
+        if not path.exists():
+            path.write_bytes(np.minimum(np.arange(8192, dtype=np.int64), 500).tobytes())
+        return str(path), 65536
+
+    def text(self) -> Array:
+        """Return the bytes of a little table."""
+        lines = self.random.choice(
+            [b'id,name\n1,a\n2,"b\nc"\n', b"", b"\n\n,", b'"', b"1\t2\r\n3\t4", b"x" * 999]
+        )
+        return np.frombuffer(lines, np.uint8)
+
+    def strings(self) -> tuple[Array, Array]:
+        """Return offsets and text of some strings."""
+        words = [b"12", b"-7", b"", b"1e400", b"true", "ü".encode(), b"9" * 30, b"nan"]
+        chosen = [self.random.choice(words) for _ in range(self.random.choice([0, 1, 5, 60]))]
+        offsets = np.append(0, np.cumsum([len(word) for word in chosen])).astype(np.int64)
+        return offsets, np.frombuffer(b"".join(chosen), np.uint8)
+
+
+def _key(world: World) -> tuple[int, int, int]:
+    return (world.random.getrandbits(64), world.random.getrandbits(32), world.random.getrandbits(64))
+
+
+def _pair_arguments(world: World) -> tuple[Any, ...]:
+    return (world.random.choice([1, 2, 5]), None, None, 0, world.random.random() < 0.5, None)
+
+
+def _relation(world: World) -> dict[str, Any]:
+    tables = world.object("AliasTables")
+    return {
+        "indptr": world.indptr,
+        "indices": world.indices,
+        "source_type": 0,
+        "target_type": 0,
+        "num_neighbors": [world.random.choice([-1, 0, 1, 3, 70]) for _ in range(2)],
+        "overlay": world.maybe(world.object("Overlay")),
+        "weights": world.maybe(tables),
+        "overlay_weights": world.maybe(tables),
+    }
+
+
+def _sample(world: World) -> dict[str, Any]:
+    relations = [world.object("Relation") for _ in range(world.random.choice([0, 1, 1, 2]))]
+    seeds = world.nodes()
+    disjoint = world.random.random() < 0.4
+    return {
+        "relations": [relation for relation in relations if relation is not None],
+        "num_nodes": [world.num_nodes],
+        "seeds": [seeds],
+        "hops": 2,
+        "disjoint": disjoint,
+        "labor": not disjoint and world.random.random() < 0.4,
+        "tree_times": world.maybe(world.numbers.integers(0, 50, len(seeds))) if disjoint else None,
+        "excluded": [(0, world.nodes(5), world.nodes(5), world.nodes(0), world.nodes(0), False)]
+        if world.random.random() < 0.3
+        else [],
+        "replace": world.random.random() < 0.3,
+    }
+
+
+def _walk_step(world: World) -> dict[str, Any]:
+    return {
+        "indptr": world.indptr,
+        "indices": world.indices,
+        "overlay": world.maybe(world.object("Overlay")),
+        "weights": world.maybe(world.object("AliasTables")),
+        "overlay_weights": None,
+        "times": world.maybe(world.object("TimeOrder")),
+        "overlay_times": None,
+    }
+
+
+def _walk_plan(world: World) -> dict[str, Any]:
+    step = world.object("WalkStep")
+    return {
+        "paths": [] if step is None else [[step]],
+        "length": world.random.choice([0, 1, 5, 40]),
+        "p": world.random.choice([1.0, 0.25]),
+        "q": world.random.choice([1.0, 4.0]),
+        "restart_probability": world.random.choice([0.0, 0.0, 0.3]),
+        "most_parallel": 1,
+        "strictly_later": False,
+        "time_window": None,
+    }
+
+
+def _walkers(world: World) -> dict[str, Any]:
+    start = world.nodes()
+    return {"start": start, "second": None, "path_of": None, "times": None, "first_position": 0}
+
+
+def _negatives(world: World) -> dict[str, Any]:
+    return {
+        "weights": None,
+        "known_positives": world.maybe(world.rows()),
+        "queries": world.nodes(),
+        "num_negatives": world.random.choice([1, 3, 70]),
+        "allow_exhausted": True,
+    }
+
+
+def _collisions(world: World) -> dict[str, Any]:
+    items = world.nodes()
+    return {
+        "queries": world.nodes(len(items)),
+        "positives": items,
+        "candidates": np.concatenate([items, world.nodes()]),
+        "known_positives": world.maybe(world.rows()),
+    }
+
+
+def _parse(dtype: str) -> Callable[[World], dict[str, Any]]:
+    def arguments(world: World) -> dict[str, Any]:
+        offsets, text = world.strings()
+        count = len(offsets) - 1
+        return {
+            "offsets": offsets,
+            "text": text,
+            "values": np.zeros(count, dtype),
+            "wrong": np.zeros(count, np.uint8),
+        }
+
+    return arguments
+
+
+def _gather(world: World) -> dict[str, Any]:
+    row_bytes = world.random.choice([1, 8, 512, 4000])
+    index = world.nodes()
+    return {
+        "table": np.zeros(world.num_nodes * row_bytes, np.uint8),
+        "row_bytes": row_bytes,
+        "rows": world.num_nodes,
+        "index": index,
+        "out": np.zeros(len(index) * row_bytes, np.uint8),
+    }
+
+
+def _read_rows(world: World) -> dict[str, Any]:
+    index = world.numbers.integers(0, 8192, world.random.choice([0, 1, 300]))
+    return {
+        "array": (0, 0, 8, 8192),
+        "index": index,
+        "out": np.zeros(len(index) * 8, np.uint8),
+        "places": None,
+    }
+
+
+def _read_items(world: World) -> dict[str, Any]:
+    index = world.numbers.integers(0, 100, 7)
+    bounds = np.stack([index * 3, index * 3 + 3], axis=1)
+    return {
+        "array": (0, 0, 8, 8192),
+        "index": index,
+        "limit": 100,
+        "bounds": bounds,
+        "starts": np.arange(8) * 3,
+        "out": np.zeros(21 * 8, np.uint8),
+    }
+
+
+def _optimizer(world: World) -> dict[str, Any]:
+    return {
+        "name": world.random.choice(OPTIMIZERS),
+        "lr": 0.1,
+        "eps": 1e-8,
+        "betas": (0.9, 0.999),
+        "bounds": (-np.inf, np.inf),
+        **dict.fromkeys(("initial_accumulator", "beta", "l1", "l2", "weight_decay"), 0.0),
+    }
+
+
+def _push(world: World) -> dict[str, Any]:
+    table = world.object("Table")
+    keys = world.nodes()
+    shape = (len(keys), 1 if table is None else table.dim)
+    return {"keys": keys, "grads": np.ones(shape, np.float32), "out": np.ones(shape, np.float32)}
+
+
+def _saved_table(world: World) -> dict[str, Any]:
+    path = world.folder / "table"
+    if path.exists() and world.random.random() < 0.7:
+        content = bytearray(path.read_bytes())
+        for _ in range(world.random.choice([0, 1, 3])):
+            content[world.random.randrange(len(content))] = world.random.getrandbits(8)
+        spoilt = world.folder / "spoilt"
+        spoilt.write_bytes(
+            content[: world.random.choice([len(content), world.random.randrange(len(content) + 1)])]
+        )
+        path = spoilt
+    return {"path": str(path), "memory_bytes": 1 << 24}
+
+
+RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
+    "AliasTable": lambda world: {"weights": world.numbers.exponential(1, world.num_nodes)},
+    "AliasTable.sample": lambda world: {"out": world.nodes()},
+    "AliasTable.sample_for": _negatives,
+    "AliasTable.uniform": lambda world: {"num_items": world.num_nodes},
+    "AliasTables": lambda world: {"indptr": world.indptr, "weights": world.weights},
+    "NeighborPass": lambda world: {
+        "relations": [(0, 0, [3, 2], "edges")],
+        "num_nodes": [world.num_nodes],
+        "seeds": [[world.nodes()], [world.nodes()]],
+        "hops": 2,
+        "batches": [(0, 0), (0, 1)],
+    },
+    "NeighborPass.add": lambda world: {"relation": 0, "neighbors": world.indices[:7]},
+    "NeighborPass.draw": lambda world: {"relation": 0, "bounds": world.indptr},
+    "OptimizerConfig": _optimizer,
+    "Overlay": lambda world: {
+        "rows": world.touched,
+        "indptr": world.new_indptr,
+        "indices": world.nodes(world.new_edges).astype(world.index_dtype),
+        "edge_ids": np.arange(world.new_edges) + world.num_edges,
+        "num_rows": world.num_nodes,
+    },
+    "Relation": _relation,
+    "Relation.give_timestamp": lambda world: {"base": world.timestamps, "overlay": world.timestamps[:0]},
+    "Relation.give_weight": lambda world: {"base": world.weights, "overlay": world.weights[:0]},
+    "Relation.sample_until": lambda world: {"base": world.object("TimeOrder"), "overlay": None},
+    "Store": lambda world: {
+        "files": [world.file()],
+        "rows": world.random.choice([None, (0, 8, 8192), (0, 512, 128)]),
+        "budget_bytes": world.random.choice([0, 5000, 1 << 20]),
+        "backend": world.random.choice(BACKENDS),
+        "depth": 8,
+    },
+    "Store.read_bounds": lambda world: {"offsets": (0, 0, 8, 8192), "items": 501, "index": np.arange(40)},
+    "Store.read_items": _read_items,
+    "Store.read_rows": _read_rows,
+    "Table": lambda world: {
+        "dim": world.random.choice([1, 8]),
+        "optimizer": world.object("OptimizerConfig"),
+        "init_scale": 0.1,
+        "memory_bytes": 1 << 24,
+    },
+    "Table.load": _saved_table,
+    "Table.pull_into": _push,
+    "Table.push": _push,
+    "Table.save": lambda world: {"path": str(world.folder / "table")},
+    "TimeOrder": lambda world: {"indptr": world.indptr, "timestamps": world.timestamps},
+    "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},
+    "TraceCache.begin_pass": lambda world: {"batches": [np.unique(world.nodes()) for _ in range(3)]},
+    "TraceCache.plan": lambda world: {"batches": [np.unique(world.nodes())]},
+    "WalkPlan": _walk_plan,
+    "WalkStep": _walk_step,
+    "Walkers": _walkers,
+    "count_remaining": lambda world: {"known_positives": world.rows(), "num_items": world.num_nodes},
+    "find_collisions": _collisions,
+    "gather_rows": _gather,
+    "hash_strings": _parse("int64"),
+    "order_pass": lambda world: {"index": world.nodes(), "limit": world.num_nodes, "part_requests": 7},
+    "parse_booleans": _parse("uint8"),
+    "parse_integers": _parse("int64"),
+    "parse_numbers": _parse("float32"),
+    "permutation": lambda world: {"size": world.num_nodes},
+    "philox": lambda world: {"counters": world.numbers.integers(0, 2**32, (5, 4)).astype(np.uint32)},
+    "pooled_bytes": lambda world: {"bytes": world.num_nodes},
+    "ppr_neighbors": lambda world: {
+        "round": [] if world.object("WalkStep") is None else [world.object("WalkStep")],
+        "nodes": world.nodes(),
+        "walks_rounds_neighbors": (4, 3, 2),
+        "restart_probability": 0.3,
+    },
+    "row_degrees": lambda world: {"rows": world.rows()},
+    "sample_neighbors": _sample,
+    "skip_gram_pairs": lambda world: {"walks": world.nodes(42).reshape(6, 7)},
+    "skip_gram_pairs_into": lambda world: {
+        "walks": world.nodes(42).reshape(6, 7),
+        "centers": np.zeros(600, np.int64),
+        "contexts": np.zeros(600, np.int64),
+    },
+    "take_strings": lambda world: dict(zip(("offsets", "text"), world.strings(), strict=True)),
+}
+"""Sound arguments of functions, by name; those that are not named are made by their type."""
+
+
+def sound(world: World, name: str, value: Type) -> Any:
+    """Return an argument of a type that looks like what the name says."""
+    by_name: dict[str, Callable[[], Any]] = {
+        "threads": lambda: world.random.choice([1, 2, 3]),
+        "seed": lambda: world.random.getrandbits(64),
+        "epoch": lambda: world.random.getrandbits(32),
+        "batch": lambda: world.random.getrandbits(10),
+        "key": lambda: _key(world) if isinstance(value, TupleType) else world.random.getrandbits(64),
+        "arguments": lambda: _pair_arguments(world),
+        "memory_bytes": lambda: 1 << 24,
+        "path": lambda: str(world.folder / "written"),
+        "scratch": lambda: str(world.folder),
+        "paths": lambda: [str(world.folder / f"written{number}") for number in range(4)],
+        "kind": lambda: world.random.choice(["int64", "string"]),
+        "dtype": lambda: world.random.choice(["int64", "float32"]),
+        "delimiter": lambda: b",",
+        "quote": lambda: b'"',
+        "text": world.text if isinstance(value, ArrayType) else lambda: world.maybe(world.text()),
+    }
+    return by_name.get(name, lambda: by_type(world, value))()
+
+
+def by_type(world: World, value: Type) -> Any:
+    """Return an argument of a type, small."""
+    if isinstance(value, OptionalType):
+        return world.maybe(by_type(world, value.value))
+    if isinstance(value, SequenceType):
+        return [by_type(world, value.entry) for _ in range(world.random.choice([0, 1, 2, 5]))]
+    if isinstance(value, TupleType):
+        return tuple(by_type(world, entry) for entry in value.entries)
+    if isinstance(value, ArrayType):
+        shape = tuple(world.random.choice([0, 1, 4, 33]) for _ in range(value.dimensions or 1))
+        drawn = world.numbers.integers(0, max(world.num_nodes, 2), shape)
+        return drawn.astype(value.dtype or world.random.choice(DTYPES))
+    assert isinstance(value, PlainType)
+    plain: dict[str, Callable[[], Any]] = {
+        "int": lambda: world.random.choice([0, 1, 2, 5, 64]),
+        "float": lambda: world.random.choice([0.0, 0.5, 1.0, 3.0]),
+        "bool": lambda: world.random.random() < 0.5,
+        "str": lambda: world.random.choice(["", "name", "ü"]),
+        "bytes": lambda: world.random.choice([b"", b",", b"ab"]),
+    }
+    return plain.get(value.name, lambda: world.object(value.name))()
+
+
+def spoil(world: World, value: Any, name: str) -> Any:
+    """Return something near the value that may be wrong."""
+    if name in ("path", "paths", "scratch", "files"):  # files are written only where they may be
+        return value
+    if isinstance(value, np.ndarray):
+        return _spoil_array(world, value)
+    if isinstance(value, list | tuple):
+        return _spoil_entries(world, value, name)
+    return world.random.choice(_near(world, value, name))
+
+
+def _near(world: World, value: Any, name: str) -> list[Any]:
+    near: list[Any] = [None, 7, value]
+    if isinstance(value, bool) or value is None:
+        near = [True, False, None, 2, "x"]
+    elif isinstance(value, int) and name == "threads":
+        near = [-1, 0, 1, 4, 300, 2**31 - 1, 2**40]
+    elif isinstance(value, int):
+        near = [
+            *(number for number in EXTREMES if number <= world.largest),
+            value + 1,
+            value - 1,
+            1.5,
+            None,
+            "3",
+        ]
+    elif isinstance(value, float):
+        near = [np.nan, np.inf, -np.inf, -1.0, 0.0, 1e-320, 1e308, None]
+    elif isinstance(value, str | bytes):
+        near = [value[:0], value * 2, value[::-1], 7]
+    return near
+
+
+def _spoil_entries(world: World, value: list[Any] | tuple[Any, ...], name: str) -> Any:
+    entries = list(value)
+    if entries and world.random.random() < 0.7:
+        place = world.random.randrange(len(entries))
+        entries[place] = spoil(world, entries[place], name)
+    else:
+        entries = world.random.choice([entries[:-1], entries + entries, []])
+    return type(value)(entries)
+
+
+def _spoil_array(world: World, array: Array) -> Any:
+    numbers: list[Any] = [*EXTREMES, *[world.num_nodes, world.num_nodes - 1, world.num_edges, -1] * 2]
+    if array.dtype.kind == "f":
+        numbers = [np.nan, np.inf, -np.inf, -1, 0, 1e30, 1e-45]
+    with np.errstate(all="ignore"):
+        if world.random.random() < 0.6:
+            changed = array.copy()
+            if changed.size:
+                number = np.array(world.random.choice(numbers)).astype(changed.dtype)
+                changed.flat[world.random.randrange(changed.size)] = number
+            return changed
+        return world.random.choice(
+            [
+                array.astype(world.random.choice(DTYPES)),
+                array[:-1].copy(),
+                array[: len(array) // 2].copy(),
+                np.concatenate([array, array]),
+                array[:0].copy(),
+                array[::-1].copy(),
+                array[::2],
+                array[None],
+                array.tolist(),
+                None,
+                world.numbers.permutation(array.copy()),
+            ]
+        )
