@@ -98,7 +98,7 @@ class Fuzzer:
         from graphbox.errors import GraphboxError
         from tests.native.fuzz_values import RECIPES, sound, spoil
 
-        recipe = RECIPES.get(function.name, lambda _: {})(world)
+        recipe = RECIPES[function.name](world) if function.name in RECIPES else {}
         arguments = {
             parameter.name: recipe[parameter.name]
             if parameter.name in recipe
