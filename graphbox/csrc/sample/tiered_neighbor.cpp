@@ -193,7 +193,7 @@ void NeighborPass::add(int relation, std::span<const std::int32_t> narrow, std::
 void NeighborPass::end_hop() {
   check_relation(request_.relations.empty() ? -1 : 0);
   for (const Drawn& drawn : drawn_.back()) {
-    if (!drawn.is_added || drawn.first_node.empty()) {
+    if (!drawn.is_added || drawn.first_edge.empty()) {
       throw Error(ErrorKind::kUsage, "expected the neighbours of each relation before the hop ends");
     }
   }

@@ -19,10 +19,17 @@ std::int64_t checked_slots(std::int64_t slots) {
   return slots;
 }
 
+std::int64_t checked_rows(std::int64_t rows) {
+  if (rows < 0) {
+    throw Error(ErrorKind::kUsage, "expected 0 rows or more, received " + std::to_string(rows), "num_rows");
+  }
+  return rows;
+}
+
 }  // namespace
 
 TraceCache::TraceCache(std::int64_t num_rows, std::int64_t slots)
-    : ranks_(num_rows),
+    : ranks_(checked_rows(num_rows)),
       num_slots_(static_cast<std::uint32_t>(std::min(checked_slots(slots), num_rows))),
       row_in_(num_slots_, -1),
       pinned_by_(num_slots_, kNone),
@@ -156,7 +163,7 @@ std::vector<std::uint32_t>& TraceCache::bucket(std::uint32_t window) {
 // Nothing holds the slot any more but the next use of its row.
 void TraceCache::keep(std::uint32_t slot) {
   pinned_by_[slot] = kNone;
-  const std::int64_t rank = ranks_.rank(row_in_[slot]);
+  const std::int64_t rank = rank_of(row_in_[slot]);
   next_use_[slot] = rank < 0 ? kNone : upcoming_[static_cast<std::size_t>(rank)];
   bucket(next_use_[slot]).push_back(slot);
   if (next_use_[slot] != kNone) {
@@ -192,6 +199,18 @@ std::uint32_t TraceCache::take_slot() {
   }
 }
 
+std::int64_t TraceCache::rank_of(std::int64_t row) const {
+  return row >= 0 && row < ranks_.num_rows() ? ranks_.rank(row) : -1;
+}
+
+// Nobody will read the missing rows into their slots.
+void TraceCache::refuse_batches(const std::vector<std::uint32_t>& missing) {
+  for (const std::uint32_t rank : missing) {
+    row_in_[std::exchange(slot_of_[rank], kNone)] = -1;
+  }
+  throw Error(ErrorKind::kUsage, "expected the batches of the window as the pass began with them");
+}
+
 TraceCache::Plan TraceCache::plan(const std::vector<std::span<const std::int64_t>>& batches) {
   if (planned_ == first_window_ + windows_.size()) {
     throw Error(ErrorKind::kUsage, "all windows of the pass are planned");
@@ -224,6 +243,7 @@ TraceCache::Plan TraceCache::plan(const std::vector<std::span<const std::int64_t
   for (const std::uint32_t rank : missing) {
     const std::uint32_t slot = take_slot();
     slot_of_[rank] = slot;
+    row_in_[slot] = -1;
     pinned_by_[slot] = number;
     slots.push_back(slot);
   }
@@ -240,14 +260,18 @@ TraceCache::Plan TraceCache::plan(const std::vector<std::span<const std::int64_t
       if (i + kDistance < batch.size()) {
         ranks_.prefetch_row(batch[i + kDistance]);
       }
-      const std::int64_t rank = ranks_.rank(batch[i]);
+      const std::int64_t rank = rank_of(batch[i]);
       const std::uint32_t slot = rank < 0 ? kNone : slot_of_[static_cast<std::size_t>(rank)];
       if (slot == kNone || pinned_by_[slot] != number) {
-        throw Error(ErrorKind::kUsage, "expected the batches of the window as the pass began with them");
+        refuse_batches(missing);
       }
       row_in_[slot] = batch[i];
       plan.wanted[next++] = slot;
     }
+  }
+  const auto is_empty = [&](std::uint32_t rank) { return row_in_[slot_of_[rank]] < 0; };
+  if (std::any_of(missing.begin(), missing.end(), is_empty)) {
+    refuse_batches(missing);
   }
   for (std::size_t i = 0; i < missing.size(); ++i) {
     plan.slots[static_cast<std::int64_t>(i)] = slot_of_[missing[i]];

@@ -62,6 +62,8 @@ class TraceCache {
   void link_uses();
   void find_residents();
   void keep(std::uint32_t slot);
+  std::int64_t rank_of(std::int64_t row) const;  // -1: none of the pass
+  [[noreturn]] void refuse_batches(const std::vector<std::uint32_t>& missing);
   std::uint32_t take_slot();
   std::vector<std::uint32_t>& bucket(std::uint32_t window);
 
