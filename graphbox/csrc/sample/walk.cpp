@@ -5,6 +5,7 @@
 #include <span>
 
 #include "parallel/parallel_for.h"
+#include "random/philox_lanes.h"
 #include "sample/node2vec.h"
 
 namespace graphbox {
@@ -29,21 +30,38 @@ struct PathWalkers {
   std::int64_t count;
 };
 
+constexpr int kLanes = 8;
+
+// Writes the block of each position, as DrawSequence::block would. `count` is a multiple of kLanes.
+GRAPHBOX_CLONES
+void draw_blocks(PhiloxKey key, std::uint32_t hop, std::uint32_t block, const std::uint64_t* positions, int count,
+                 PhiloxBlock* blocks) {
+  PhiloxLanes<kLanes> lanes;
+  for (int first = 0; first < count; first += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes.start(lane, block, hop, positions[static_cast<std::size_t>(first) + lane]);
+    }
+    lanes.run(key);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      for (std::size_t number = 0; number < 4; ++number) {
+        blocks[static_cast<std::size_t>(first) + lane][number] = lanes.word(number, lane);
+      }
+    }
+  }
+}
+
 // The words of one hop, those of `kPerStep` draws a step, drawn for all walkers of a group when first asked for.
 template <int kPerStep>
 class GroupWords {
  public:
-  template <typename Draws>
-  void reach(std::int64_t step, int size, Draws draws) {
+  // `count` positions, a multiple of kLanes.
+  void reach(std::int64_t step, PhiloxKey key, std::uint32_t hop, const std::uint64_t* positions, int count) {
     constexpr std::int64_t kSteps = 4 / kPerStep;
     const std::int64_t block = step / kSteps;
     offset_ = static_cast<std::size_t>(step % kSteps) * kPerStep;
-    if (block == block_) {
-      return;
-    }
-    block_ = block;
-    for (int i = 0; i < size; ++i) {
-      words_[static_cast<std::size_t>(i)] = draws(i).block(static_cast<std::uint32_t>(block));
+    if (block != block_) {
+      block_ = block;
+      draw_blocks(key, hop, static_cast<std::uint32_t>(block), positions, count, words_.data());
     }
   }
   std::uint32_t word(int i, std::size_t number = 0) const {
@@ -68,7 +86,9 @@ class WalkerGroup {
         restart_below_(restart_threshold(request.restart_probability)) {
     for (int i = 0; i < size; ++i) {
       numbers_[i] = walkers.numbers != nullptr ? walkers.numbers[first + i] : first + i;
+      positions_[i] = static_cast<std::uint64_t>(position(i));
     }
+    std::fill(positions_.begin() + size, positions_.end(), 0);  // lanes in which nobody walks
   }
 
   void run() {
@@ -130,7 +150,7 @@ class WalkerGroup {
   }
 
   void begin_round(std::int64_t step) {
-    restart_words_.reach(step, size_, [&](int i) { return draws(i, kRestartHop); });
+    reach(restart_words_, kRestartHop, step);
     for (int i = 0; i < size_; ++i) {
       if (nodes_[i] < 0 || restart_words_.word(i) < restart_below_) {
         nodes_[i] = row(i)[0];  // its row was read a round ago
@@ -142,7 +162,7 @@ class WalkerGroup {
   template <typename Visit>
   void for_each_choice(const Adjacency& edges, std::int64_t step, Visit visit) {
     if constexpr (kRestarts == Restarts::kSteps) {
-      restart_words_.reach(step, size_, [&](int i) { return draws(i, kRestartHop); });
+      reach(restart_words_, kRestartHop, step);
     }
     for (int i = 0; i < size_; ++i) {
       edges_[i] = kNone;
@@ -163,7 +183,7 @@ class WalkerGroup {
   }
 
   void choose_any(const Adjacency& edges, std::int64_t step) {
-    words_.reach(step, size_, [&](int i) { return draws(i, kUniformHop); });
+    reach(words_, kUniformHop, step);
     const auto draw = static_cast<std::uint32_t>(step);
     for_each_choice(edges, step, [&](int i, EdgeSpan span) {
       if (span.degree < std::int64_t{1} << 32) [[likely]] {
@@ -180,7 +200,7 @@ class WalkerGroup {
   // A column of each walker's alias table, then what it stands for.
   void choose_by_weight(const WalkStep& here, std::int64_t step) {
     const Adjacency& edges = here.edges;
-    reach_pairs(step);
+    reach(pair_words_, kPairHop, step);
     for_each_choice(edges, step, [&](int i, EdgeSpan span) {
       const std::uint32_t column =
           draws(i, kPairHop).bounded(pair_words_.word(i, 0), pair_draw(step), static_cast<std::uint32_t>(span.degree));
@@ -212,9 +232,9 @@ class WalkerGroup {
       prefetch(order->times() + span.begin - shift + span.degree / 2);
     });
     if (request_.time_rule.choice == TimeChoice::kLinear) {
-      reach_pairs(step);
+      reach(pair_words_, kPairHop, step);
     } else {
-      words_.reach(step, size_, [&](int i) { return draws(i, kUniformHop); });
+      reach(words_, kUniformHop, step);
     }
     for (int i = 0; i < size_; ++i) {
       if (edges_[i] >= 0) {
@@ -299,8 +319,9 @@ class WalkerGroup {
     return tables->entries() + edge - shift;
   }
 
-  void reach_pairs(std::int64_t step) {
-    pair_words_.reach(step, size_, [&](int i) { return draws(i, kPairHop); });
+  template <typename Words>
+  void reach(Words& words, std::uint32_t hop, std::int64_t step) {
+    words.reach(step, request_.key, hop, positions_.data(), (size_ + kLanes - 1) / kLanes * kLanes);
   }
   static std::uint32_t pair_draw(std::int64_t step) { return static_cast<std::uint32_t>(step) * 2; }
   DrawSequence draws(int i, std::uint32_t hop) const {
@@ -316,6 +337,7 @@ class WalkerGroup {
   std::int64_t width_;
   std::uint64_t restart_below_;
   std::array<std::int64_t, kGroup> numbers_;
+  std::array<std::uint64_t, kGroup> positions_;
   std::array<std::int64_t, kGroup> nodes_;
   std::array<std::int64_t, kGroup> times_;
   std::array<std::int64_t, kGroup> edges_;    // kNone, kRestart or the position of the edge chosen
