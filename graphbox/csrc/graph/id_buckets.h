@@ -31,7 +31,7 @@ class IdBuckets {
   // Makes room for `capacity` ids in all.
   void grow(std::int64_t capacity);
 
-  void prefetch_for(std::uint64_t hash) const { prefetch(buckets_.data() + place_of(hash)); }
+  GRAPHBOX_INLINE void prefetch_for(std::uint64_t hash) const { prefetch(buckets_.data() + place_of(hash)); }
 
   // The number of the id with this hash for which `is_same(number)` holds, -1 where there is none.
   template <typename IsSame>

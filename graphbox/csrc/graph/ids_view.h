@@ -45,8 +45,8 @@ struct IntegerIds {
   Value operator[](std::int64_t index) const { return values[index]; }
   std::uint64_t hash(std::int64_t index) const { return hash_integer(values[index]); }
   // Two steps of asking for an id well before it is read.
-  void prefetch_place(std::int64_t index) const { prefetch(values + index); }
-  void prefetch_value(std::int64_t) const {}
+  GRAPHBOX_INLINE void prefetch_place(std::int64_t index) const { prefetch(values + index); }
+  GRAPHBOX_INLINE void prefetch_value(std::int64_t) const {}
   bool holds(std::int64_t) const { return true; }
 };
 
@@ -65,8 +65,8 @@ struct StringIds {
     const Value value = (*this)[index];
     return hash_bytes(value.data(), value.size());
   }
-  void prefetch_place(std::int64_t index) const { prefetch(offsets + index); }
-  void prefetch_value(std::int64_t index) const {
+  GRAPHBOX_INLINE void prefetch_place(std::int64_t index) const { prefetch(offsets + index); }
+  GRAPHBOX_INLINE void prefetch_value(std::int64_t index) const {
     prefetch(text + offsets[index]);
     prefetch(text + offsets[index + 1] - 1);  // it may reach into the next line
   }

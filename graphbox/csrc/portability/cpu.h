@@ -23,6 +23,7 @@ namespace graphbox {
 __extension__ using Uint128 = unsigned __int128;
 
 // Asks for the cache line of `address`, soon to be read. Any address is allowed: nothing is loaded.
+// A function that only prefetches must be GRAPHBOX_INLINE: where GCC does not inline it, it drops the calls.
 GRAPHBOX_INLINE void prefetch(const void* address) { __builtin_prefetch(address, 0, 3); }
 
 // The same for a line soon to be written.

@@ -160,7 +160,7 @@ class NegativeDraws {
     }
   }
 
-  void prefetch_later_row(std::int64_t number) const {
+  GRAPHBOX_INLINE void prefetch_later_row(std::int64_t number) const {
     const auto later = static_cast<std::size_t>(number + kRowDistance);
     if (later < request_.queries.size() && request_.queries[later] >= 0 &&
         request_.queries[later] < request_.known_positives->num_rows) {

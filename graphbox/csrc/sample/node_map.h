@@ -40,7 +40,7 @@ class DirectNodeMap {
     }
   }
 
-  void prefetch(std::int64_t node) const { graphbox::prefetch_write(entries() + node); }
+  GRAPHBOX_INLINE void prefetch(std::int64_t node) const { graphbox::prefetch_write(entries() + node); }
 
   // The position of `node`, which becomes `next` if it had none.
   std::uint32_t find_or_insert(std::int64_t node, std::uint32_t next) {
@@ -81,7 +81,7 @@ class HashNodeMap {
     }
   }
 
-  void prefetch(std::int64_t node) const { graphbox::prefetch_write(entries() + home(node)); }
+  GRAPHBOX_INLINE void prefetch(std::int64_t node) const { graphbox::prefetch_write(entries() + home(node)); }
 
   std::uint32_t find_or_insert(std::int64_t node, std::uint32_t next) {
     for (std::uint64_t slot = home(node);; slot = (slot + 1) & mask_) {

@@ -306,7 +306,6 @@ class WalkerGroup {
     }
   }
 
-  // Always inline: GCC drops calls of functions that only prefetch.
   GRAPHBOX_INLINE static void prefetch_neighbor(const Adjacency& edges, std::int64_t edge) {
     if (edges.wide_indices != nullptr) {
       prefetch(neighbor_at(edges, edges.wide_indices, edge));

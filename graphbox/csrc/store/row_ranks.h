@@ -24,7 +24,7 @@ class RowRanks {
     }
     count_ = 0;
   }
-  void prefetch_row(std::int64_t row) const { prefetch(blocks_.data() + row / kBlockRows); }
+  GRAPHBOX_INLINE void prefetch_row(std::int64_t row) const { prefetch(blocks_.data() + row / kBlockRows); }
   void insert(std::int64_t row) {
     const auto bit = static_cast<std::uint32_t>(row % kBlockRows);
     blocks_[static_cast<std::size_t>(row / kBlockRows)].bits[bit / 64] |= std::uint64_t{1} << (bit % 64);

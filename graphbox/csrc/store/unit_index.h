@@ -27,7 +27,7 @@ class UnitIndex {
   }
   std::uint64_t bytes() const { return memory_.bytes(); }
 
-  void prefetch_entry(std::uint32_t unit) const {
+  GRAPHBOX_INLINE void prefetch_entry(std::uint32_t unit) const {
     prefetch(direct_ ? static_cast<const void*>(slots() + unit) : static_cast<const void*>(table() + home(unit)));
   }
 

@@ -25,7 +25,7 @@ class RowIndex {
     return static_cast<std::uint32_t>(fold(mixed ^ secrets_[2], secrets_[3]) >> 32);
   }
 
-  void prefetch(std::uint32_t fingerprint) const { graphbox::prefetch(entries() + home(fingerprint)); }
+  GRAPHBOX_INLINE void prefetch(std::uint32_t fingerprint) const { graphbox::prefetch(entries() + home(fingerprint)); }
 
   // The first row filed under the fingerprint, nearly always the only one, or kNoRow.
   GRAPHBOX_INLINE std::uint32_t candidate(std::uint32_t fingerprint) const {

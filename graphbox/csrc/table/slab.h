@@ -28,7 +28,7 @@ class Slab {
   float* values(std::uint32_t row_number) const {
     return reinterpret_cast<float*>(row(row_number) + sizeof(RowHeader));
   }
-  void prefetch_row(std::uint32_t row_number) const {
+  GRAPHBOX_INLINE void prefetch_row(std::uint32_t row_number) const {
     const std::byte* const begin = row(row_number);
     for (std::size_t line = 0; line < row_bytes_; line += kCacheLineBytes) {
       prefetch(begin + line);
