@@ -211,6 +211,10 @@ nb::dict stats(const Store& self) {
 std::pair<NumpyArray<std::uint32_t>, std::vector<std::int64_t>> pass_order(InputArray<std::int64_t> index,
                                                                            std::int64_t limit,
                                                                            std::int64_t part_requests, int threads) {
+  if (part_requests < 1) {
+    throw Error(ErrorKind::kUsage, "expected 1 request or more in a part, received " + std::to_string(part_requests),
+                "part_requests");
+  }
   PassOrder order;
   {
     const nb::gil_scoped_release release;
