@@ -332,6 +332,11 @@ def test_labels(shop: Graph) -> None:
     assert torch.equal(batch[BUYS].edge_label, labels)
     (batch,) = LinkNeighborLoader(shop, [1], (BUYS, links), labels, batch_size=30, neg_sampling_ratio=1.0)
     assert batch[BUYS].edge_label.tolist() == (labels + 1).tolist() + [0] * 30
+    most = (labels * 127).to(torch.uint8).clamp(max=254)
+    (batch,) = LinkNeighborLoader(shop, [1], (BUYS, links), most, batch_size=30, neg_sampling_ratio=1.0)
+    assert batch[BUYS].edge_label.tolist() == [*(most.int() + 1).tolist(), *[0] * 30]
+    with pytest.raises(UsageError, match="room for counting from 1, received 255 as uint8"):
+        LinkNeighborLoader(shop, [1], (BUYS, links), most + (most == 254), neg_sampling_ratio=1.0)
 
 
 @pytest.mark.parametrize("threads", [1, 4])

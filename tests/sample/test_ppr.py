@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
-from graphbox.errors import UsageError
+from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.sample import ppr_neighbors, random_walk
 from tests.sample.test_live import alone, live_table
@@ -165,3 +165,9 @@ def test_errors() -> None:
         ppr_neighbors(papers(), [0], 3, metapath=[WRITES])
     with pytest.raises(UsageError, match="expected a metapath"):
         ppr_neighbors(papers(), [0], 3)
+
+
+def test_edges_that_lead_nowhere_are_refused() -> None:
+    damaged = Csr([list(range(64))])
+    with pytest.raises(DataError, match=r"indices must be in \[0, 1\)"):
+        ppr_neighbors(damaged, [0], 4, walk_length=1)

@@ -51,3 +51,9 @@ def test_batches_in_blocks_read_fewer_nodes() -> None:
         return sum(len(batch.sample.nodes["node"]) for batch in loader)
 
     assert nodes_read(32) < 0.4 * nodes_read(1)
+
+
+@pytest.mark.parametrize("seeds", [0, 1, 7])
+def test_blocks_may_be_longer_than_all_seeds(seeds: int) -> None:
+    order = seed_order(seeds, shuffle=True, block=10**15, seed=0, epoch=0)
+    assert sorted(order.tolist()) == list(range(seeds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -231,3 +232,33 @@ def test_what_tiers_cannot_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="0 bytes or more"):
         graph.tiered(pass_bytes=-1)
     assert TO in tiered.graph.edge_types
+
+
+@pytest.mark.parametrize("pass_batches", [None, 1, 3])
+def test_closing_a_loop_ends_all_its_threads(tmp_path: Path, pass_batches: int | None) -> None:
+    graph = make_graph(tmp_path / "graph")
+    batches = iter(loader(graph.tiered(feature_bytes=60_000), pass_batches=pass_batches))
+    next(batches)
+    batches.close()
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("graphbox-")]
+    assert list(batches) == []
+
+
+def test_rows_in_memory_serve_the_next_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[PassFetch] = []
+
+    def fetch(*arguments: Any) -> PassFetch:
+        made.append(PassFetch(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr("graphbox.sample.loader.tiered.PassFetch", fetch)
+    graph = make_graph(tmp_path / "graph")
+    ours = loader(graph.tiered(feature_bytes=8 * MIB), pass_batches=5)
+    list(ours)
+    (rows,) = made
+    misses = rows.counts.misses
+    assert misses > 0
+    list(ours)
+    assert made == [rows]
+    assert rows.counts.misses < 1.5 * misses

@@ -193,6 +193,10 @@ def test_the_native_pass_refuses_what_does_not_belong_to_it() -> None:
     with pytest.raises(DataError, match="goes from -1 to 2 at node 0"):
         sampled.draw(0, np.array([-1, 2, 2, 3, 5, 6]))
     positions = sampled.draw(0, np.array([0, 1, 2, 4, 5, 5]))
+    with pytest.raises(UsageError, match="expected one draw"):  # which would free the positions
+        sampled.draw(0, np.array([0, 1, 2, 4, 5, 5]))
+    with pytest.raises(UsageError, match="hops are done"):
+        sampled.nodes(0, 0)
     assert positions.tolist() == [0, 2, 3]
     with pytest.raises(UsageError, match="each of 3 positions, received 2"):
         sampled.add(0, np.zeros(2, np.int32))

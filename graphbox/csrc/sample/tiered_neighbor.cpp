@@ -157,6 +157,10 @@ void NeighborPass::choose(int relation, std::int64_t batch, std::span<const std:
 std::span<const std::int64_t> NeighborPass::draw(int relation, std::span<const std::int64_t> bounds) {
   check_relation(relation);
   Drawn& drawn = drawn_.back()[static_cast<std::size_t>(relation)];
+  if (!drawn.first_edge.empty()) {  // the positions have been lent
+    throw Error(ErrorKind::kUsage, "expected one draw of each relation at a hop, received another of relation " +
+                                       std::to_string(relation) + " at hop " + std::to_string(hop_));
+  }
   drawn = Drawn();
   count_edges(relation, bounds, drawn);
   drawn.positions = FixedArray<std::int64_t>(drawn.first_edge.back());
@@ -276,8 +280,9 @@ std::uint32_t NeighborPass::number(const PassRelation& relation, const Index* ne
 }
 
 std::span<const std::int64_t> NeighborPass::nodes(std::int64_t batch, int type) const {
-  if (batch < 0 || batch >= batches() || type < 0 || static_cast<std::size_t>(type) >= types()) {
-    throw Error(ErrorKind::kUsage, "expected a batch and a node type of the pass");
+  if (batch < 0 || batch >= batches() || type < 0 || static_cast<std::size_t>(type) >= types() ||
+      hop_ != request_.hops) {  // before, a hop would move the nodes
+    throw Error(ErrorKind::kUsage, "expected a batch and a node type of a pass whose hops are done");
   }
   return of(batch, type).nodes;
 }

@@ -62,7 +62,7 @@ class NeighborPass {
 
   // The nodes whose neighbours the relation samples at this hop, batch after batch.
   FixedArray<std::int64_t> frontier(int relation) const;
-  // Chooses among the edges of the frontier: those of its node i are bounds[2 i] to bounds[2 i + 1] - 1. Returns the
+  // Chooses among the edges of the frontier, once a hop: those of its node i are bounds[2 i] to bounds[2 i + 1] - 1. Returns the
   // positions of the chosen ones, valid as long as the pass.
   std::span<const std::int64_t> draw(int relation, std::span<const std::int64_t> bounds);
   // The neighbour at each of these positions. Exactly one of the two is given. Copied.

@@ -107,7 +107,9 @@ class WalkerGroup {
       } else {
         choose_any(here.edges, step);
       }
-      const Adjacency* next_rows = step + 1 < request_.length ? &next.edges : nullptr;
+      // Rounds end at the type they start at, so that what the last step leads to can be checked, too.
+      const bool has_next = kRestarts == Restarts::kRounds || step + 1 < request_.length;
+      const Adjacency* next_rows = has_next ? &next.edges : nullptr;
       if (here.edges.wide_indices != nullptr) {
         follow(here.edges, here.edges.wide_indices, next_rows, step);
       } else {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -86,8 +86,14 @@ class _Position:
 class LoaderIterator(Iterator[Any]):
     """The batches of one epoch. Dropping it or :meth:`close` ends the threads that make them."""
 
-    def __init__(self, passes: OrderedPrefetch[list[Any]], position: _Position) -> None:
+    def __init__(
+        self,
+        passes: OrderedPrefetch[list[Any]],
+        position: _Position,
+        stream: Generator[Any, None, None] | None = None,
+    ) -> None:
         self._passes = passes
+        self._stream = stream
         self._made: deque[Any] = deque()
         self._position = position
 
@@ -104,6 +110,8 @@ class LoaderIterator(Iterator[Any]):
         """End the threads, and wait until they have finished the batches they are at."""
         self._made.clear()
         self._passes.close()
+        if self._stream is not None and self._passes.is_own_process:
+            self._stream.close()
 
 
 class Loader(ABC):
@@ -179,6 +187,7 @@ class Loader(ABC):
     def __iter__(self) -> LoaderIterator:
         epoch, first = self._next.epoch, self._next.batch
         order = self._order(epoch)
+        stream = None
         if self._tiered is None:
             numbers = range(-(-(len(self) - first) // self._pass_batches))
             made = OrderedPrefetch(
@@ -190,14 +199,14 @@ class Loader(ABC):
         else:
             stream = self._stream(self._tiered, order, epoch, first)
             made = OrderedPrefetch(
-                lambda _: [next(stream)],
+                partial(self._next_of, stream),
                 range(first, len(self)),
                 lambda batch: f"batch {batch} of epoch {epoch}",
                 Prefetching(1, self._prefetch, self._timeout_seconds, _THREAD_NAME),
             )
         self._next = _Position(epoch_number(epoch + 1))
         self._running = _Position(epoch, first)
-        return LoaderIterator(made, self._running)
+        return LoaderIterator(made, self._running, stream)
 
     def _order(self, epoch: int) -> Int64Array:
         return seed_order(
@@ -242,7 +251,9 @@ class Loader(ABC):
             made.append(data if self._transform is None else self._transform(data))
         return made
 
-    def _stream(self, tiered: TieredStages, order: Int64Array, epoch: int, first: int) -> Iterator[Any]:
+    def _stream(
+        self, tiered: TieredStages, order: Int64Array, epoch: int, first: int
+    ) -> Generator[Any, None, None]:
         """Give the batches of an epoch over a graph on disk; one thread at a time goes on with it."""
         drawn: deque[Drawn] = deque()
         size = self._batch_size
@@ -257,6 +268,12 @@ class Loader(ABC):
                 features = rows | self._fetch.fetch([sample])[0]
                 data = self._assemble(Batch(epoch, batch, sample, features, drawn.popleft().seeds))
                 yield data if self._transform is None else self._transform(data)
+
+    def _next_of(self, stream: Generator[Any, None, None], batch: int) -> list[Any]:
+        made = [next(stream)]
+        if batch + 1 == len(self):
+            next(stream, None)  # so that it ends as it should, and keeps its rows for the next loop
+        return made
 
     # Resuming
 

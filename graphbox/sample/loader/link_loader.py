@@ -392,4 +392,12 @@ def _labels_of(edge_label: Any, links: int, mode: str | None) -> Array | None:
             f"expected a number for each of {links} links, received {labels.dtype} {list(labels.shape)}",
             where="edge_label",
         )
-    return labels + 1 if mode == "binary" and links and labels.min() == 0 else labels
+    if mode != "binary" or not links or labels.min() != 0:
+        return labels
+    if labels.dtype.kind in "iu" and labels.max() == np.iinfo(labels.dtype).max:
+        raise UsageError(
+            f"expected labels that leave room for counting from 1, received {labels.max()} as {labels.dtype}",
+            where="edge_label",
+            hint="give a wider integer type",
+        )
+    return labels + 1

@@ -29,6 +29,7 @@ def seed_order(seeds: int, *, shuffle: bool, block: int, seed: int, epoch: int) 
         return np.arange(seeds, dtype=np.int64)
     if block == 1:
         return permutation(seeds, seed, epoch)
+    block = min(block, max(seeds, 1))
     offset = int(permutation(block, (seed + _OFFSET_SEED) % 2**64, epoch)[0])
     bounds = np.unique(np.concatenate([[0], np.arange(offset, seeds, block), [seeds]]))
     chosen = permutation(len(bounds) - 1, seed, epoch)

@@ -88,9 +88,14 @@ class OrderedPrefetch(Iterator[Result], Generic[Result]):
         self._begin_more()
         return result
 
+    @property
+    def is_own_process(self) -> bool:
+        """Whether this is the process whose threads make the results, and no fork of it."""
+        return os.getpid() == self._process
+
     def close(self) -> None:
         """End the threads, and wait until they have finished what they are at."""
-        self._stop(wait_for_threads=os.getpid() == self._process)
+        self._stop(wait_for_threads=self.is_own_process)
 
     def _stop(self, *, wait_for_threads: bool) -> None:
         self._waiting.clear()
@@ -106,7 +111,7 @@ class OrderedPrefetch(Iterator[Result], Generic[Result]):
             self._waiting.append((number, self._executor.submit(self._work, number)))
 
     def _wait_for(self, number: int, future: Future[Result]) -> None:
-        if os.getpid() != self._process:
+        if not self.is_own_process:
             raise ConflictError(
                 f"expected to go on in process {self._process}, whose threads make the batches, received a "
                 f"fork of it, process {os.getpid()}, where they do not run",
