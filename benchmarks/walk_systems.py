@@ -37,7 +37,7 @@ def torch_cluster_walk(graph: Rmat, start: Int64Array, length: int, p: float, q:
 
     def work(_: int) -> int:
         walks = torch.ops.torch_cluster.random_walk(rowptr, indices, nodes, length, p, q)[0]
-        return walks.numel() - len(nodes)
+        return int(walks.numel()) - len(nodes)
 
     return name, work
 
@@ -81,7 +81,10 @@ def pyg_pairs(graph: Rmat, start: Int64Array, length: int, window: int) -> Syste
     )
 
     def work(_: int) -> int:
-        return sum(Node2Vec.pos_sample(model, batch)[:, 1:].numel() for batch in nodes.split(8192))
+        return sum(
+            Node2Vec.pos_sample(model, nodes[first : first + 8192])[:, 1:].numel()
+            for first in range(0, len(nodes), 8192)
+        )
 
     return f"{PYG} Node2Vec, {cluster}", work
 
