@@ -19,7 +19,7 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
-from graphbox.sample.walk_plan import plan_steps, probability, steps_to_follow, whole_number
+from graphbox.sample.walk_plan import check_weighted, plan_steps, probability, steps_to_follow, whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -142,6 +142,7 @@ def ppr_neighbors(
         )
     endless = 2 if metapath is None else len(metapath) + 1  # longer than a round: its end must meet its start
     followed = steps_to_follow(graph, metapath, endless)
+    check_weighted(weighted, [name for _, name in followed])
     neighbors, visits = _core.ppr_neighbors(
         plan_steps(followed, weighted, False, count),
         integer_array(nodes, "nodes"),

@@ -30,6 +30,7 @@ __all__ = [
     "WalkOptions",
     "WalkPlan",
     "Walkers",
+    "check_weighted",
     "column_types",
     "plan_steps",
     "plan_walk",
@@ -152,10 +153,11 @@ def plan_walk(
     if temporal:
         _refuse_other_choices(looks_back, restart_probability > 0, weighted)
         _check_rule(*rule)
-    elif (start_time, *rule) != (None, False, None, "uniform"):
+    elif start_time is not None or rule != (False, None, "uniform"):
         raise UsageError(f"{', '.join(_OUT_OF_TIME)} need temporal=True", where="temporal")
     count = thread_count(threads)
     followed = [steps_to_follow(graph, path, length) for path in paths]
+    check_weighted(weighted, [name for path in followed for _, name in path])
     steps = [plan_steps(path, weighted, temporal, count) for path in followed]
     parallel = 1
     if looks_back:
@@ -316,6 +318,31 @@ def walk_step(step: NamedAdjacency, weighted: bool, temporal: bool, threads: int
         *(weights_of(adjacency, name, threads) if weighted else (None, None)),
         *(times_of(adjacency, name, threads) if temporal else (None, None)),
     )
+
+
+def check_weighted(weighted: object, names: Collection[str]) -> None:
+    """Raise unless ``weighted`` is a boolean or some of the edge types that are walked along.
+
+    Args:
+        weighted: as users give it.
+        names: of the edge types of all steps of all metapaths.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if isinstance(weighted, bool):
+        return
+    given: Any = weighted
+    if (
+        not isinstance(given, Collection)
+        or isinstance(given, str)
+        or any(not isinstance(each, tuple | list) or " ".join(map(str, each)) not in names for each in given)
+    ):
+        raise UsageError(
+            f"expected True, False or edge types that are walked along: {', '.join(dict.fromkeys(names))}; "
+            f"received {weighted!r}",
+            where="weighted",
+        )
 
 
 def _weighted_steps(weighted: bool | Collection[EdgeType], names: list[str]) -> list[bool]:

@@ -222,6 +222,7 @@ def test_errors() -> None:
     graph = Graph.from_coo([0, 1], [1, 0], num_nodes=2, timestamp=[1, 2], weight=[1, 1])
     rules: list[dict[str, Any]] = [
         {"start_time": 3},
+        {"start_time": np.array([3, 4])},
         {"strictly_later": True},
         {"time_window": 3},
         {"temporal_strategy": "linear"},

@@ -14,7 +14,7 @@ from scipy import stats
 from graphbox import _core
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
-from graphbox.sample import random_walk, walk_pairs
+from graphbox.sample import ppr_neighbors, random_walk, walk_pairs
 from tests.sample.test_live import alone, live_table
 from tests.sample.test_walk_node2vec import (
     GRAPHS,
@@ -281,3 +281,15 @@ def test_errors() -> None:
         random_walk(weighted, [0], 0, second=[0])
     assert weights(weighted, 0, 1, 1, 1) == weighted.row_weight(1)
     assert random_walk(weighted, [], 3, weighted=True).shape == (0, 4)
+
+
+@pytest.mark.parametrize("wrong", [[("a", "to", "b")], ["node"], "node", None, 3, [3]])
+def test_edge_types_that_are_not_walked_along_have_no_say(wrong: Any) -> None:
+    graph = Graph.from_coo([0, 1], [1, 0], weight=[1.0, 2.0])
+    with pytest.raises(UsageError, match=r"weighted: expected True, False or edge types .* node to node"):
+        random_walk(graph, [0], 2, weighted=wrong)
+    with pytest.raises(UsageError, match=r"weighted: expected True, False or edge types .* node to node"):
+        ppr_neighbors(graph, [0], 2, weighted=wrong)
+    right: Any
+    for right in (graph.edge_types, [list(graph.edge_types[0])], ()):
+        assert random_walk(graph, [0], 2, weighted=right).tolist() == [[0, 1, 0]]
