@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from alembic import command
@@ -10,6 +11,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 __all__ = ["known_revisions", "upgrade"]
+
+_one_at_a_time = threading.Lock()
+"""Alembic keeps the connection it migrates in its modules: threads with two databases would mix them up."""
 
 
 def known_revisions() -> set[str]:
@@ -22,7 +26,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     """Bring the database behind ``connection`` to ``revision``, in the caller's transaction."""
     config = _config()
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    with _one_at_a_time:
+        command.upgrade(config, revision)
 
 
 def _config() -> Config:

@@ -39,7 +39,8 @@ class Database:
         shown: how messages name it (a URL can hold a password).
 
     Raises:
-        FormatError: it is damaged, of another program, or of a newer graphbox.
+        FormatError: it is damaged, of another program, or of a newer graphbox; or the installed
+            files are of two versions.
         BackendMissingError: the driver of the URL is not installed.
     """
 
@@ -114,6 +115,14 @@ class Database:
             )
         with self.engine.connect().execution_options(graphbox_write=True) as connection, connection.begin():
             upgrade(connection)
+            reached = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608
+            if reached != SCHEMA_REVISION:
+                raise FormatError(
+                    f"expected migrations up to schema {SCHEMA_REVISION}, received them up to {reached}: "
+                    "the installed files are of two versions of graphbox",
+                    where=self.shown,
+                    hint="pip install --force-reinstall graphbox",
+                )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -22,6 +22,9 @@ from graphbox.graph.plan import ImportPlan, plan_import
 
 BUYS = ("user", "buys", "item")
 TOLERANCE = 0.15
+KEPT_BYTES = 16 << 20
+"""How much more or less of what was freed allocators may keep, and stacks of threads take, by machine: most
+of the peak of a small import is that of the interpreter and its libraries."""
 
 
 def written(path: Path, edges: int, *, strings: bool = False) -> Path:
@@ -142,7 +145,8 @@ def _measured(path: Path, folder: Path, memory: str) -> tuple[dict[str, Any], di
 def _check_prediction(path: Path, folder: Path, memory: str) -> None:
     plan, report = _measured(path, folder, memory)
     memory_tier, disk_tier = plan["tiers"]["MEM"], plan["tiers"]["SSD"]
-    assert off(memory_tier["peak_bytes"], report["peak_memory_bytes"]) < TOLERANCE
+    peak = report["peak_memory_bytes"]
+    assert abs(memory_tier["peak_bytes"] - peak) < TOLERANCE * peak + KEPT_BYTES
     assert off(disk_tier["size_bytes"], report["size_bytes"]) < TOLERANCE
     assert off(disk_tier["written_bytes"], report["written_bytes"]) < TOLERANCE
 

@@ -31,7 +31,7 @@ Scenario: TypeAlias = Literal["low", "likely", "high"]
 
 _HEADER_BYTES = 128
 _MANIFEST_BYTES = 4096
-_SLACK_BYTES = 40 << 20
+_SLACK_BYTES = 20 << 20
 """Stacks of threads, what allocators hold beside what is asked of them, and what the command that imports
 loads before it begins and a plan does not: the database of runs takes 3 MiB, making one 15."""
 _BATCHES_AHEAD = 13
