@@ -79,7 +79,11 @@ def _held(
             hint="try again when it has finished",
         ) from error
     except OSError as error:
-        raise UsageError(f"cannot write here: {error.strerror}", where=str(path.parent)) from error
+        raise UsageError(
+            f"expected a folder that can be written, received: {error.strerror}",
+            where=str(path.parent),
+            hint="check its permissions, or choose another folder",
+        ) from error
     try:
         _write_holder(file, activity)
         yield

@@ -272,5 +272,5 @@ def test_what_was_left_is_removed_by_the_next_writer(tables: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_is_named(tables: Path) -> None:
-    with pytest.raises(UsageError, match="cannot write here: File exists"):
+    with pytest.raises(UsageError, match="expected a folder that can be written, received: File exists"):
         import_graph(source_in(tables / "small"), tables / "small" / "node.parquet" / "graph")

@@ -50,8 +50,9 @@ def off(predicted: float, measured: float) -> float:
 @pytest.mark.parametrize("csr", [False, True])
 def test_the_size_is_exact_when_the_tables_are_read_wholly(tmp_path: Path, strings: bool, csr: bool) -> None:
     source = source_of(written(tmp_path / "e.parquet", 100_000, strings=strings), csr=csr)
-    plan = plan_import(source, tmp_path / "g", probe=False)
-    report = import_graph(source, tmp_path / "g")
+    plan = plan_import(source, str(tmp_path / "g"), probe=False)
+    report = import_graph(source, str(tmp_path / "g"))
+    assert report.path == tmp_path / "g"
     assert off(plan.size_bytes, report.size_bytes) < 0.01
     assert plan.written_bytes == plan.size_bytes
     assert plan.scratch_bytes == 0

@@ -35,7 +35,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def import_graph(
     source: GraphSource,
-    destination: Path,
+    destination: str | Path,
     progress: Progress | None = None,
     *,
     strict: bool = False,
@@ -72,6 +72,7 @@ def import_graph(
         ConflictError: the destination holds something else.
     """
     started = time.monotonic()
+    destination = Path(destination)
     check_source(source)
     written = _written_bytes()
     with PeakMemory() as memory, _frugal_allocator():

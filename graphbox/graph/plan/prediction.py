@@ -183,7 +183,7 @@ class ImportPlan:
 
 def plan_import(
     source: GraphSource,
-    destination: Path,
+    destination: str | Path,
     *,
     memory_bytes: int | None = None,
     threads: int | None = None,
@@ -211,7 +211,7 @@ def plan_import(
     resident = resident_bytes()
     survey = survey_graph(source, batch_bytes=budget.batch_bytes)
     likely = ImportSizes(source, survey, budget)
-    folder = existing_folder(destination)
+    folder = existing_folder(Path(destination))
     disk = measure_disk(folder) if probe else DiskRates(math.inf, math.inf)
     written = likely.size_bytes + likely.scratch_bytes
     seconds = working_seconds(source, survey, folder if probe else None, threads)

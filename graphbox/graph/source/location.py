@@ -101,7 +101,11 @@ class _LocalFile(InputFile):
             raise NotFoundError("there is no such file any more", where=self.name) from None
         except OSError as error:
             reason = error.strerror or str(error)
-            raise DataError(f"expected a file that can be read: {reason}", where=self.name) from None
+            raise DataError(
+                f"expected a file that can be read: {reason}",
+                where=self.name,
+                hint="check its permissions" if isinstance(error, PermissionError) else None,
+            ) from None
 
 
 @dataclass(frozen=True)

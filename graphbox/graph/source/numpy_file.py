@@ -148,7 +148,11 @@ class NpzTable(_NumpyTable):
         lengths = {name: header.shape[0] for name, header in headers.items()}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"`{name}` {length:,}" for name, length in lengths.items())
-            raise DataError(f"expected arrays of one length, received {shown}", where=self.name)
+            raise DataError(
+                f"expected arrays of one length, received {shown}",
+                where=self.name,
+                hint="a file holds one table: save the columns of each type in a file of their own",
+            )
         return next(iter(lengths.values()), 0)
 
     def _place(self, name: str) -> str:
