@@ -9,11 +9,12 @@ from graphbox.sample.gather import gather_rows
 from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
 from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader, TripleLoader
 from graphbox.sample.negative import NegativeSampler
-from graphbox.sample.neighbor import HeteroSample, NeighborSample, sample_heterogeneous, sample_neighbors
+from graphbox.sample.neighbor import sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
 from graphbox.sample.pairs import keep_probability, skip_gram_pairs, typed_walk_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
 from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
+from graphbox.sample.sampled import HeteroSample, NeighborSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
 from graphbox.sample.walk import metapath_walk, random_walk
 

@@ -18,7 +18,7 @@ from graphbox.errors import ConflictError, UsageError
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array
 from graphbox.sample.gather import gather_rows, pooled_array
-from graphbox.sample.neighbor import HeteroSample
+from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample
 
 __all__ = ["BatchFeatures", "FetchCounts", "PassFetch", "TierFetch"]

@@ -27,7 +27,8 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
-from graphbox.sample.neighbor import HeteroSample, hops_by_edge_type
+from graphbox.sample.neighbor import hops_by_edge_type
+from graphbox.sample.sampled import HeteroSample
 
 __all__ = ["BatchKey", "PassSample", "sample_pass"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from graphbox.sample.adjacency import EdgeType
-from graphbox.sample.neighbor import HeteroSample
+from graphbox.sample.sampled import HeteroSample
 
 __all__ = ["Batch", "LinkSeeds", "NodeSeeds", "Place", "Seeds", "TripleSeeds"]
 

@@ -13,7 +13,7 @@ from graphbox.native import Int64Array
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.loader.stages import Features
-from graphbox.sample.neighbor import HeteroSample
+from graphbox.sample.sampled import HeteroSample
 
 __all__ = ["FeatureNames", "MemoryFetch", "feature_names"]
 

@@ -14,7 +14,7 @@ from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
-from graphbox.sample.neighbor import HeteroSample
+from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
 
 __all__ = ["TieredStages"]
