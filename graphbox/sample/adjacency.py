@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ import numpy.typing as npt
 from graphbox import _core
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = [
     "Adjacency",
@@ -26,6 +30,7 @@ __all__ = [
     "as_arrays",
     "edge_column",
     "edge_type_name",
+    "is_tiered",
     "lists_of",
     "steps_of_metapath",
 ]
@@ -271,3 +276,10 @@ def _step(graph: GraphLike, step: tuple[str, ...]) -> Adjacency:
         hint=did_you_mean(" ".join(step), names)
         or "to walk against the edges of (a, r, b) write (b, 'rev_r', a)",
     )
+
+
+def is_tiered(graph: object) -> TypeGuard[TieredGraph]:
+    """Return whether ``graph`` is one that is read in tiers, see :meth:`graphbox.graph.Graph.tiered`."""
+    # Who has one has imported its module, and with it the graph store, which samplers do without.
+    module = sys.modules.get("graphbox.graph.tiered_graph")
+    return module is not None and isinstance(graph, module.TieredGraph)

@@ -8,18 +8,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import pairwise, tee
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
 from graphbox.errors import ConflictError, UsageError
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array
 from graphbox.sample.gather import gather_rows, pooled_array
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["BatchFeatures", "FetchCounts", "PassFetch", "TierFetch"]
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
 from graphbox.errors import UsageError
-from graphbox.graph.tiered_edges import TieredEdges
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -29,6 +27,10 @@ from graphbox.native import (
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
 from graphbox.sample.neighbor import hops_by_edge_type
 from graphbox.sample.sampled import HeteroSample
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_edges import TieredEdges
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["BatchKey", "PassSample", "sample_pass"]
 

@@ -8,9 +8,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 
 from graphbox.errors import UnsupportedError, UsageError, did_you_mean
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.adjacency import GraphLike, is_tiered
 
 __all__ = [
     "check_graph",
@@ -79,7 +78,7 @@ def check_graph(graph: object) -> None:
         UsageError: it is not.
         UnsupportedError: it is a graph in tiers.
     """
-    if isinstance(graph, TieredGraph):
+    if is_tiered(graph):
         raise UnsupportedError(
             "expected a graph in memory or memory-mapped, received one in tiers",
             where="graph",
@@ -95,7 +94,7 @@ def untiered(graph: object) -> GraphLike:
     Raises:
         UsageError: it is none.
     """
-    graph = graph.graph if isinstance(graph, TieredGraph) else graph
+    graph = graph.graph if is_tiered(graph) else graph
     check_graph(graph)
     return cast("GraphLike", graph)
 

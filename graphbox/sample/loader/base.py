@@ -9,12 +9,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphbox.errors import UsageError
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, epoch_number, thread_count
-from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.adjacency import GraphLike, is_tiered
 from graphbox.sample.loader.arguments import positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
@@ -29,6 +28,9 @@ from graphbox.sample.loader.stages import (
     SampleStage,
 )
 from graphbox.sample.loader.tiered import TieredStages
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
 
@@ -141,7 +143,7 @@ class Loader(ABC):
         )
         names = {} if loading.fetch is not None else feature_names(self._graph, loading.features)
         self._tiered = None
-        if isinstance(graph, TieredGraph):
+        if is_tiered(graph):
             pass_batches = None if loading.pass_batches is None else self._pass_batches
             self._tiered = TieredStages(graph, neighbors, names, pass_batches, self._threads)
             names = {}

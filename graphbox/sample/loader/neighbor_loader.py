@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Never
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy.typing as npt
 
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
 from graphbox.sample.loader.arguments import nodes_of_type, refuse_unknown, times_of, untiered
@@ -17,6 +16,9 @@ from graphbox.sample.loader.batch import NodeSeeds
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 from graphbox.sample.neighbor import TemporalStrategy
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["NeighborLoader"]
 

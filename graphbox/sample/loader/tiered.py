@@ -6,16 +6,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from graphbox.errors import DoesNotFitError, UnsupportedError
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["TieredStages"]
 
