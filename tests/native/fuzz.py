@@ -86,7 +86,10 @@ class Fuzzer:
         """Make calls around one graph."""
         from tests.native.fuzz_values import World
 
-        objects: dict[str, list[Any]] = collections.defaultdict(list)
+        # Only the last few, so that what they hold together stays small.
+        objects: dict[str, collections.deque[Any]] = collections.defaultdict(
+            lambda: collections.deque(maxlen=6)
+        )
         world = World(random.Random(seed), self.folder, objects, self.largest)
         # Those that make objects often: without them there is little to call.
         makers = [function for function in self.functions if function.makes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableSequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ Array = npt.NDArray[Any]
 EXTREMES = (-(2**63), -(2**31), -2, -1, 0, 1, 2**31 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1)
 DTYPES = ("int64", "int32", "float32", "float64", "uint8", "uint32", "bool")
 BACKENDS = ("auto", "threads", "io_uring", "mmap")
+ROWS = ("num_rows", "num_items")
+LARGE_GRAPHS = range(2**24, 2**40)
+"""So many rows a graph may have: what is asked for them is done, in hundreds of MiB and seconds a call."""
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl")
 
 
@@ -31,7 +34,11 @@ class World:
     """
 
     def __init__(
-        self, generator: random.Random, folder: Path, objects: Mapping[str, list[Any]], largest: int
+        self,
+        generator: random.Random,
+        folder: Path,
+        objects: Mapping[str, MutableSequence[Any]],
+        largest: int,
     ) -> None:
         self.largest = largest
         self.random = generator
@@ -62,7 +69,7 @@ class World:
     def object(self, name: str) -> Any:
         """Return one of the class, or None where none was made."""
         made = self.objects[name]
-        return self.random.choice(made[-6:]) if made else None
+        return self.random.choice(made) if made else None
 
     def maybe(self, value: Any) -> Any:
         """Return the value or None."""
@@ -99,7 +106,10 @@ def _key(world: World) -> tuple[int, int, int]:
 
 
 def _pair_arguments(world: World) -> tuple[Any, ...]:
-    return (world.random.choice([1, 2, 5]), None, None, 0, world.random.random() < 0.5, None)
+    types = None
+    if world.random.random() < 0.3:  # of columns of walks as long as plans of this file make them
+        types = world.numbers.integers(0, 3, (1, world.random.choice([1, 2, 6, 41])))
+    return (world.random.choice([1, 2, 5]), None, types, 3, world.random.random() < 0.5, None)
 
 
 def _relation(world: World) -> dict[str, Any]:
@@ -415,7 +425,11 @@ def _near(world: World, value: Any, name: str) -> list[Any]:
         near = [-1, 0, 1, 4, 300, 2**31 - 1, 2**40]
     elif isinstance(value, int):
         near = [
-            *(number for number in EXTREMES if number <= world.largest),
+            *(
+                number
+                for number in EXTREMES
+                if number <= world.largest and not (name in ROWS and number in LARGE_GRAPHS)
+            ),
             value + 1,
             value - 1,
             1.5,
@@ -440,7 +454,9 @@ def _spoil_entries(world: World, value: list[Any] | tuple[Any, ...], name: str) 
 
 
 def _spoil_array(world: World, array: Array) -> Any:
-    numbers: list[Any] = [*EXTREMES, *[world.num_nodes, world.num_nodes - 1, world.num_edges, -1] * 2]
+    # What a bound of memory would refuse must not be granted where there is none.
+    extremes = [number for number in EXTREMES if number <= world.largest or number > 2**40]
+    numbers: list[Any] = [*extremes, *[world.num_nodes, world.num_nodes - 1, world.num_edges, -1] * 2]
     if array.dtype.kind == "f":
         numbers = [np.nan, np.inf, -np.inf, -1, 0, 1e30, 1e-45]
     with np.errstate(all="ignore"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphbox import _core, native
-from graphbox.errors import UsageError
+from graphbox.errors import DataError, GraphboxError, UsageError
 from graphbox.sample import sample_neighbors
 
 
@@ -84,3 +84,86 @@ def test_arrays_of_another_type_are_refused_and_never_copied() -> None:
         _core.AliasTable(np.ones(3)).sample(np.zeros(3, dtype=np.int32), 0, 0, 0, 1)
     with pytest.raises(TypeError):
         _core.AliasTable(np.ones(3)).sample(np.zeros(6, dtype=np.int64)[::2], 0, 0, 0, 1)
+
+
+def test_none_among_arrays_is_refused_where_none_may_stand_for_all_of_them() -> None:
+    some = np.array([0])
+    for rows in ((None, some, "rates", None), (np.array([0, 1]), None, "rates", None)):
+        with pytest.raises(UsageError, match="received None for one") as caught:
+            _core.find_collisions(some, some, some, rows, 1)  # type: ignore[arg-type]
+        assert caught.value.where == "rates"
+
+
+def test_tables_of_edges_must_be_made_of_all_of_them() -> None:
+    indptr, times, weights = np.array([0, 2, 3]), np.array([1, 2, 3]), np.ones(3, np.float32)
+    order = _core.TimeOrder(indptr, times, "test", 1)
+    for part, message in (
+        (indptr[:-1], "for each of 2 edges, received 3"),
+        (indptr[1:], "indptr must begin with 0, received 2"),
+    ):
+        with pytest.raises(GraphboxError, match=message):
+            _core.AliasTables(part, weights, "test", 1)
+        with pytest.raises(GraphboxError, match=message):
+            _core.TimeOrder(part, times, "test", 1)
+        with pytest.raises(GraphboxError, match=message):
+            _core.WeightSums(order, part, weights, "test", 1)
+
+
+@pytest.mark.parametrize("p", [1.0, 0.5])
+def test_walks_never_leave_the_edges_by_tables_of_other_rows(p: float) -> None:
+    one_row, edges = np.array([0, 64]), np.zeros(64, np.int64)
+    weights = np.geomspace(1e-9, 1, 64).astype(np.float32)  # nearly every column stands for the last edge
+    tables = _core.AliasTables(one_row, weights, "test", 1)
+    step = _core.WalkStep(np.arange(65), edges, "rows", weights=tables)
+    walkers = _core.Walkers(np.arange(64))
+    with pytest.raises(DataError, match="weights belong to rows other than these"):
+        _core.random_walks(_core.WalkPlan([[step]], 4, p), walkers, (0, 0, 0), 1)
+
+
+def test_absurdly_many_threads_take_no_memory() -> None:
+    ids = np.arange(1000)
+    for threads in (-(2**31), 0, 2**31 - 1):
+        assert (
+            _core.build_ids_index(ids, None, None, threads)[1:]
+            == _core.build_ids_index(ids, None, None, 1)[1:]
+        )
+
+
+def test_pairs_of_absurdly_many_types_are_refused() -> None:
+    step = _core.WalkStep(np.array([0, 1]), np.array([0]), "rows")
+    plan, walkers = _core.WalkPlan([[step]], 2), _core.Walkers(np.zeros(3, np.int64))
+    types = np.zeros((1, 3), np.int64)
+    for num_types in (0, 4097, 2**32):
+        with pytest.raises(UsageError, match="expected 1 to 4096 types"):
+            _core.walk_pairs(plan, walkers, (1, None, types, num_types, False, None), (0, 0, 0), 1)
+    walks = np.zeros((2, 3), np.int64)
+    with pytest.raises(UsageError, match="pairs of given walks have no types"):
+        _core.skip_gram_pairs(walks, (1, None, types, 2, False, None), (0, 0, 0), 1)
+
+
+def test_stores_of_rows_give_only_those_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(bytes(65536))
+    store = _core.Store([(str(path), 65536)], (0, 512, 10), 5000, "threads", 8, False)
+    with pytest.raises(UsageError, match="the rows that the store was made for"):
+        store.read_rows((0, 0, 512, 128), np.array([100]), np.zeros(512, np.uint8), False, 1)
+    with pytest.raises(UsageError, match="a store of arrays"):
+        store.read_items(
+            (0, 0, 512, 10),
+            np.array([0]),
+            1,
+            np.array([[0, 3]]),
+            np.array([0, 3]),
+            np.zeros(1536, np.uint8),
+            False,
+            1,
+        )
+
+
+@pytest.mark.parametrize("budget_bytes", [0, 1 << 20])
+def test_lists_without_offsets_have_no_bounds(tmp_path: Path, budget_bytes: int) -> None:
+    path = tmp_path / "offsets"
+    path.write_bytes(bytes(4096))
+    store = _core.Store([(str(path), 4096)], None, budget_bytes, "threads", 8, False)
+    with pytest.raises(UsageError, match="none at all"):
+        store.read_bounds((0, 0, 8, 0), 1, np.array([2**40]), False, 1)

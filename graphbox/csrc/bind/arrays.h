@@ -68,6 +68,10 @@ struct OverlayArrays {
 // Checks the dtype of `indices`; the values are checked when they are read.
 inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyInputArray& indices, std::string name,
                               const OverlayArrays* live = nullptr) {
+  // Where None may stand for a whole tuple of arrays, it arrives in place of each of them, too.
+  if (!indptr.is_valid() || !indices.is_valid()) {
+    throw Error(ErrorKind::kUsage, "expected the arrays indptr and indices, received None for one", std::move(name));
+  }
   if (indptr.shape(0) == 0) {
     throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", std::move(name));
   }
@@ -76,10 +80,13 @@ inline Adjacency to_adjacency(const InputArray<std::int64_t>& indptr, const AnyI
   adjacency.num_rows = static_cast<std::int64_t>(indptr.shape(0)) - 1;
   adjacency.num_edges = static_cast<std::int64_t>(indices.shape(0));
   adjacency.name = std::move(name);
+  // Which of the two is set tells the dtype, also where there are no edges and so, of some libraries, no address.
+  static constexpr std::int64_t kNothing = 0;
+  const void* const data = indices.data() != nullptr ? indices.data() : &kNothing;
   if (indices.dtype() == nb::dtype<std::int32_t>()) {
-    adjacency.narrow_indices = static_cast<const std::int32_t*>(indices.data());
+    adjacency.narrow_indices = static_cast<const std::int32_t*>(data);
   } else if (indices.dtype() == nb::dtype<std::int64_t>()) {
-    adjacency.wide_indices = static_cast<const std::int64_t*>(indices.data());
+    adjacency.wide_indices = static_cast<const std::int64_t*>(data);
   } else {
     throw Error(ErrorKind::kUsage, "indices must be int32 or int64", adjacency.name);
   }

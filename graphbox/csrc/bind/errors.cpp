@@ -6,6 +6,8 @@
 #include <exception>
 #include <new>
 #include <stdexcept>
+#include <string>
+#include <system_error>
 
 #include "bind/nouns.h"
 
@@ -47,6 +49,9 @@ void translate(const std::exception_ptr& pointer, void*) {
     std::rethrow_exception(pointer);
   } catch (const Error& error) {
     raise(error);
+  } catch (const std::system_error& error) {
+    raise(Error(ErrorKind::kFailure, std::string("the system refused what was asked of it: ") + error.what(), {},
+                "free memory or let the process have more threads, and try again"));
   } catch (const std::length_error&) {
     raise(Error(ErrorKind::kDoesNotFit, "more entries were asked for than memory can have", {}, "give smaller numbers"));
   } catch (const std::bad_alloc&) {

@@ -71,7 +71,8 @@ StoredArray stored(const Store& store, const Array& array) {
       !lies_within(offset, entry_bytes, count, store.space().file(file).bytes())) {
     throw Error(ErrorKind::kUsage, "expected an array that lies within one of the store's files", "array");
   }
-  if (store.units_are_rows() && (offset != store.layout().base || entry_bytes != store.layout().unit_bytes)) {
+  const UnitLayout& rows = store.layout();
+  if (store.units_are_rows() && (offset != rows.base || entry_bytes != rows.unit_bytes || count > rows.units)) {
     throw Error(ErrorKind::kUsage, "expected the rows that the store was made for", "array");
   }
   return {file, offset, entry_bytes, count};
@@ -147,6 +148,9 @@ void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> i
                      InputArray<std::int64_t, 2> bounds, InputArray<std::int64_t> starts,
                      OutputArray<std::uint8_t> out, bool whole_pass, int threads) {
   const StoredArray items = stored(self, array);
+  if (self.units_are_rows()) {
+    throw Error(ErrorKind::kUsage, "expected a store of arrays, this one was made for the rows of one", "array");
+  }
   const std::size_t count = index.shape(0);
   if (bounds.shape(0) != count || bounds.shape(1) != 2 || starts.shape(0) != count + 1) {
     throw Error(ErrorKind::kUsage, "expected bounds and starts as read_bounds gave them for this index", "bounds");

@@ -153,6 +153,8 @@ std::int64_t most_parallel(const StepArrays& step, int threads) {
 using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
 using PairTuple = std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
 
+constexpr std::int64_t kMostTypes = 4096;
+
 const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths, std::int64_t width, const char* name) {
   if (!columns) {
     return nullptr;
@@ -178,6 +180,11 @@ SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths,
   request.column_offsets = checked_columns(column_offsets, paths, width, "column_offsets");
   request.column_types = checked_columns(column_types, paths, width, "column_types");
   request.num_types = column_types ? num_types : 1;
+  if (column_types && (num_types < 1 || num_types > kMostTypes)) {  // pairs of types are counted for each walk chunk
+    throw Error(ErrorKind::kUsage,
+                "expected 1 to " + std::to_string(kMostTypes) + " types, received " + std::to_string(num_types),
+                "num_types");
+  }
   const auto is_type = [&](std::int64_t type) { return type >= 0 && type < num_types; };
   if (column_types && !std::all_of(column_types->data(), column_types->data() + column_types->size(), is_type)) {
     throw Error(ErrorKind::kUsage, "expected numbers of types in [0, " + std::to_string(num_types) + ")",
@@ -189,6 +196,18 @@ SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths,
   const auto [seed, epoch, batch] = key;
   request.key = derive_key(Stream::kWindow, seed, epoch, batch);
   request.threads = threads;
+  return request;
+}
+
+// Of walks that are given, not made: all pairs are of one group.
+SkipGramRequest skip_gram_request(const InputArray<std::int64_t, 2>& walks, const PairTuple& arguments,
+                                  const DrawKey& key, int threads) {
+  if (std::get<2>(arguments)) {
+    throw Error(ErrorKind::kUsage, "pairs of given walks have no types, received some", "column_types");
+  }
+  SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
+  request.walks = walks.data();
+  request.num_walks = static_cast<std::int64_t>(walks.shape(0));
   return request;
 }
 
@@ -220,9 +239,7 @@ struct PairArrays {
 };
 
 Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key, int threads) {
-  SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
-  request.walks = walks.data();
-  request.num_walks = static_cast<std::int64_t>(walks.shape(0));
+  const SkipGramRequest request = skip_gram_request(walks, arguments, key, threads);
   PairArrays pairs;
   {
     const nb::gil_scoped_release release;
@@ -233,9 +250,7 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
 
 std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
                                   int threads, OutputArray<std::int64_t> centers, OutputArray<std::int64_t> contexts) {
-  SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
-  request.walks = walks.data();
-  request.num_walks = static_cast<std::int64_t>(walks.shape(0));
+  const SkipGramRequest request = skip_gram_request(walks, arguments, key, threads);
   const nb::gil_scoped_release release;
   const SkipGramPairs pairs(request);
   const auto room = static_cast<std::int64_t>(std::min(centers.shape(0), contexts.shape(0)));

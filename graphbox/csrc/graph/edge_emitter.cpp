@@ -74,7 +74,7 @@ EdgeEmitter::EdgeEmitter(EdgeOutput output, std::int64_t num_targets, bool keep_
       num_targets_(num_targets),
       keep_duplicates_(keep_duplicates),
       one_type_(one_type),
-      threads_(std::max(threads, 1)) {}
+      threads_(bounded_threads(threads)) {}
 
 namespace {
 

@@ -26,7 +26,7 @@ EdgeSorter::EdgeSorter(std::vector<std::size_t> column_bytes, std::string scratc
     : column_bytes_(std::move(column_bytes)),
       scratch_folder_(std::move(scratch)),
       memory_bytes_(memory_bytes),
-      threads_(std::max(threads, 1)) {
+      threads_(bounded_threads(threads)) {
   for (const std::size_t bytes : column_bytes_) {
     if (bytes == 0) {
       throw Error(ErrorKind::kUsage, "expected columns whose rows have at least one byte, received an empty one");

@@ -21,7 +21,7 @@ class HashedBlock {
   static constexpr std::int64_t kRows = std::int64_t{1} << 16;
 
   explicit HashedBlock(int threads)
-      : threads_(std::max(threads, 1)), hashes_(kRows), rows_(static_cast<std::size_t>(threads_)) {}
+      : threads_(bounded_threads(threads)), hashes_(kRows), rows_(static_cast<std::size_t>(threads_)) {}
 
   std::uint64_t hash(std::uint32_t row) const { return hashes_[row]; }
   const std::vector<std::uint32_t>& rows_of(std::int64_t owner) const { return rows_[static_cast<std::size_t>(owner)]; }

@@ -29,7 +29,7 @@ inline constexpr bool kHashIsId = std::is_same_v<Held, IntegerIds>;
 }  // namespace
 
 IdTable::IdTable(IdKind kind, std::size_t memory_bytes, int threads)
-    : kind_(kind), memory_bytes_(memory_bytes), threads_(std::max(threads, 1)), buckets_(memory_bytes) {
+    : kind_(kind), memory_bytes_(memory_bytes), threads_(bounded_threads(threads)), buckets_(memory_bytes) {
   if (kind == IdKind::kInteger) {
     integers_ = GrowingArray<std::int64_t>(memory_bytes / 8 + 1);
   } else {

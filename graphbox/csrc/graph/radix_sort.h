@@ -180,7 +180,7 @@ template <typename Record>
 void radix_sort(Record* records, Record* other, std::int64_t count, int threads) {
   using radix::Segment;
   const std::int64_t small = std::max(radix::kCacheBytes / static_cast<std::int64_t>(sizeof(Record)),
-                                      count / (16 * std::max(threads, 1)));
+                                      count / (16 * bounded_threads(threads)));
   std::vector<Segment> open = {{0, count, false}};
   std::vector<Segment> small_segments;
   while (!open.empty()) {

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -29,8 +30,7 @@ class ReadingThreads {
     {
       const std::lock_guard lock(mutex_);
       if (waiting_ <= tasks_.size() && threads_ < std::min(depth, kMostThreads)) {
-        std::thread(&ReadingThreads::run, this).detach();
-        ++threads_;
+        start_thread();
       }
       tasks_.push_back(task);
     }
@@ -39,6 +39,19 @@ class ReadingThreads {
 
  private:
   static constexpr unsigned kMostThreads = 64;
+
+  // One more, unless the system gives none and there are others: then those read more.
+  void start_thread() {
+    try {
+      std::thread(&ReadingThreads::run, this).detach();
+    } catch (const std::system_error&) {
+      if (threads_ == 0) {
+        throw;
+      }
+      return;
+    }
+    ++threads_;
+  }
 
   [[noreturn]] void run();
 

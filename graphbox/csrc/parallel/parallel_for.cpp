@@ -59,7 +59,7 @@ class Pool {
       for (int i = 0; i < count; ++i) {
         queue_.push_back(job);
       }
-      while (threads_ < std::min<int>(static_cast<int>(queue_.size()) + busy_, kMaxThreads)) {
+      while (threads_ < std::min<int>(static_cast<int>(queue_.size()) + busy_, kMostThreads)) {
         try {
           std::thread(&Pool::run, this).detach();
         } catch (const std::system_error&) {
@@ -75,8 +75,6 @@ class Pool {
   }
 
  private:
-  static constexpr int kMaxThreads = 256;
-
   void run() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -130,7 +128,7 @@ Pool& pool() {
 }  // namespace
 
 void parallel_for(int threads, std::int64_t chunks, const std::function<void(std::int64_t)>& body) {
-  const int helpers = static_cast<int>(std::min<std::int64_t>(threads, chunks)) - 1;
+  const int helpers = static_cast<int>(std::min<std::int64_t>(bounded_threads(threads), chunks)) - 1;
   if (helpers <= 0) {
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       body(chunk);

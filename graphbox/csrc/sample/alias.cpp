@@ -6,6 +6,7 @@
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
+#include "sample/rows_check.h"
 
 namespace graphbox {
 namespace {
@@ -105,6 +106,7 @@ AliasTables::AliasTables(std::span<const std::int64_t> indptr, std::span<const f
                     entries + begin);
     }
   });
+  check_rows_have_all(indptr, num_edges(), "weight", name);
 }
 
 }  // namespace graphbox

@@ -22,7 +22,7 @@ class AliasTables {
  public:
   // Builds them (Vose, "A linear algorithm for generating random numbers with a given distribution", IEEE TSE 17(9),
   // 1991), the same for any number of threads. `weights` has one positive finite number for each edge. Both arrays
-  // stay the caller's and are used later. `name` is for messages.
+  // stay the caller's and are used later; all edges belong to rows. `name` is for messages.
   AliasTables(std::span<const std::int64_t> indptr, std::span<const float> weights, const std::string& name,
               int threads);
 

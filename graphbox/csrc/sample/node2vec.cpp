@@ -210,6 +210,9 @@ class Node2VecWalkers {
     const auto [aliases, shift] = tables(walker.edges);
     const AliasEntry entry = aliases->entries()[walker.candidate_edge - shift];
     if (draws(walker, kAliasHop).block(static_cast<std::uint32_t>(walker.step))[0] >= entry.threshold) {
+      if (entry.alias >= walker.edges.degree) [[unlikely]] {
+        throw_other_rows(edges_);
+      }
       walker.candidate_edge = walker.edges.begin + entry.alias;
       prefetch(neighbor_at(edges_, indices_, walker.candidate_edge));
     }

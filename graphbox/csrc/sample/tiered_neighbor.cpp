@@ -161,13 +161,13 @@ std::span<const std::int64_t> NeighborPass::draw(int relation, std::span<const s
     throw Error(ErrorKind::kUsage, "expected one draw of each relation at a hop, received another of relation " +
                                        std::to_string(relation) + " at hop " + std::to_string(hop_));
   }
-  drawn = Drawn();
-  count_edges(relation, bounds, drawn);
-  drawn.positions = FixedArray<std::int64_t>(drawn.first_edge.back());
-  drawn.rows = FixedArray<std::uint32_t>(drawn.first_edge.back());
-  parallel_for(request_.threads, batches(),
-               [&](std::int64_t batch) { choose(relation, batch, bounds, drawn); });
-  drawn.is_added = drawn.positions.size() == 0;
+  Drawn all;  // kept once nothing can fail any more
+  count_edges(relation, bounds, all);
+  all.positions = FixedArray<std::int64_t>(all.first_edge.back());
+  all.rows = FixedArray<std::uint32_t>(all.first_edge.back());
+  parallel_for(request_.threads, batches(), [&](std::int64_t batch) { choose(relation, batch, bounds, all); });
+  all.is_added = all.positions.size() == 0;
+  drawn = std::move(all);
   return {drawn.positions.data(), static_cast<std::size_t>(drawn.positions.size())};
 }
 

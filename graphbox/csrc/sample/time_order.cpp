@@ -5,6 +5,7 @@
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
+#include "sample/rows_check.h"
 
 namespace graphbox {
 namespace {
@@ -55,6 +56,7 @@ TimeOrder::TimeOrder(std::span<const std::int64_t> indptr, std::span<const std::
       }
     }
   });
+  check_rows_have_all(indptr, num_edges_, "timestamp", name);
 }
 
 }  // namespace graphbox

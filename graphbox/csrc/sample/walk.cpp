@@ -208,6 +208,7 @@ class WalkerGroup {
           draws(i, kPairHop).bounded(pair_words_.word(i, 0), pair_draw(step), static_cast<std::uint32_t>(span.degree));
       edges_[i] = span.begin + column;
       begins_[i] = span.begin;
+      degrees_[i] = span.degree;
       prefetch(alias_entry(here, edges_[i]));
       prefetch_neighbor(edges, edges_[i]);  // the edge of the column itself is taken more often than not
     });
@@ -217,6 +218,9 @@ class WalkerGroup {
       }
       const AliasEntry entry = *alias_entry(here, edges_[i]);
       if (pair_words_.word(i, 1) >= entry.threshold) {
+        if (entry.alias >= degrees_[i]) [[unlikely]] {
+          throw_other_rows(edges);
+        }
         edges_[i] = begins_[i] + entry.alias;
         prefetch_neighbor(edges, edges_[i]);
       }

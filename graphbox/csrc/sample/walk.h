@@ -80,6 +80,12 @@ inline void check_node(const Adjacency& edges, std::int64_t node, std::int64_t p
   }
 }
 
+// Tables that were made of other rows lead out of these.
+[[noreturn]] inline void throw_other_rows(const Adjacency& edges) {
+  throw Error(ErrorKind::kData, "weights belong to rows other than these", edges.name,
+              "make the tables of the same indptr, and do not write into it later");
+}
+
 inline void check_start(const Adjacency& edges, std::int64_t node, std::int64_t position) {
   check_node(edges, node, position, "start");
 }

@@ -6,6 +6,7 @@
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
 #include "random/exponential.h"
+#include "sample/rows_check.h"
 
 namespace graphbox {
 namespace {
@@ -70,6 +71,7 @@ WeightSums::WeightSums(const TimeOrder& order, std::span<const std::int64_t> ind
       }
     }
   });
+  check_rows_have_all(indptr, num_edges(), "weight", name);
 }
 
 void SummedEdgeChooser::choose(const DrawSequence& draws, const SummedEdges& edges, std::int64_t wanted, bool replace,

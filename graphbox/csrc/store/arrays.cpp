@@ -58,11 +58,12 @@ void read_each(Store& store, const Requests& requests, std::uint64_t total_bytes
 }  // namespace
 
 void check_index(std::span<const std::int64_t> index, std::int64_t limit, const std::string& what) {
-  if (largest(index) < static_cast<std::uint64_t>(limit) || index.empty()) {
+  const auto below = static_cast<std::uint64_t>(std::max<std::int64_t>(limit, 0));
+  if (index.empty() || largest(index) < below) {
     return;
   }
   for (std::size_t i = 0; i < index.size(); ++i) {
-    if (static_cast<std::uint64_t>(index[i]) >= static_cast<std::uint64_t>(limit)) {
+    if (static_cast<std::uint64_t>(index[i]) >= below) {
       throw Error(ErrorKind::kUsage,
                   "expected " + what + (limit > 0 ? " from 0 to " + std::to_string(limit - 1) : ": none at all") +
                       ", received " + std::to_string(index[i]) + " at position " + std::to_string(i),

@@ -12,7 +12,7 @@ namespace graphbox {
 class RowRanks {
  public:
   explicit RowRanks(std::int64_t num_rows)
-      : num_rows_(num_rows), blocks_(static_cast<std::size_t>((num_rows + kBlockRows - 1) / kBlockRows)) {}
+      : num_rows_(num_rows), blocks_(static_cast<std::size_t>(num_rows / kBlockRows + 1)) {}
 
   std::int64_t num_rows() const { return num_rows_; }
   std::int64_t count() const { return count_; }

@@ -12,14 +12,11 @@ namespace {
 
 constexpr std::size_t kDistance = 16;  // rows that memory is asked for ahead
 
-std::int64_t checked_slots(std::int64_t slots) {
+// Looks at both before memory is taken for either.
+std::int64_t checked_rows(std::int64_t rows, std::int64_t slots) {
   if (slots < 0 || slots >= UINT32_MAX) {
     throw Error(ErrorKind::kUsage, "expected 0 to 2^32 - 2 slots, received " + std::to_string(slots), "slots");
   }
-  return slots;
-}
-
-std::int64_t checked_rows(std::int64_t rows) {
   if (rows < 0) {
     throw Error(ErrorKind::kUsage, "expected 0 rows or more, received " + std::to_string(rows), "num_rows");
   }
@@ -29,8 +26,8 @@ std::int64_t checked_rows(std::int64_t rows) {
 }  // namespace
 
 TraceCache::TraceCache(std::int64_t num_rows, std::int64_t slots)
-    : ranks_(checked_rows(num_rows)),
-      num_slots_(static_cast<std::uint32_t>(std::min(checked_slots(slots), num_rows))),
+    : ranks_(checked_rows(num_rows, slots)),
+      num_slots_(static_cast<std::uint32_t>(std::min(slots, num_rows))),
       row_in_(num_slots_, -1),
       pinned_by_(num_slots_, kNone),
       next_use_(num_slots_, kNone) {}
