@@ -358,6 +358,11 @@ class OptimizerConfig:
 
     def __init__(self, name: str, *, lr: float, eps: float, initial_accumulator: float, betas: tuple[float, float], beta: float, l1: float, l2: float, weight_decay: float, decoupled_weight_decay: bool, bounds: tuple[float, float], mean_gradient: bool) -> None: ...
 
+class PulledRows:
+    """Where the rows of some keys are."""
+
+    def __len__(self) -> int: ...
+
 class Table:
     """Rows of float32 for any int64 keys, with optimizer state, in memory."""
 
@@ -368,6 +373,12 @@ class Table:
 
     def pull_into(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> None:
         """The same into an array of the caller."""
+
+    def pull_rows(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], threads: int) -> PulledRows:
+        """Pull into an array of the caller, and return where the rows are."""
+
+    def push_rows(self, rows: PulledRows, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
+        """Push to rows that were pulled from this table."""
 
     def push(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
         """Apply gradients, float32[n, dim], those of equal keys summed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
 
@@ -17,13 +18,30 @@ from graphbox.native import Int64Array, integer_array, is_torch, like, seed_numb
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EmbeddingTable", "Optimizer"]
+__all__ = ["EmbeddingTable", "Optimizer", "Slots"]
 
 Optimizer: TypeAlias = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl"]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 _NO_BUDGET: Final = 2**64 - 1
 _MOST_VALUES = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Where the rows are that :meth:`EmbeddingTable.pull_slots` gave, for :meth:`EmbeddingTable.push_slots`.
+
+    Attributes:
+        table: whose rows they are.
+        shape: that of the keys.
+    """
+
+    table: EmbeddingTable
+    shape: tuple[int, ...]
+    _rows: _core.PulledRows
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
 
 class EmbeddingTable:
@@ -201,6 +219,52 @@ class EmbeddingTable:
         self._table.pull_into(array.reshape(-1), rows, create, self._threads)
         return out
 
+    @overload
+    def pull_slots(
+        self, keys: torch.Tensor, out: torch.Tensor | None = ...
+    ) -> tuple[torch.Tensor, Slots]: ...
+
+    @overload
+    def pull_slots(
+        self, keys: npt.ArrayLike, out: Float32Array | None = ...
+    ) -> tuple[Float32Array, Slots]: ...
+
+    def pull_slots(self, keys: Any, out: Any = None) -> tuple[Any, Slots]:
+        """Return the rows of ``keys`` as :meth:`pull` does, and where they are.
+
+        A training step that pushes to these looks every key up once instead of twice.
+
+        Raises:
+            UsageError: keys that are no integers, or ``out`` of another shape or dtype.
+            DoesNotFitError: new rows would exceed ``memory_bytes``; none was created.
+        """
+        array = integer_array(keys, "keys", dimensions=None)
+        shape = (*array.shape, self.dim)
+        if out is None:
+            rows = _core.pooled_bytes(4 * array.size * self.dim).view(np.float32).reshape(-1, self.dim)
+            result = like(rows.reshape(shape), keys)
+        else:
+            rows, result = _float32_view(out, "out", shape, writable=True), out
+        pulled = self._table.pull_rows(array.reshape(-1), rows, self._threads)
+        return result, Slots(self, array.shape, pulled)
+
+    def push_slots(self, slots: Slots, grads: Any) -> None:
+        """Apply gradients as :meth:`push` does to the rows that :meth:`pull_slots` gave.
+
+        Args:
+            slots: of this table. They stay right whatever happens to the table; after an :meth:`erase` their
+                keys are looked up again.
+            grads: float32 [*slots.shape, dim], NumPy or torch.
+
+        Raises:
+            UsageError: slots of another table, wrong shapes or dtypes.
+            DataError: a gradient that holds NaN or infinity; none was applied.
+        """
+        if not isinstance(slots, Slots) or slots.table is not self:
+            raise UsageError("expected slots that this table's pull_slots gave", where="slots")
+        gradients = _float32_view(grads, "grads", (*slots.shape, self.dim), writable=False)
+        self._table.push_rows(slots._rows, gradients, self._threads)
+
     def push(self, keys: Any, grads: Any) -> None:
         """Apply gradients; those of equal keys are summed (or averaged) first, in their order.
 
@@ -227,7 +291,7 @@ class EmbeddingTable:
     def erase(self, keys: Any) -> int:
         """Forget keys, their rows and their state; return how many had a row.
 
-        A key that comes back starts anew. The order of :meth:`keys` changes.
+        A key that comes back starts anew. Later keys get the memory of those that were erased.
         """
         return self._table.erase(integer_array(keys, "keys", dimensions=None).reshape(-1))
 

@@ -74,6 +74,18 @@ void pull_into(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2>
   self.pull(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
+PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, int threads) {
+  check_rows("out", out, keys.shape(0), self.config().dim);
+  const nb::gil_scoped_release release;
+  return self.pull_rows(keys.data(), count_of(keys), out.data(), threads);
+}
+
+void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradients, int threads) {
+  check_rows("grads", gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim);
+  const nb::gil_scoped_release release;
+  self.push_rows(rows, gradients.data(), threads);
+}
+
 void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads) {
   check_rows("grads", gradients, keys.shape(0), self.config().dim);
   const nb::gil_scoped_release release;
@@ -106,6 +118,8 @@ void add_table(nb::module_& module) {
           nb::arg("name"), nb::kw_only(), nb::arg("lr"), nb::arg("eps"), nb::arg("initial_accumulator"),
           nb::arg("betas"), nb::arg("beta"), nb::arg("l1"), nb::arg("l2"), nb::arg("weight_decay"),
           nb::arg("decoupled_weight_decay"), nb::arg("bounds"), nb::arg("mean_gradient"));
+  nb::class_<PulledRows>(module, "PulledRows", "Where the rows of some keys are.")
+      .def("__len__", [](const PulledRows& self) { return self.rows.size(); });
   nb::class_<Table>(module, "Table", "Rows of float32 for any int64 keys, with optimizer state, in memory.")
       .def(
           "__init__",
@@ -118,6 +132,10 @@ void add_table(nb::module_& module) {
            "Rows of the keys, float32[n, dim].")
       .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
            nb::arg("threads"), "The same into an array of the caller.")
+      .def("pull_rows", &pull_rows, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
+           "Pull into an array of the caller, and return where the rows are.")
+      .def("push_rows", &push_rows, nb::arg("rows"), nb::arg("grads").noconvert(), nb::arg("threads"),
+           "Push to rows that were pulled from this table.")
       .def("push", &push, nb::arg("keys").noconvert(), nb::arg("grads").noconvert(), nb::arg("threads"),
            "Apply gradients, float32[n, dim], those of equal keys summed.")
       .def("contains", &contains, nb::arg("keys").noconvert(), nb::arg("threads"),

@@ -176,6 +176,14 @@ std::size_t state_per_value(Optimizer optimizer) {
   return 0;
 }
 
+bool has_accumulator(Optimizer optimizer) {
+  return optimizer == Optimizer::kRowwiseAdagrad || optimizer == Optimizer::kRowwiseAdam;
+}
+
+bool has_steps(Optimizer optimizer) {
+  return optimizer == Optimizer::kAdam || optimizer == Optimizer::kRowwiseAdam || optimizer == Optimizer::kFtrl;
+}
+
 RowUpdate::RowUpdate(const OptimizerConfig& config) : config_(config) {
   if (config.kind == Optimizer::kAdam || config.kind == Optimizer::kRowwiseAdam) {
     corrections1_ = corrections_of(static_cast<double>(config.beta1));
@@ -184,9 +192,12 @@ RowUpdate::RowUpdate(const OptimizerConfig& config) : config_(config) {
 }
 
 void RowUpdate::initialize(RowState state, std::size_t dim) const {
-  const bool is_moment = config_.kind == Optimizer::kAdam || config_.kind == Optimizer::kRowwiseAdam;
-  *state.steps = 0;
-  *state.accumulator = is_moment ? 0.0F : config_.initial_accumulator;
+  if (state.steps != nullptr) {
+    *state.steps = 0;
+  }
+  if (state.accumulator != nullptr) {
+    *state.accumulator = config_.kind == Optimizer::kRowwiseAdagrad ? config_.initial_accumulator : 0.0F;
+  }
   if (config_.kind == Optimizer::kAdagrad) {
     std::fill_n(state.per_value, dim, config_.initial_accumulator);
     return;
@@ -206,8 +217,10 @@ void RowUpdate::apply(float* values, RowState state, const float* gradient, floa
   const Common common = {scale, config_.decoupled_weight_decay ? 0.0F : decay,
                          config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
                          config_.highest};
-  const bool is_first = *state.steps == 0;
-  *state.steps += *state.steps != UINT32_MAX ? 1 : 0;
+  const bool is_first = state.steps != nullptr && *state.steps == 0;
+  if (state.steps != nullptr && *state.steps != UINT32_MAX) {
+    ++*state.steps;
+  }
   const auto moments = [&] {
     return Moments{config_.beta1, config_.beta2, config_.lr / correction(corrections1_, *state.steps),
                    1 / std::sqrt(correction(corrections2_, *state.steps)), config_.eps};

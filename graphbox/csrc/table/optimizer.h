@@ -38,9 +38,12 @@ struct OptimizerConfig {
 // Values of state for each value of the embedding.
 std::size_t state_per_value(Optimizer optimizer);
 
-// What a row keeps beside its values.
+bool has_accumulator(Optimizer optimizer);
+bool has_steps(Optimizer optimizer);
+
+// What a row keeps beside its values, null where its optimizer needs it not.
 struct RowState {
-  float* accumulator;    // one number
+  float* accumulator;    // one number for the row
   std::uint32_t* steps;  // how often the row was updated; stays at its end
   float* per_value;      // state_per_value arrays of dim numbers, one after another
 };

@@ -2,13 +2,14 @@
 
 #include <sys/random.h>
 
+#include <cstring>
 #include <random>
 #include <utility>
 
 namespace graphbox {
 namespace {
 
-constexpr std::uint64_t kSmallestCapacity = 1024;
+constexpr std::uint64_t kFewestBuckets = 256;
 
 void fill_random(std::uint64_t* words, std::size_t count) {
   const auto bytes = static_cast<ssize_t>(count * sizeof(std::uint64_t));
@@ -22,77 +23,70 @@ void fill_random(std::uint64_t* words, std::size_t count) {
 
 }  // namespace
 
-RowIndex::RowIndex() : buffer_(kSmallestCapacity * sizeof(Entry)), capacity_(kSmallestCapacity) {
-  fill_random(secrets_, 4);
+RowIndex::RowIndex() : buffer_(kFewestBuckets * sizeof(Bucket)), buckets_count_(kFewestBuckets) {
+  fill_random(secrets_.data(), secrets_.size());
   secrets_[1] |= 1;  // a factor of 0 would lose the key
   secrets_[3] |= 1;
   clear();
 }
 
-void RowIndex::clear() {
-  for (std::uint64_t slot = 0; slot < capacity_; ++slot) {
-    entries()[slot] = {0, kNoRow};
-  }
-}
+// All bits set: keys of -1 without rows, in buckets that are the last to look into.
+void RowIndex::clear() { std::memset(buffer_.data(), 0xFF, bytes()); }
 
-std::uint64_t RowIndex::capacity_for(std::uint64_t rows) const {
-  std::uint64_t capacity = capacity_;
-  while (rows > room(capacity)) {
-    capacity += capacity / 2;
+std::uint64_t RowIndex::buckets_for(std::uint64_t rows) const {
+  std::uint64_t count = buckets_count_;
+  while (rows > room(count)) {
+    count += count / 4;
   }
-  return capacity;
+  return count;
 }
 
 void RowIndex::reserve(std::uint64_t rows) {
-  const std::uint64_t capacity = capacity_for(rows);
-  if (capacity == capacity_) {
+  const std::uint64_t count = buckets_for(rows);
+  if (count == buckets_count_) {
     return;
   }
-  Buffer larger(capacity * sizeof(Entry));  // may throw: nothing has changed yet
+  Buffer larger(count * sizeof(Bucket));  // may throw: nothing has changed yet
   const Buffer old = std::exchange(buffer_, std::move(larger));
-  const auto* old_entries = reinterpret_cast<const Entry*>(old.data());
-  const std::uint64_t old_capacity = std::exchange(capacity_, capacity);
+  const auto* const old_buckets = reinterpret_cast<const Bucket*>(old.data());
+  const std::uint64_t old_count = std::exchange(buckets_count_, count);
   clear();
-  for (std::uint64_t slot = 0; slot < old_capacity; ++slot) {
-    if (old_entries[slot].row != kNoRow) {
-      insert(old_entries[slot].fingerprint, old_entries[slot].row);
+  for (std::uint64_t number = 0; number < old_count; ++number) {
+    const Bucket& bucket = old_buckets[number];
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      if (bucket.rows[i] != kNoRow) {
+        insert(bucket.keys[i], hash(bucket.keys[i]), bucket.rows[i]);
+      }
     }
   }
 }
 
-void RowIndex::insert(std::uint32_t fingerprint, std::uint32_t row) {
-  std::uint64_t slot = home(fingerprint);
-  while (entries()[slot].row != kNoRow) {
-    slot = next(slot);
+void RowIndex::insert(std::int64_t key, std::uint64_t hash, std::uint32_t row) {
+  for (std::uint64_t number = home(hash);; number = next(number)) {
+    Bucket& bucket = buckets()[number];
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      if (bucket.rows[i] == kNoRow) {
+        bucket.keys[i] = key;
+        bucket.rows[i] = row;
+        return;
+      }
+    }
+    bucket.is_last = 0;
   }
-  entries()[slot] = {fingerprint, row};
 }
 
-std::uint64_t RowIndex::slot_of(std::uint32_t fingerprint, std::uint32_t row) const {
-  std::uint64_t slot = home(fingerprint);
-  while (entries()[slot].row != row) {
-    slot = next(slot);
-  }
-  return slot;
-}
-
-// Closes the gap by moving later entries up (Knuth, TAOCP volume 3, 6.4, algorithm R), so that no markers pile up.
-void RowIndex::erase(std::uint32_t fingerprint, std::uint32_t row) {
-  std::uint64_t gap = slot_of(fingerprint, row);
-  for (std::uint64_t slot = next(gap); entries()[slot].row != kNoRow; slot = next(slot)) {
-    const std::uint64_t wanted = home(entries()[slot].fingerprint);
-    // The entry may move to the gap unless its home lies cyclically after the gap.
-    const bool home_after_gap = gap <= slot ? (gap < wanted && wanted <= slot) : (gap < wanted || wanted <= slot);
-    if (!home_after_gap) {
-      entries()[gap] = entries()[slot];
-      gap = slot;
+// The mark of a bucket that was full stays until the index grows: lookups of keys that are absent look further.
+void RowIndex::erase(std::int64_t key, std::uint64_t hash) {
+  for (std::uint64_t number = home(hash);; number = next(number)) {
+    Bucket& bucket = buckets()[number];
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      if (bucket.keys[i] == key && bucket.rows[i] != kNoRow) {
+        bucket.keys[i] = -1;
+        bucket.rows[i] = kNoRow;
+        return;
+      }
     }
   }
-  entries()[gap] = {0, kNoRow};
-}
-
-void RowIndex::move(std::uint32_t fingerprint, std::uint32_t from_row, std::uint32_t to_row) {
-  entries()[slot_of(fingerprint, from_row)].row = to_row;
 }
 
 }  // namespace graphbox

@@ -1,11 +1,13 @@
-// Finds the row of a key: open addressing over entries of eight bytes.
+// Finds the row of a key: buckets of one cache line, five keys and rows in each.
 //
-// An entry holds 32 bits of the key's hash and the row's number; the key itself is beside the row, whose memory line
-// is needed anyway. Half the bytes of entries with whole keys, at the price of one row looked at in vain for every
-// 2^32 / rows lookups or so. The home of an entry is its hash scaled to the capacity, so that the index can grow by
-// half instead of doubling, and growing reads no row and walks both arrays in order.
+// A lookup reads the line that its hash points to, and nearly always no other: the whole key is there, so a key that
+// is absent is known to be without looking at any row. A bucket that is full hands over to the next and remembers
+// that it did. The home of a key is its hash scaled to the number of buckets, so that the index can grow by a quarter
+// instead of doubling, and growing walks both arrays in order.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstdint>
 
 #include "memory/buffer.h"
@@ -19,71 +21,77 @@ class RowIndex {
  public:
   RowIndex();
 
-  // 32 bits of a hash keyed with secrets of this process: keys chosen to collide would have to know them.
-  GRAPHBOX_INLINE std::uint32_t fingerprint(std::int64_t key) const {
+  // Keyed with secrets of this process: keys chosen to collide would have to know them.
+  GRAPHBOX_INLINE std::uint64_t hash(std::int64_t key) const {
     const std::uint64_t mixed = fold(static_cast<std::uint64_t>(key) ^ secrets_[0], secrets_[1]);
-    return static_cast<std::uint32_t>(fold(mixed ^ secrets_[2], secrets_[3]) >> 32);
+    return fold(mixed ^ secrets_[2], secrets_[3]);
   }
 
-  GRAPHBOX_INLINE void prefetch(std::uint32_t fingerprint) const { graphbox::prefetch(entries() + home(fingerprint)); }
+  GRAPHBOX_INLINE void prefetch(std::uint64_t hash) const { graphbox::prefetch(buckets() + home(hash)); }
 
-  // The first row filed under the fingerprint, nearly always the only one, or kNoRow.
-  GRAPHBOX_INLINE std::uint32_t candidate(std::uint32_t fingerprint) const {
-    for (std::uint64_t slot = home(fingerprint);; slot = next(slot)) {
-      const Entry entry = entries()[slot];
-      if (entry.row == kNoRow || entry.fingerprint == fingerprint) {
-        return entry.row;
+  // The row of the key, or kNoRow. `hash` is that of the key, here and below.
+  GRAPHBOX_INLINE std::uint32_t find(std::int64_t key, std::uint64_t hash) const {
+    for (std::uint64_t number = home(hash);; number = next(number)) {
+      const Bucket& bucket = buckets()[number];
+      // A bit for each key that is equal: which one it is cannot be predicted, so there is no branch for it.
+      std::uint32_t equal = 0;
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        equal |= static_cast<std::uint32_t>(bucket.keys[i] == key) << i;
       }
-    }
-  }
-
-  // The row for which is_key(row) holds, or kNoRow.
-  template <typename IsKey>
-  std::uint32_t find(std::uint32_t fingerprint, IsKey is_key) const {
-    for (std::uint64_t slot = home(fingerprint);; slot = next(slot)) {
-      const Entry entry = entries()[slot];
-      if (entry.row == kNoRow || (entry.fingerprint == fingerprint && is_key(entry.row))) {
-        return entry.row;
+      for (; equal != 0; equal &= equal - 1) {
+        const std::uint32_t row = bucket.rows[static_cast<std::size_t>(std::countr_zero(equal))];
+        if (row != kNoRow) [[likely]] {  // an empty place holds the key -1
+          return row;
+        }
+      }
+      if (bucket.is_last != 0) [[likely]] {
+        return kNoRow;
       }
     }
   }
 
   // The key must not be there, and there must be room: see reserve().
-  void insert(std::uint32_t fingerprint, std::uint32_t row);
-  void erase(std::uint32_t fingerprint, std::uint32_t row);
-  void move(std::uint32_t fingerprint, std::uint32_t from_row, std::uint32_t to_row);
+  void insert(std::int64_t key, std::uint64_t hash, std::uint32_t row);
+  // The key must be there.
+  void erase(std::int64_t key, std::uint64_t hash);
 
-  std::size_t bytes() const { return static_cast<std::size_t>(capacity_) * sizeof(Entry); }
-  bool has_room_for(std::uint64_t rows) const { return rows <= room(capacity_); }
+  std::size_t bytes() const { return static_cast<std::size_t>(buckets_count_) * sizeof(Bucket); }
+  bool has_room_for(std::uint64_t rows) const { return rows <= room(buckets_count_); }
 
   // Bytes of the index that would hold `rows` rows; it exists beside the old one while that is moved.
   std::size_t bytes_for(std::uint64_t rows) const {
-    return static_cast<std::size_t>(capacity_for(rows)) * sizeof(Entry);
+    return static_cast<std::size_t>(buckets_for(rows)) * sizeof(Bucket);
   }
   void reserve(std::uint64_t rows);
 
  private:
-  struct Entry {
-    std::uint32_t fingerprint;
-    std::uint32_t row;
+  static constexpr std::size_t kKeys = 5;
+
+  struct alignas(kCacheLineBytes) Bucket {
+    std::array<std::int64_t, kKeys> keys;
+    std::array<std::uint32_t, kKeys> rows;
+    std::uint32_t is_last;  // 0: there was no room once, look into the next one as well
   };
+  static_assert(sizeof(Bucket) == kCacheLineBytes);
 
   static std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
     const Uint128 product = static_cast<Uint128>(a) * b;
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
   }
-  static std::uint64_t room(std::uint64_t capacity) { return capacity - capacity / 4; }  // full at three quarters
+  // Full when 4.25 of five places are taken on average.
+  static std::uint64_t room(std::uint64_t buckets) { return buckets * 4 + buckets / 4; }
 
-  Entry* entries() const { return reinterpret_cast<Entry*>(buffer_.data()); }
-  std::uint64_t home(std::uint32_t fingerprint) const { return fingerprint * capacity_ >> 32; }
-  std::uint64_t next(std::uint64_t slot) const { return slot + 1 == capacity_ ? 0 : slot + 1; }
-  std::uint64_t slot_of(std::uint32_t fingerprint, std::uint32_t row) const;
-  std::uint64_t capacity_for(std::uint64_t rows) const;
+  Bucket* buckets() const { return reinterpret_cast<Bucket*>(buffer_.data()); }
+  std::uint64_t home(std::uint64_t hash) const {
+    return static_cast<std::uint64_t>(static_cast<Uint128>(hash) * buckets_count_ >> 64);
+  }
+  std::uint64_t next(std::uint64_t number) const { return number + 1 == buckets_count_ ? 0 : number + 1; }
+  std::uint64_t buckets_for(std::uint64_t rows) const;
   void clear();
 
   Buffer buffer_;
-  std::uint64_t capacity_ = 0;
-  std::uint64_t secrets_[4];
+  std::uint64_t buckets_count_ = 0;
+  std::array<std::uint64_t, 4> secrets_;
 };
 
 }  // namespace graphbox

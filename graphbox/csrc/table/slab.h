@@ -1,4 +1,6 @@
-// The rows of a table, dense from 0, in chunks that never move.
+// The memory of rows, numbered from 0, in chunks that never move. Rows stand in groups: the values of all rows of a
+// group, then their keys, then their row-wise state. So values whose size is a multiple of a cache line touch no line
+// more than they must, and what belongs to a row is on the same page.
 #pragma once
 
 #include <cstdint>
@@ -6,54 +8,88 @@
 
 #include "memory/buffer.h"
 #include "portability/cpu.h"
+#include "table/optimizer.h"
+#include "table/row_layout.h"
 
 namespace graphbox {
 
-// Precedes the values of each row.
-struct RowHeader {
-  std::int64_t key;
-  float accumulator;    // row-wise optimizer state
-  std::uint32_t steps;  // updates
-};
-static_assert(sizeof(RowHeader) == 16);
-
 class Slab {
  public:
-  explicit Slab(std::size_t row_bytes);
+  explicit Slab(const RowLayout& layout);
 
-  std::byte* row(std::uint32_t row) const {
-    return bases_[row >> shift_] + static_cast<std::size_t>(row & mask_) * row_bytes_;
+  // The values, then the state of each value.
+  float* values(std::uint32_t row) const {
+    return reinterpret_cast<float*>(group(row) + static_cast<std::size_t>(row % kGroupRows) * row_bytes_);
   }
-  RowHeader& header(std::uint32_t row_number) const { return *reinterpret_cast<RowHeader*>(row(row_number)); }
-  float* values(std::uint32_t row_number) const {
-    return reinterpret_cast<float*>(row(row_number) + sizeof(RowHeader));
+  std::int64_t& key(std::uint32_t row) const { return column<std::int64_t>(row, keys_offset_); }
+  RowState state(std::uint32_t row) const {
+    return {layout_.has_accumulator ? &column<float>(row, accumulators_offset_) : nullptr,
+            layout_.has_steps ? &column<std::uint32_t>(row, steps_offset_) : nullptr, values(row) + layout_.dim};
   }
-  GRAPHBOX_INLINE void prefetch_row(std::uint32_t row_number) const {
-    const std::byte* const begin = row(row_number);
-    for (std::size_t line = 0; line < row_bytes_; line += kCacheLineBytes) {
+  // Only where the layout has counters.
+  RowCounters& counters(std::uint32_t row) const { return column<RowCounters>(row, counters_offset_); }
+
+  // All of a row but its key, as layout().record_bytes() bytes.
+  void write_record(std::uint32_t row, std::byte* record) const;
+  void read_record(std::uint32_t row, const std::byte* record) const;
+
+  // Asks for the values alone, or for the state of each value as well.
+  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(row, layout_.dim * sizeof(float)); }
+  GRAPHBOX_INLINE void prefetch_row(std::uint32_t row) const {
+    prefetch_bytes(row, row_bytes_);
+    if (layout_.has_accumulator) {
+      prefetch(&column<float>(row, accumulators_offset_));
+    }
+    if (layout_.has_steps) {
+      prefetch(&column<std::uint32_t>(row, steps_offset_));
+    }
+  }
+
+  const RowLayout& layout() const { return layout_; }
+  std::size_t bytes_per_row() const { return group_bytes_ / kGroupRows; }
+  std::uint64_t rows() const { return rows_; }
+
+  // Memory in use once there are `rows` rows: chunks are touched page by page, so this counts touched huge pages.
+  std::size_t bytes_for(std::uint64_t rows) const;
+  std::size_t bytes() const { return bytes_for(rows_); }
+
+  // The caller fills new rows. Chunks stay when there are fewer.
+  void resize(std::uint64_t rows);
+
+ private:
+  static constexpr std::uint32_t kGroupRows = 64;
+
+  std::byte* group(std::uint32_t row) const {
+    return bases_[row >> shift_] + static_cast<std::size_t>((row & mask_) / kGroupRows) * group_bytes_;
+  }
+
+  template <typename Value>
+  Value& column(std::uint32_t row, std::size_t offset) const {
+    return reinterpret_cast<Value*>(group(row) + offset)[row % kGroupRows];
+  }
+
+  std::size_t chunk_bytes() const { return (std::size_t{1} << shift_) / kGroupRows * group_bytes_; }
+
+  // Inlined always: the compiler takes a function that only prefetches for one without effect, and leaves it out.
+  GRAPHBOX_INLINE void prefetch_bytes(std::uint32_t row, std::size_t bytes) const {
+    const auto* const begin = reinterpret_cast<const std::byte*>(values(row));
+    for (std::size_t line = 0; line < bytes; line += kCacheLineBytes) {
       prefetch(begin + line);
     }
   }
 
-  std::size_t row_bytes() const { return row_bytes_; }
-  std::uint64_t rows() const { return rows_; }
-  std::uint32_t rows_per_chunk() const { return mask_ + 1; }
-
-  // Memory in use once there are `rows` rows. Chunks are touched page by page, so this counts touched huge pages.
-  std::size_t bytes_for(std::uint64_t rows) const;
-  std::size_t bytes() const { return bytes_for(most_rows_); }
-
-  // The caller fills new rows. Shrinking frees the chunks it empties.
-  void resize(std::uint64_t rows);
-
- private:
-  std::size_t row_bytes_;
-  std::uint32_t shift_ = 0;
-  std::uint32_t mask_ = 0;
+  RowLayout layout_;
+  std::size_t row_bytes_;    // of values and their state, a multiple of 16
+  std::size_t keys_offset_;  // in a group, as the next three
+  std::size_t accumulators_offset_;
+  std::size_t steps_offset_;
+  std::size_t counters_offset_;
+  std::size_t group_bytes_;
+  std::uint32_t shift_ = 0;  // of a row's number: its chunk
+  std::uint32_t mask_ = 0;   // its place there
   std::vector<Buffer> chunks_;
   std::vector<std::byte*> bases_;
   std::uint64_t rows_ = 0;
-  std::uint64_t most_rows_ = 0;  // since the last chunk was made or freed
 };
 
 }  // namespace graphbox

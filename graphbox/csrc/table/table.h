@@ -1,7 +1,7 @@
 // The embedding table in memory: rows of float32 for any 64-bit keys, with their optimizer state.
 //
-// Layout of a row: header (key, row-wise state), values, state of each value. Rows are dense: the row of an erased
-// key is filled with the last row. So the table can be written, listed and checkpointed in one sweep.
+// A row stays where it is as long as its key does; the rows of erased keys are given to new ones. So a pull can say
+// which rows it found, and a push to them looks no key up again.
 //
 // Same results for any number of threads: new keys get rows in the order of the batch, gradients of a key are summed
 // in the order of the batch, and a new row is a function of (seed, key) alone.
@@ -32,6 +32,13 @@ struct TableConfig {
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
+// The rows that a pull found. They are those of its keys until some key is erased.
+struct PulledRows {
+  PooledArray<std::int64_t> keys;
+  PooledArray<std::uint32_t> rows;
+  std::uint64_t version = 0;
+};
+
 // Thread safe: pulls go on side by side, whatever changes the table waits for them.
 class Table {
  public:
@@ -41,8 +48,14 @@ class Table {
   // initial values are written.
   void pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads);
 
+  // The same with create = true, and says where the rows are.
+  PulledRows pull_rows(const std::int64_t* keys, std::int64_t count, float* out, int threads);
+
   // Sums (or averages) the gradients[count, dim] of equal keys and applies them; unknown keys get a row first.
   void push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads);
+
+  // The same for the keys of a pull of this table, which are looked up only if keys were erased since.
+  void push_rows(const PulledRows& pulled, const float* gradients, int threads);
 
   void contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const;
   std::int64_t erase(const std::int64_t* keys, std::int64_t count);
@@ -57,29 +70,40 @@ class Table {
   static std::unique_ptr<Table> load(const std::string& path, std::uint64_t memory_bytes);
 
  private:
-  template <bool kWholeRow, typename Visit>
+  template <typename Visit>
   void locate(const std::int64_t* keys, std::int64_t begin, std::int64_t end, Visit visit) const;
-  std::uint32_t find(std::int64_t key) const;
-  std::uint32_t find(std::int64_t key, std::uint32_t fingerprint) const;
+  std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
-  void insert_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
+  std::uint64_t version_now() const;
+  void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, std::uint32_t* rows);
+  void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
+  void create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
                       int threads);
+  std::uint32_t take_row();
+  void give_back(std::uint32_t row);
   void make_room(std::uint64_t rows);
-  void remove_rows_from(std::uint64_t first);
   void check_budget(std::uint64_t bytes, std::uint64_t rows) const;
-  std::uint64_t load_block(const FileReader& file, std::uint64_t offset, std::uint64_t begin, std::uint64_t end);
+  std::uint64_t live_rows() const { return slab_.rows() - free_rows_.size(); }
+  bool is_live(std::uint32_t row) const { return (live_[row / 64] >> (row % 64) & 1) != 0; }
+  void set_live(std::uint32_t row, bool is_live);
   void initialize_values(std::int64_t key, float* values) const;
-  void initialize_rows(std::uint64_t begin, std::uint64_t end, int threads);
-  RowState state(std::uint32_t row) const;
+  void initialize_rows(const std::vector<std::uint32_t>& rows, int threads);
+
+  void check_gradients(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads) const;
   void apply(const std::uint32_t* rows, const float* gradients, std::int64_t count, int threads);
   void apply_group(const std::uint32_t* rows, const float* gradients, const std::uint32_t* positions,
                    std::int64_t count);
+
+  std::uint64_t load_block(const FileReader& file, std::uint64_t offset, std::uint64_t count);
 
   TableConfig config_;
   PhiloxKey init_key_;
   RowUpdate update_;
   RowIndex index_;
   Slab slab_;
+  std::vector<std::uint64_t> live_;        // a bit for each row: whether it has a key
+  std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
+  std::uint64_t version_ = 0;              // raised whenever rows lose their keys
   mutable std::shared_mutex mutex_;
 };
 

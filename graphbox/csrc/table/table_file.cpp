@@ -18,7 +18,7 @@ constexpr std::array<char, 8> kMagic = {'G', 'B', 'X', 'T', 'A', 'B', 'L', 'E'};
 constexpr std::array<char, 8> kEnd = {'G', 'B', 'X', 'T', 'E', 'N', 'D', '.'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kByteOrder = 0x01020304;
-constexpr std::uint32_t kBlockRows = 4096;  // rows between checksums; divides the rows of a chunk
+constexpr std::uint64_t kPrefetchedKeys = 16;
 
 struct FileHeader {
   std::array<char, 8> magic;
@@ -113,11 +113,21 @@ FileHeader read_header(const FileReader& file) {
                 file.path(), "use the version of graphbox that wrote it");
   }
   const std::uint32_t checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
-  if (checksum != header.checksum || header.header_bytes != sizeof header || header.block_rows != kBlockRows ||
+  if (checksum != header.checksum || header.header_bytes != sizeof header || header.block_rows == 0 || header.row_bytes == 0 ||
       header.optimizer >= kOptimizers) {
     throw_format(file, "the header of the table is damaged (bytes 0 to " + std::to_string(sizeof header) + ")");
   }
   return header;
+}
+
+// Bytes of a row in a file: key, row-wise state, values, state of each value.
+std::uint64_t row_bytes_of(const Slab& slab) {
+  return sizeof(std::int64_t) + slab.layout().record_bytes();
+}
+
+// Rows between checksums: 4 MiB of them, 4,096 at most.
+std::uint64_t block_rows_for(std::uint64_t row_bytes) {
+  return std::clamp<std::uint64_t>((std::uint64_t{4} << 20) / row_bytes, 1, 4096);
 }
 
 void check_size(const FileReader& file, const FileHeader& header) {
@@ -132,6 +142,50 @@ void check_size(const FileReader& file, const FileHeader& header) {
   }
 }
 
+// The columns of a block in a file, one after another.
+class Block {
+ public:
+  Block(const Slab& slab, std::byte* data, std::uint64_t rows)
+      : floats_(slab.layout().floats),
+        keys_(reinterpret_cast<std::int64_t*>(data)),
+        accumulators_(reinterpret_cast<float*>(keys_ + rows)),
+        steps_(reinterpret_cast<std::uint32_t*>(accumulators_ + (slab.layout().has_accumulator ? rows : 0))),
+        values_(reinterpret_cast<float*>(steps_ + (slab.layout().has_steps ? rows : 0))) {}
+
+  std::int64_t key(std::uint64_t place) const { return keys_[place]; }
+
+  void take(const Slab& slab, std::uint32_t row, std::uint64_t place) {
+    const RowState state = slab.state(row);
+    keys_[place] = slab.key(row);
+    if (state.accumulator != nullptr) {
+      accumulators_[place] = *state.accumulator;
+    }
+    if (state.steps != nullptr) {
+      steps_[place] = *state.steps;
+    }
+    std::memcpy(values_ + place * floats_, slab.values(row), floats_ * sizeof(float));
+  }
+
+  void give(const Slab& slab, std::uint32_t row, std::uint64_t place) const {
+    const RowState state = slab.state(row);
+    slab.key(row) = keys_[place];
+    if (state.accumulator != nullptr) {
+      *state.accumulator = accumulators_[place];
+    }
+    if (state.steps != nullptr) {
+      *state.steps = steps_[place];
+    }
+    std::memcpy(slab.values(row), values_ + place * floats_, floats_ * sizeof(float));
+  }
+
+ private:
+  std::size_t floats_;
+  std::int64_t* keys_;
+  float* accumulators_;
+  std::uint32_t* steps_;
+  float* values_;
+};
+
 }  // namespace
 
 void Table::save(const std::string& path) const {
@@ -143,25 +197,27 @@ void Table::save(const std::string& path) const {
   header.header_bytes = sizeof header;
   write_optimizer(config_.optimizer, header);
   header.dim = config_.dim;
-  header.rows = slab_.rows();
-  header.row_bytes = slab_.row_bytes();
-  header.block_rows = kBlockRows;
+  header.rows = live_rows();
+  header.row_bytes = row_bytes_of(slab_);
+  header.block_rows = block_rows_for(header.row_bytes);
   header.seed = config_.seed;
   header.init_scale = config_.init_scale;
   header.checksum = crc32c(0, &header, offsetof(FileHeader, checksum));
 
   AtomicFileWriter file(path);
   file.write(&header, sizeof header);
-  const std::uint32_t step = std::min(kBlockRows, slab_.rows_per_chunk());
-  for (std::uint64_t begin = 0; begin < header.rows; begin += kBlockRows) {
-    const std::uint64_t end = std::min<std::uint64_t>(begin + kBlockRows, header.rows);
-    std::uint32_t checksum = 0;
-    for (std::uint64_t row = begin; row < end; row += step) {
-      const std::byte* const data = slab_.row(static_cast<std::uint32_t>(row));
-      const std::size_t bytes = std::min<std::uint64_t>(step, end - row) * slab_.row_bytes();
-      checksum = crc32c(checksum, data, bytes);
-      file.write(data, bytes);
+  PooledArray<std::byte> bytes(static_cast<std::int64_t>(header.block_rows * header.row_bytes));
+  std::uint32_t row = 0;
+  for (std::uint64_t begin = 0; begin < header.rows; begin += header.block_rows) {
+    const std::uint64_t count = std::min(header.block_rows, header.rows - begin);
+    Block block(slab_, bytes.data(), count);
+    for (std::uint64_t place = 0; place < count; ++row) {
+      if (is_live(row)) {
+        block.take(slab_, row, place++);
+      }
     }
+    const std::uint32_t checksum = crc32c(0, bytes.data(), count * header.row_bytes);
+    file.write(bytes.data(), count * header.row_bytes);
     file.write(&checksum, sizeof checksum);
   }
   file.write(kEnd.data(), kEnd.size());
@@ -179,15 +235,15 @@ std::unique_ptr<Table> Table::load(const std::string& path, std::uint64_t memory
   config.seed = header.seed;
   config.memory_bytes = memory_bytes;
   auto table = std::make_unique<Table>(config);
-  if (table->slab_.row_bytes() != header.row_bytes) {
-    throw_format(file, "the header of the table is damaged: rows of " + std::to_string(header.row_bytes) +
-                           " bytes do not fit dim " + std::to_string(header.dim));
+  if (row_bytes_of(table->slab_) != header.row_bytes || block_rows_for(header.row_bytes) != header.block_rows) {
+    throw_format(file, "the header of the table is damaged: blocks of " + std::to_string(header.block_rows) +
+                           " rows of " + std::to_string(header.row_bytes) + " bytes do not fit dim " +
+                           std::to_string(header.dim));
   }
   table->make_room(header.rows);
   std::uint64_t offset = sizeof header;
-  for (std::uint64_t begin = 0; begin < header.rows; begin += kBlockRows) {
-    const std::uint64_t end = std::min<std::uint64_t>(begin + kBlockRows, header.rows);
-    offset = table->load_block(file, offset, begin, end);
+  for (std::uint64_t begin = 0; begin < header.rows; begin += header.block_rows) {
+    offset = table->load_block(file, offset, std::min(header.block_rows, header.rows - begin));
   }
   std::array<char, 8> ending{};
   file.read(ending.data(), ending.size(), offset);
@@ -197,34 +253,33 @@ std::unique_ptr<Table> Table::load(const std::string& path, std::uint64_t memory
   return table;
 }
 
-// Reads and files rows begin ... end - 1; returns where the next block starts.
-std::uint64_t Table::load_block(const FileReader& file, std::uint64_t offset, std::uint64_t begin, std::uint64_t end) {
-  const std::uint32_t step = std::min(kBlockRows, slab_.rows_per_chunk());
-  std::uint32_t checksum = 0;
-  for (std::uint64_t row = begin; row < end; row += step) {
-    std::byte* const data = slab_.row(static_cast<std::uint32_t>(row));
-    const std::size_t bytes = std::min<std::uint64_t>(step, end - row) * slab_.row_bytes();
-    file.read(data, bytes, offset);
-    checksum = crc32c(checksum, data, bytes);
-    offset += bytes;
-  }
+// Reads the next `count` rows and files them; returns where the block after them starts.
+std::uint64_t Table::load_block(const FileReader& file, std::uint64_t offset, std::uint64_t count) {
+  const std::uint64_t size = count * row_bytes_of(slab_);
+  PooledArray<std::byte> bytes(static_cast<std::int64_t>(size));
+  file.read(bytes.data(), size, offset);
   std::uint32_t expected = 0;
-  file.read(&expected, sizeof expected, offset);
-  const std::string rows = "rows " + std::to_string(begin) + " to " + std::to_string(end - 1);
+  file.read(&expected, sizeof expected, offset + size);
+  const std::uint32_t checksum = crc32c(0, bytes.data(), size);
+  const std::string rows = "rows " + std::to_string(live_rows()) + " to " + std::to_string(live_rows() + count - 1);
   if (checksum != expected) {
     throw_format(file, rows + " of the table are damaged: their checksum is " + std::to_string(checksum) +
                            ", the file says " + std::to_string(expected));
   }
-  for (std::uint64_t row = begin; row < end; ++row) {
-    const auto number = static_cast<std::uint32_t>(row);
-    const std::int64_t key = slab_.header(number).key;
-    const std::uint32_t fingerprint = index_.fingerprint(key);
-    if (find(key, fingerprint) != kNoRow) {
+  const Block block(slab_, bytes.data(), count);
+  for (std::uint64_t place = 0; place < count; ++place) {
+    if (place + kPrefetchedKeys < count) {
+      index_.prefetch(index_.hash(block.key(place + kPrefetchedKeys)));
+    }
+    const std::int64_t key = block.key(place);
+    if (find(key) != kNoRow) {
       throw_format(file, rows + " of the table are damaged: key " + std::to_string(key) + " appears twice");
     }
-    index_.insert(fingerprint, number);
+    const std::uint32_t row = take_row();
+    block.give(slab_, row, place);
+    index_.insert(key, index_.hash(key), row);
   }
-  return offset + sizeof expected;
+  return offset + size + sizeof expected;
 }
 
 }  // namespace graphbox

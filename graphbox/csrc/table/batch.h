@@ -1,0 +1,15 @@
+// How the keys of a batch are divided among threads.
+#pragma once
+
+#include <cstdint>
+
+namespace graphbox {
+
+inline constexpr std::int64_t kChunkKeys = 4096;     // keys that one thread takes at a time
+inline constexpr std::int64_t kParallelKeys = 8192;  // smaller batches are not worth waking a thread
+
+inline std::int64_t chunks_of(std::int64_t count) { return (count + kChunkKeys - 1) / kChunkKeys; }
+
+inline int useful_threads(int threads, std::int64_t count) { return count >= kParallelKeys ? threads : 1; }
+
+}  // namespace graphbox
