@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchmarks.measure import RANDOM_READ_MEMORY_BYTES, arguments
-from benchmarks.store import Rate, show_in_turns
+from benchmarks.measure import RANDOM_READ_MEMORY_BYTES, Rate, arguments, show_in_turns
 from graphbox import _core
 from graphbox.sample import gather_rows
 

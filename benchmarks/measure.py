@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from graphbox import _core
 
 RANDOM_READ_MEMORY_BYTES = 1 << 30
+REPEATS = 5
+
+Rate = Callable[[], float]
+"""One run of a system: how many units it did in a second."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,64 @@ def measure(
         repeats,
         statistics.median(per_cpu),
     )
+
+
+def rate_of(work: Callable[[], float]) -> Rate:
+    """Return what times ``work``, which returns how many units it did."""
+
+    def timed() -> float:
+        started = time.perf_counter()
+        units = work()
+        return units / (time.perf_counter() - started)
+
+    return timed
+
+
+def show_in_turns(
+    case: str,
+    unit: str,
+    systems: Mapping[str | tuple[str, int], Rate] | Mapping[str, Rate],
+    *,
+    as_json: bool,
+    threads: int = 1,
+    repeats: int = REPEATS,
+) -> dict[str | tuple[str, int], float]:
+    """Run systems in turns, ``repeats`` times after one that is not counted, and print each.
+
+    Args:
+        case: what all of them do.
+        unit: of their rates.
+        systems: by name, or by name and number of threads.
+        as_json: one JSON object per line.
+        threads: of the systems that do not say.
+        repeats: how often each runs.
+
+    Returns:
+        The median rate of each.
+    """
+    rates: dict[str | tuple[str, int], list[float]] = {system: [] for system in systems}
+    per_cpu: dict[str | tuple[str, int], list[float]] = {system: [] for system in systems}
+    for repeat in range(repeats + 1):
+        for system, run in systems.items():
+            wall, cpu = time.perf_counter(), _cpu_seconds()
+            rate = run()
+            wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
+            if repeat:
+                rates[system].append(rate)
+                per_cpu[system].append(rate * wall / max(cpu, 1e-9))
+    medians = {system: statistics.median(measured) for system, measured in rates.items()}
+    for system, median in medians.items():
+        name, used = system if isinstance(system, tuple) else (system, threads)
+        low, high = min(rates[system]), max(rates[system])
+        cpu_median = statistics.median(per_cpu[system])
+        show(Measurement(case, name, used, median, unit, low, high, repeats, cpu_median), as_json=as_json)
+    return medians
+
+
+def _cpu_seconds() -> float:
+    """Return the processor time of this process and of those it waited for, fio among them."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
 
 
 def random_read_limit(case: str, unit: str, lines_per_unit: float, read_bytes: int = 64) -> Measurement:

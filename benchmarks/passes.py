@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.store import BLOCK_BYTES, DEPTH, HAS_FIO, LARGE_READ_BYTES, Int64Array, fio, show_in_turns
+from benchmarks.measure import show_in_turns
+from benchmarks.store import BLOCK_BYTES, DEPTH, HAS_FIO, LARGE_READ_BYTES, Int64Array, fio
 from graphbox.graph import CSC, EdgeType, Graph
 from graphbox.graph.arrays import feature_columns
 from graphbox.graph.tables import EdgeTable, numbered_nodes

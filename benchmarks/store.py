@@ -21,11 +21,10 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure import RANDOM_READ_MEMORY_BYTES, Measurement, measure, show
+from benchmarks.measure import RANDOM_READ_MEMORY_BYTES, measure, rate_of, show, show_in_turns
 from graphbox import _core
 from graphbox.graph import Graph
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, array_header
@@ -45,7 +44,6 @@ DIM = 128
 ROW_BYTES = DIM * 4
 BLOCK_BYTES = 4096
 MEAN_DEGREE = 30
-REPEATS = 5
 READS_PER_LIST = 2
 """A list needs an entry of the offsets and then itself."""
 LARGE_READ_BYTES = 512 << 10
@@ -56,8 +54,6 @@ PEER = f"numpy {np.__version__} memmap"
 
 Array = npt.NDArray[Any]
 Int64Array = npt.NDArray[np.int64]
-Rate = Callable[[], float]
-"""One run of a system: how many units it did in a second."""
 
 
 @dataclass(frozen=True)
@@ -70,44 +66,6 @@ class Sizes:
     peer_requests: int
     batch_requests: int
     pass_requests: int
-
-
-def rate_of(work: Callable[[], float]) -> Rate:
-    """Return what times ``work``, which returns how many units it did."""
-
-    def timed() -> float:
-        started = time.perf_counter()
-        units = work()
-        return units / (time.perf_counter() - started)
-
-    return timed
-
-
-def show_in_turns(
-    case: str, unit: str, systems: Mapping[str, Rate], *, as_json: bool, threads: int = 1
-) -> None:
-    """Run systems in turns, :data:`REPEATS` times after one that is not counted, and print each."""
-    rates: dict[str, list[float]] = {name: [] for name in systems}
-    per_cpu: dict[str, list[float]] = {name: [] for name in systems}
-    for repeat in range(REPEATS + 1):
-        for name, run in systems.items():
-            wall, cpu = time.perf_counter(), _cpu_seconds()
-            rate = run()
-            wall, cpu = time.perf_counter() - wall, _cpu_seconds() - cpu
-            if repeat:
-                rates[name].append(rate)
-                per_cpu[name].append(rate * wall / max(cpu, 1e-9))
-    for name in systems:
-        median, cpu_median = statistics.median(rates[name]), statistics.median(per_cpu[name])
-        low, high = min(rates[name]), max(rates[name])
-        measured = Measurement(case, name, threads, median, unit, low, high, REPEATS, cpu_median)
-        show(measured, as_json=as_json)
-
-
-def _cpu_seconds() -> float:
-    """Return the processor time of this process and of those it waited for, fio among them."""
-    times = os.times()
-    return time.process_time() + times.children_user + times.children_system
 
 
 # The disk
