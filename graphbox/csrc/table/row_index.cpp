@@ -2,7 +2,7 @@
 
 #include <sys/random.h>
 
-#include <cstring>
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -30,8 +30,12 @@ RowIndex::RowIndex() : buffer_(kFewestBuckets * sizeof(Bucket)), buckets_count_(
   clear();
 }
 
-// All bits set: keys of -1 without rows, in buckets that are the last to look into.
-void RowIndex::clear() { std::memset(buffer_.data(), 0xFF, bytes()); }
+void RowIndex::clear() {
+  Bucket empty{};
+  empty.keys.fill(-1);
+  empty.rows.fill(kNoRow);
+  std::fill_n(buckets(), buckets_count_, empty);
+}
 
 std::uint64_t RowIndex::buckets_for(std::uint64_t rows) const {
   std::uint64_t count = buckets_count_;
@@ -71,22 +75,56 @@ void RowIndex::insert(std::int64_t key, std::uint64_t hash, std::uint32_t row) {
         return;
       }
     }
-    bucket.is_last = 0;
+    ++bucket.passed;
   }
 }
 
-// The mark of a bucket that was full stays until the index grows: lookups of keys that are absent look further.
 void RowIndex::erase(std::int64_t key, std::uint64_t hash) {
   for (std::uint64_t number = home(hash);; number = next(number)) {
     Bucket& bucket = buckets()[number];
     for (std::size_t i = 0; i < kKeys; ++i) {
       if (bucket.keys[i] == key && bucket.rows[i] != kNoRow) {
-        bucket.keys[i] = -1;
-        bucket.rows[i] = kNoRow;
+        fill_place(number, i);
         return;
       }
     }
+    --bucket.passed;
   }
+}
+
+// Empties a place, or rather moves a key there that passed it, and another one to where that was: else keys would lie
+// ever further from home when many come and go.
+void RowIndex::fill_place(std::uint64_t number, std::size_t place) {
+  while (buckets()[number].passed != 0) {
+    Bucket& bucket = buckets()[number];
+    std::uint64_t other = number;
+    std::size_t found = kKeys;
+    do {
+      --buckets()[other].passed;
+      other = next(other);
+      const Bucket& candidates = buckets()[other];
+      for (std::size_t i = 0; i < kKeys && found == kKeys; ++i) {
+        const bool is_key = candidates.rows[i] != kNoRow;
+        if (is_key && distance(home(this->hash(candidates.keys[i])), other) >= distance(number, other)) {
+          found = i;
+        }
+      }
+    } while (found == kKeys);
+    bucket.keys[place] = buckets()[other].keys[found];
+    bucket.rows[place] = buckets()[other].rows[found];
+    number = other;
+    place = found;
+  }
+  buckets()[number].keys[place] = -1;
+  buckets()[number].rows[place] = kNoRow;
+}
+
+std::uint64_t RowIndex::probe_length(std::uint64_t hash) const {
+  std::uint64_t length = 1;
+  for (std::uint64_t number = home(hash); buckets()[number].passed != 0; number = next(number)) {
+    ++length;
+  }
+  return length;
 }
 
 }  // namespace graphbox

@@ -2,7 +2,7 @@
 //
 // A lookup reads the line that its hash points to, and nearly always no other: the whole key is there, so a key that
 // is absent is known to be without looking at any row. A bucket that is full hands over to the next and remembers
-// that it did. The home of a key is its hash scaled to the number of buckets, so that the index can grow by a quarter
+// how many keys it did for, so that lookups end where the last of them lies. The home of a key is its hash scaled to the number of buckets, so that the index can grow by a quarter
 // instead of doubling, and growing walks both arrays in order.
 #pragma once
 
@@ -44,11 +44,14 @@ class RowIndex {
           return row;
         }
       }
-      if (bucket.is_last != 0) [[likely]] {
+      if (bucket.passed == 0) [[likely]] {
         return kNoRow;
       }
     }
   }
+
+  // How many buckets the lookup of an absent key reads.
+  std::uint64_t probe_length(std::uint64_t hash) const;
 
   // The key must not be there, and there must be room: see reserve().
   void insert(std::int64_t key, std::uint64_t hash, std::uint32_t row);
@@ -70,7 +73,7 @@ class RowIndex {
   struct alignas(kCacheLineBytes) Bucket {
     std::array<std::int64_t, kKeys> keys;
     std::array<std::uint32_t, kKeys> rows;
-    std::uint32_t is_last;  // 0: there was no room once, look into the next one as well
+    std::uint32_t passed;  // keys for which there was no room, and which lie further on
   };
   static_assert(sizeof(Bucket) == kCacheLineBytes);
 
@@ -86,8 +89,13 @@ class RowIndex {
     return static_cast<std::uint64_t>(static_cast<Uint128>(hash) * buckets_count_ >> 64);
   }
   std::uint64_t next(std::uint64_t number) const { return number + 1 == buckets_count_ ? 0 : number + 1; }
+  // Buckets from one to another, forwards.
+  std::uint64_t distance(std::uint64_t from, std::uint64_t to) const {
+    return to >= from ? to - from : to + buckets_count_ - from;
+  }
   std::uint64_t buckets_for(std::uint64_t rows) const;
   void clear();
+  void fill_place(std::uint64_t number, std::size_t place);
 
   Buffer buffer_;
   std::uint64_t buckets_count_ = 0;

@@ -67,6 +67,66 @@ TEST(row_index, structured_keys_spread) {
   check([](std::int64_t i) { return i ^ INT64_MIN; });
 }
 
+// Mean number of buckets that lookups of absent keys read.
+double mean_probe_length(const RowIndex& index, std::int64_t first_absent) {
+  std::uint64_t total = 0;
+  constexpr std::int64_t kLookups = 20000;
+  for (std::int64_t i = 0; i < kLookups; ++i) {
+    total += index.probe_length(index.hash(first_absent + i));
+  }
+  return static_cast<double>(total) / kLookups;
+}
+
+// Keys come and go in an index as full as it may be. Keys that passed full buckets must come back to the places that
+// become free, or all lie ever further from home, and lookups of absent keys end late or never.
+TEST(row_index, churn_leaves_no_trace) {
+  RowIndex index;
+  index.reserve(20000);
+  std::int64_t last = 0;
+  while (index.has_room_for(static_cast<std::uint64_t>(last) + 1)) {
+    index.insert(last, index.hash(last), static_cast<std::uint32_t>(last));
+    ++last;
+  }
+  const double before = mean_probe_length(index, std::int64_t{1} << 40);
+  CHECK(before > 1.5);
+  for (std::int64_t oldest = 0; oldest < 500000; ++oldest, ++last) {
+    index.erase(oldest, index.hash(oldest));
+    index.insert(last, index.hash(last), static_cast<std::uint32_t>(last));
+  }
+  CHECK(mean_probe_length(index, std::int64_t{1} << 40) < 2 * before);
+  for (std::int64_t key = 500000; key < last; ++key) {
+    CHECK_EQUAL(index.find(key, index.hash(key)), static_cast<std::uint32_t>(key));
+    index.erase(key, index.hash(key));
+  }
+  CHECK_EQUAL(mean_probe_length(index, 0), 1.0);
+}
+
+// Keys that all have the same home in an index whose secrets were known do not in another one.
+TEST(row_index, keys_that_flood_one_index_do_not_flood_another) {
+  RowIndex known;
+  RowIndex other;
+  std::vector<std::int64_t> keys;
+  for (std::int64_t key = 0; keys.size() < 1000; ++key) {
+    if (known.hash(key) >> 52 == 0) {
+      keys.push_back(key);
+    }
+  }
+  known.reserve(4000);
+  other.reserve(4000);
+  for (const std::int64_t key : keys) {
+    known.insert(key, known.hash(key), 0);
+    other.insert(key, other.hash(key), 0);
+  }
+  std::uint64_t in_known = 0;
+  std::uint64_t in_other = 0;
+  for (const std::int64_t key : keys) {
+    in_known += known.probe_length(known.hash(key));
+    in_other += other.probe_length(other.hash(key));
+  }
+  CHECK(in_known > keys.size() * 100);
+  CHECK(in_other < keys.size() * 3);
+}
+
 TEST(row_index, secrets_differ_between_indexes) {
   const RowIndex first;
   const RowIndex second;
