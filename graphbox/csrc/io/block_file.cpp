@@ -15,8 +15,6 @@
 namespace graphbox {
 namespace {
 
-constexpr const char* kHint = "import the graph again";
-
 // File systems that take O_DIRECT when opening and refuse it when reading show it here.
 bool reads_directly(int descriptor) {
   const std::unique_ptr<void, decltype(&std::free)> block(std::aligned_alloc(kBlockBytes, kBlockBytes), &std::free);
@@ -25,8 +23,8 @@ bool reads_directly(int descriptor) {
 
 }  // namespace
 
-BlockFile::BlockFile(std::string path, std::uint64_t expected_bytes, bool direct)
-    : path_(std::move(path)), bytes_(expected_bytes) {
+BlockFile::BlockFile(std::string path, std::uint64_t expected_bytes, bool direct, std::string repair)
+    : path_(std::move(path)), repair_(std::move(repair)), bytes_(expected_bytes) {
   buffered_descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status{};
   if (buffered_descriptor_ < 0 || ::fstat(buffered_descriptor_, &status) != 0) {
@@ -43,7 +41,7 @@ BlockFile::BlockFile(std::string path, std::uint64_t expected_bytes, bool direct
     throw Error(ErrorKind::kFormat,
                 "expected a file of " + std::to_string(bytes_) + " bytes, received one of " +
                     std::to_string(status.st_size) + ": it is damaged or truncated",
-                path_, kHint);
+                path_, repair_);
   }
   device_ = static_cast<std::uint64_t>(status.st_dev);
   ::posix_fadvise(buffered_descriptor_, 0, 0, POSIX_FADV_RANDOM);  // a hint
@@ -70,13 +68,13 @@ void BlockFile::throw_truncated(std::uint64_t offset) const {
               "expected " + std::to_string(bytes_) + " bytes, there is nothing to read at byte " +
                   std::to_string(offset) +
                   (known ? ": the file now has " + std::to_string(status.st_size) + " bytes" : std::string()),
-              path_, kHint);
+              path_, repair_);
 }
 
 void BlockFile::throw_unreadable(std::uint64_t offset, int code) const {
   throw Error(ErrorKind::kData,
               "cannot read at byte " + std::to_string(offset) + ": " + std::generic_category().message(code), path_,
-              "check the disk; copy or import the graph again");
+              "check the disk; " + repair_);
 }
 
 }  // namespace graphbox

@@ -13,7 +13,8 @@ inline constexpr std::size_t kBlockBytes = 4096;
 class BlockFile {
  public:
   // Opens the file, which must have `expected_bytes`. `direct`: with O_DIRECT where the file system takes it.
-  BlockFile(std::string path, std::uint64_t expected_bytes, bool direct);
+  // `repair` is what errors say to do about a damaged file.
+  BlockFile(std::string path, std::uint64_t expected_bytes, bool direct, std::string repair = "import the graph again");
   BlockFile(const BlockFile&) = delete;
   BlockFile& operator=(const BlockFile&) = delete;
   ~BlockFile();
@@ -31,6 +32,7 @@ class BlockFile {
 
  private:
   std::string path_;
+  std::string repair_;
   std::uint64_t bytes_;
   std::uint64_t device_ = 0;
   int buffered_descriptor_ = -1;

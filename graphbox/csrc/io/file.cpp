@@ -16,23 +16,6 @@ namespace {
 
 constexpr std::size_t kLargestTransferBytes = std::size_t{1} << 30;
 
-// Makes the renaming itself durable.
-void sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw_system_error("cannot open the folder to make the file durable", folder);
-  }
-  const int failed = ::fsync(descriptor);
-  const int code = errno;
-  ::close(descriptor);
-  if (failed != 0 && code != EINVAL) {  // EINVAL: this file system cannot, and need not, sync folders
-    errno = code;
-    throw_system_error("cannot make the file durable", folder);
-  }
-}
-
 }  // namespace
 
 void throw_system_error(const std::string& what, const std::string& path) {
@@ -43,6 +26,9 @@ void throw_system_error(const std::string& what, const std::string& path) {
   }
   if (code == ENOSPC || code == EDQUOT || code == EFBIG) {
     throw Error(ErrorKind::kDoesNotFit, message, path, "free some disk space, or write somewhere else");
+  }
+  if (code == EROFS || code == EACCES || code == EPERM) {
+    throw Error(ErrorKind::kFailure, message, path, "allow this user to use it, or choose another folder");
   }
   throw Error(ErrorKind::kFailure, message, path);
 }
@@ -80,6 +66,22 @@ void read_fully(int descriptor, void* data, std::size_t bytes, std::uint64_t off
     next += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+void sync_folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw_system_error("cannot open the folder to make the file durable", folder);
+  }
+  const int failed = ::fsync(descriptor);
+  const int code = errno;
+  ::close(descriptor);
+  if (failed != 0 && code != EINVAL) {  // EINVAL: this file system cannot, and need not, sync folders
+    errno = code;
+    throw_system_error("cannot make the file durable", folder);
   }
 }
 

@@ -19,6 +19,9 @@ void read_fully(int descriptor, void* data, std::size_t bytes, std::uint64_t off
 // Asks the system to begin writing this part to the disk, so that making the file durable is quick. Only a hint.
 void start_writeback(int descriptor, std::uint64_t offset, std::size_t bytes);
 
+// Makes it durable that a file was created, renamed or removed in the folder of `path`.
+void sync_folder_of(const std::string& path);
+
 // Writes beside `path`; commit() makes the data durable and moves it into place. Without commit() nothing remains.
 class AtomicFileWriter {
  public:
