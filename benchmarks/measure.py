@@ -162,4 +162,6 @@ def show(measurement: Measurement, *, as_json: bool) -> None:
 
 
 def _readable(rate: float) -> str:
-    return f"{rate / 1e6:.2f} M" if rate >= 1e4 else f"{rate:.2f}"
+    if rate >= 1e6:
+        return f"{rate / 1e6:.2f} M"
+    return f"{rate / 1e3:.2f} k" if rate >= 1e4 else f"{rate:.2f}"

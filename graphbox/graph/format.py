@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -36,6 +34,7 @@ from graphbox.errors import (
 )
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, ArrayWriter, check_array, digest_of, map_array
 from graphbox.graph.lock import LOCK_TIMEOUT_S, compaction_lock, graph_lock
+from graphbox.graph.manifest import FORMAT, FORMAT_VERSION, decode_manifest, encode_manifest
 
 __all__ = [
     "FORMAT",
@@ -52,12 +51,8 @@ __all__ = [
     "verify",
 ]
 
-FORMAT = "graphbox-graph"
-FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
-_CHECKSUM = "checksum"
-_NO_CHECKSUM = f"sha256:{'0' * 64}"
 _FOLDER = re.compile(r"(base|delta|compaction)-(\d{6})")
 _SCRATCH = "scratch"
 _OPEN_ATTEMPTS = 10
@@ -65,73 +60,6 @@ _SYNCED_TOGETHER = 128
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Array = npt.NDArray[Any]
-
-
-# Manifest
-
-
-def _encode_manifest(body: Mapping[str, Any]) -> bytes:
-    """Return the text of a manifest: its checksum is that of the text with zeros in the checksum's place."""
-    lines = [
-        f" {_json(key)}: {_in_lines(value)}"
-        for key, value in sorted({**body, _CHECKSUM: _NO_CHECKSUM}.items())
-    ]
-    content = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-    return content.replace(_NO_CHECKSUM.encode(), _checksum(content).encode())
-
-
-def _in_lines(value: Any) -> str:
-    """Return JSON with a line for each entry of an array or object.
-
-    Written so, and not by ``indent=``, for which the standard library has no native encoder: it would take
-    most of the time of a small change.
-    """
-    if isinstance(value, list) and value:
-        return "[\n  " + ",\n  ".join(map(_json, value)) + "\n ]"
-    if isinstance(value, dict) and value:
-        entries = (f"{_json(key)}: {_json(each)}" for key, each in sorted(value.items()))
-        return "{\n  " + ",\n  ".join(entries) + "\n }"
-    return _json(value)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _checksum(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _decode_manifest(content: bytes, path: Path) -> dict[str, Any]:
-    hint = "import the graph again"
-    try:
-        body = json.loads(content)
-    except ValueError as error:
-        raise FormatError(
-            f"expected JSON, received something else ({error})", where=str(path), hint=hint
-        ) from error
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
-        raise FormatError(f"expected a manifest of format {FORMAT!r}, received another file", where=str(path))
-    if body.get("format_version") != FORMAT_VERSION:
-        raise FormatError(
-            f"expected format version {FORMAT_VERSION}, received {body.get('format_version')!r}",
-            where=str(path),
-            hint="open it with the version of graphbox that wrote it, or import the graph again",
-        )
-    checksum = str(body.pop(_CHECKSUM, None))
-    if _checksum(content.replace(checksum.encode(), _NO_CHECKSUM.encode())) != checksum:
-        raise FormatError(
-            f"expected the content that was written, received other bytes (checksum {checksum})",
-            where=str(path),
-            hint=hint,
-        )
-    if body.get("byte_order") != sys.byteorder:
-        raise FormatError(
-            f"expected byte order {sys.byteorder}, received {body.get('byte_order')}",
-            where=str(path),
-            hint=hint,
-        )
-    return body
 
 
 # Reading
@@ -236,7 +164,7 @@ def _read_content(path: Path) -> bytes:
 
 
 def _checked_manifest(content: bytes, file: Path) -> dict[str, Any]:
-    manifest = _decode_manifest(content, file)
+    manifest = decode_manifest(content, file)
     with manifest_of_this_version(file.parent):
         for name in manifest["files"]:
             if name.startswith("/") or any(part in ("", ".", "..") for part in name.split("/")):
@@ -493,7 +421,7 @@ class FolderWriter:
         """Put the manifest, which names all that was written, in place, and remove what it names no more."""
         beside = self.path / f"{MANIFEST}.tmp"
         with beside.open("wb") as file:
-            file.write(_encode_manifest(manifest))
+            file.write(encode_manifest(manifest))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self.path / MANIFEST)

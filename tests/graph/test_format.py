@@ -19,6 +19,7 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph import format as graph_format
 from graphbox.graph.array_file import map_array
 from graphbox.graph.ingest import import_graph
+from graphbox.graph.manifest import encode_manifest
 
 FIXTURE = Path(__file__).parent.parent / "formats" / "graph-1"
 LIKES = ("user", "likes", "film")
@@ -258,7 +259,7 @@ def test_arrays_of_objects_are_never_loaded(folder: Path) -> None:
 
 def rewrite(folder: Path, manifest: dict[str, Any]) -> None:
     body = {key: value for key, value in manifest.items() if key != "checksum"}
-    (folder / "manifest.json").write_bytes(graph_format._encode_manifest(body))
+    (folder / "manifest.json").write_bytes(encode_manifest(body))
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import pytest
 
 from graphbox.errors import FormatError
 from graphbox.graph import EdgeSource, Graph, GraphSource
-from graphbox.graph import format as graph_format
 from graphbox.graph.compact import compact
 from graphbox.graph.delta import append
 from graphbox.graph.format import MANIFEST, check_digests, open_snapshot, read_manifest
+from graphbox.graph.manifest import encode_manifest
 from tests.graph.test_format import files_of
 
 FORMATS = Path(__file__).parent.parent / "formats"
@@ -31,7 +31,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest with the right checksum, whatever it says."""
-    (folder / MANIFEST).write_bytes(graph_format._encode_manifest(manifest))
+    (folder / MANIFEST).write_bytes(encode_manifest(manifest))
 
 
 def read_columns(graph: Graph) -> None:

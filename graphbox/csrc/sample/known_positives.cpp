@@ -34,6 +34,9 @@ class RemainingItems {
     if (request.exclude_query && query >= 0 && query < size_) {
       taken_.insert(std::upper_bound(taken_.begin(), taken_.end(), query), query);
     }
+    if (!std::is_sorted(taken_.begin(), taken_.end())) {
+      std::sort(taken_.begin(), taken_.end());  // a damaged graph: its items must stay within range all the same
+    }
     taken_.erase(std::unique(taken_.begin(), taken_.end()), taken_.end());
     if (!weights_.empty()) {
       for_each([&](std::int64_t, double weight) {
