@@ -356,7 +356,49 @@ def pooled_bytes(bytes: int) -> Annotated[NDArray[numpy.uint8], dict(shape=(None
 class OptimizerConfig:
     """How gradients change rows."""
 
-    def __init__(self, name: str, *, lr: float, eps: float, initial_accumulator: float, betas: tuple[float, float], beta: float, l1: float, l2: float, weight_decay: float, decoupled_weight_decay: bool, bounds: tuple[float, float], mean_gradient: bool) -> None: ...
+    def __init__(self, name: str, *, lr: float, eps: float, initial_accumulator: float, betas: tuple[float, float], beta: float, l1: float, l2: float, weight_decay: float, decoupled_weight_decay: bool, bounds: tuple[float, float], clip_norm: float, clip_value: float, mean_gradient: bool) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lr(self) -> float: ...
+
+    @property
+    def eps(self) -> float: ...
+
+    @property
+    def initial_accumulator(self) -> float: ...
+
+    @property
+    def betas(self) -> tuple[float, float]: ...
+
+    @property
+    def beta(self) -> float: ...
+
+    @property
+    def l1(self) -> float: ...
+
+    @property
+    def l2(self) -> float: ...
+
+    @property
+    def weight_decay(self) -> float: ...
+
+    @property
+    def decoupled_weight_decay(self) -> bool: ...
+
+    @property
+    def bounds(self) -> tuple[float, float]: ...
+
+    @property
+    def clip_norm(self) -> float: ...
+
+    @property
+    def clip_value(self) -> float: ...
+
+    @property
+    def mean_gradient(self) -> bool: ...
 
 class PulledRows:
     """Where the rows of some keys are."""
@@ -364,9 +406,9 @@ class PulledRows:
     def __len__(self) -> int: ...
 
 class Table:
-    """Rows of float32 for any int64 keys, with optimizer state, in memory."""
+    """Rows for any int64 keys, with optimizer state, in memory."""
 
-    def __init__(self, dim: int, optimizer: OptimizerConfig, init_scale: float, seed: int, memory_bytes: int) -> None: ...
+    def __init__(self, dim: int, *, dtype: str, optimizer: OptimizerConfig, init_scale: float, seed: int, memory_bytes: int, skip_nonfinite: bool) -> None: ...
 
     def pull(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], create: bool, threads: int) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')]:
         """Rows of the keys, float32[n, dim]."""
@@ -392,6 +434,11 @@ class Table:
     def keys(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
         """All keys, int64[len]."""
 
+    def scan(self, begin: int, count: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')], int]:
+        """
+        The next rows from a number on: keys, values and the number to go on from.
+        """
+
     def __len__(self) -> int: ...
 
     @property
@@ -402,7 +449,10 @@ class Table:
     def dim(self) -> int: ...
 
     @property
-    def optimizer(self) -> str: ...
+    def dtype(self) -> str: ...
+
+    @property
+    def optimizer(self) -> OptimizerConfig: ...
 
     @property
     def init_scale(self) -> float: ...
@@ -412,6 +462,13 @@ class Table:
 
     @property
     def memory_bytes(self) -> int: ...
+
+    @property
+    def skip_nonfinite(self) -> bool: ...
+
+    @property
+    def skipped_gradients(self) -> int:
+        """Gradients left out because they were not finite."""
 
     @property
     def lr(self) -> float: ...

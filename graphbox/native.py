@@ -18,6 +18,7 @@ __all__ = [
     "batch_number",
     "epoch_number",
     "held_bytes",
+    "host_array",
     "integer_array",
     "is_torch",
     "like",
@@ -45,19 +46,44 @@ def like(result: npt.NDArray[Any], example: object) -> Any:
     return torch.from_numpy(result).to(cast("torch.Tensor", example).device)
 
 
+def host_array(values: object, name: str, *, shared: bool = False) -> object:
+    """Return what NumPy can read: tensors of torch and of other libraries as arrays of their memory.
+
+    Args:
+        values: anything. What is no tensor comes back as it is.
+        name: the argument's name, for messages.
+        shared: the memory is to be written to, so that a copy would not do.
+
+    Raises:
+        UsageError: a tensor that is not in this machine's memory, and is not to be copied or cannot be.
+    """
+    if is_torch(values):
+        tensor = cast("torch.Tensor", values).detach()
+        if shared and tensor.device.type != "cpu":
+            raise UsageError(f"expected a tensor in host memory, received one on {tensor.device}", where=name)
+        return tensor.cpu().numpy()
+    if isinstance(values, np.ndarray | np.generic) or not hasattr(values, "__dlpack__"):
+        return values
+    try:
+        return np.from_dlpack(cast("Any", values))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"expected a tensor in host memory that NumPy can share (DLPack): {error}", where=name
+        ) from None
+
+
 def integer_array(values: object, name: str, *, dimensions: int | None = 1) -> Int64Array:
     """Return ``values`` as a contiguous int64 array, copied only where needed.
 
     Args:
-        values: NumPy array, torch tensor or sequence of integers.
+        values: NumPy array, torch tensor, anything with ``__dlpack__``, or sequence of integers.
         name: the argument's name, for messages.
         dimensions: how many dimensions it must have; None: any number.
 
     Raises:
         UsageError: other dimensions, or values that are no 64-bit integers.
     """
-    if is_torch(values):
-        values = cast("torch.Tensor", values).detach().cpu().numpy()
+    values = host_array(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
 from graphbox.errors import UsageError
-from graphbox.native import Int64Array, integer_array, is_torch, like, seed_number, thread_count
+from graphbox.native import Int64Array, integer_array, like, seed_number, thread_count
+from graphbox.table.arguments import (
+    NO_BUDGET,
+    DType,
+    Float32Array,
+    Nonfinite,
+    Optimizer,
+    budget_bytes,
+    chosen,
+    float32_rows,
+    integer,
+    nonnegative,
+    number_pair,
+    positive_or_infinite,
+    writable_rows,
+)
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EmbeddingTable", "Optimizer", "Slots"]
+__all__ = ["EmbeddingTable", "Slots"]
 
-Optimizer: TypeAlias = Literal["sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl"]
-Float32Array: TypeAlias = npt.NDArray[np.float32]
-
-_NO_BUDGET: Final = 2**64 - 1
 _MOST_VALUES = 65536
 
 
@@ -45,11 +57,14 @@ class Slots:
 
 
 class EmbeddingTable:
-    """Rows of float32 for any int64 keys, with their optimizer state; it grows as keys come.
+    """Rows for any int64 keys, with their optimizer state; it grows as keys come.
 
     A row starts with values that are a function of ``seed`` and its key alone. ``push`` sums the gradients of
     equal keys in the order of the batch and applies them once. So results are the same, bit by bit, for any
     number of threads and after ``save`` and ``load``. Safe to use from several threads.
+
+    Arrays come as NumPy's, torch's, or anything else's that has ``__dlpack__``. Rows come back as float32: in
+    ``out`` where it is given, as a torch tensor where keys are one, otherwise as a NumPy array.
 
     Optimizers:
         ``sgd``.
@@ -76,7 +91,18 @@ class EmbeddingTable:
             ICLR 2019); not with FTRL.
         bounds: least and largest value, kept after each update. None: any.
         mean_gradient: average the gradients of equal keys instead of summing them.
-        seed: of the initial values.
+        clip_norm: shorten the gradient of a row, those of equal keys summed, to this Euclidean norm where it
+            is longer. None: any length.
+        clip_value: hold each value of that gradient between -clip_value and clip_value, after ``clip_norm``
+            (what FBGEMM calls ``max_gradient``). None: any.
+        nonfinite: what to do with a gradient that holds NaN or infinity. ``refuse``: the push raises and
+            applies nothing. ``skip``: that position of the batch is left out, and counted in
+            :attr:`skipped_gradients`.
+        dtype: how rows keep their values. ``float16`` takes half the memory: updates are computed in float32
+            and rounded stochastically, up or down with odds that make the mean right, so that small steps are
+            not lost (Gupta et al., ICML 2015). Which way follows from ``seed``, key and the row's number of
+            updates. Values beyond 65,504 become that; state is float32 always.
+        seed: of the initial values, and of how float16 values are rounded.
         memory_bytes: the most memory the table may take; None: no limit. An operation that would exceed it
             changes nothing.
         threads: None: see :func:`graphbox.native.thread_count`.
@@ -103,33 +129,40 @@ class EmbeddingTable:
         decoupled_weight_decay: bool = False,
         bounds: tuple[float, float] | None = None,
         mean_gradient: bool = False,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+        nonfinite: Nonfinite = "refuse",
+        dtype: DType = "float32",
         seed: int = 0,
         memory_bytes: int | None = None,
         threads: int | None = None,
     ) -> None:
-        if isinstance(dim, bool) or not isinstance(dim, int | np.integer) or not 1 <= dim <= _MOST_VALUES:
-            raise UsageError(f"expected an integer from 1 to {_MOST_VALUES}, received {dim!r}", where="dim")
         self._threads = thread_count(threads)
         settings = _core.OptimizerConfig(
             optimizer,
-            lr=_number(lr, "lr"),
-            eps=_number(eps, "eps"),
-            initial_accumulator=_number(initial_accumulator, "initial_accumulator"),
-            betas=_pair(betas, "betas"),
-            beta=_number(beta, "beta"),
-            l1=_number(l1, "l1"),
-            l2=_number(l2, "l2"),
-            weight_decay=_number(weight_decay, "weight_decay"),
+            lr=nonnegative(lr, "lr"),
+            eps=nonnegative(eps, "eps"),
+            initial_accumulator=nonnegative(initial_accumulator, "initial_accumulator"),
+            betas=number_pair(betas, "betas"),
+            beta=nonnegative(beta, "beta"),
+            l1=nonnegative(l1, "l1"),
+            l2=nonnegative(l2, "l2"),
+            weight_decay=nonnegative(weight_decay, "weight_decay"),
             decoupled_weight_decay=bool(decoupled_weight_decay),
-            bounds=(-math.inf, math.inf) if bounds is None else _pair(bounds, "bounds"),
+            bounds=(-math.inf, math.inf) if bounds is None else number_pair(bounds, "bounds"),
+            clip_norm=positive_or_infinite(clip_norm, "clip_norm"),
+            clip_value=positive_or_infinite(clip_value, "clip_value"),
             mean_gradient=bool(mean_gradient),
         )
+        values = integer(dim, "dim", 1, _MOST_VALUES)
         self._table = _core.Table(
-            int(dim),
-            settings,
-            1 / math.sqrt(dim) if init_scale is None else _number(init_scale, "init_scale"),
-            seed_number(seed),
-            _budget(memory_bytes),
+            values,
+            dtype=chosen(dtype, "dtype", DType),
+            optimizer=settings,
+            init_scale=1 / math.sqrt(values) if init_scale is None else nonnegative(init_scale, "init_scale"),
+            seed=seed_number(seed),
+            memory_bytes=budget_bytes(memory_bytes),
+            skip_nonfinite=chosen(nonfinite, "nonfinite", Nonfinite) == "skip",
         )
 
     def __repr__(self) -> str:
@@ -146,7 +179,12 @@ class EmbeddingTable:
     @property
     def optimizer(self) -> str:
         """Name of the optimizer."""
-        return self._table.optimizer
+        return self._table.optimizer.name
+
+    @property
+    def dtype(self) -> str:
+        """How rows keep their values: ``float32`` or ``float16``."""
+        return self._table.dtype
 
     @property
     def lr(self) -> float:
@@ -155,7 +193,7 @@ class EmbeddingTable:
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._table.lr = _number(value, "lr")
+        self._table.lr = nonnegative(value, "lr")
 
     @property
     def threads(self) -> int:
@@ -180,7 +218,12 @@ class EmbeddingTable:
     def memory_bytes(self) -> int | None:
         """The most memory the table may take, or None."""
         budget = self._table.memory_bytes
-        return None if budget == _NO_BUDGET else budget
+        return None if budget == NO_BUDGET else budget
+
+    @property
+    def skipped_gradients(self) -> int:
+        """How many gradients of this process's pushes held NaN or infinity and were left out."""
+        return self._table.skipped_gradients
 
     @overload
     def pull(
@@ -200,7 +243,7 @@ class EmbeddingTable:
 
         Args:
             keys: integers of any shape; every int64 is a legal key.
-            out: float32 [*keys.shape, dim], contiguous, to write into instead of new memory.
+            out: float32 [*keys.shape, dim], contiguous, in host memory, to write into instead of new memory.
             create: give unknown keys a row. Otherwise they get their initial values, and the table stays as
                 it is.
 
@@ -215,7 +258,7 @@ class EmbeddingTable:
         shape = (*array.shape, self.dim)
         if out is None:
             return like(self._table.pull(array.reshape(-1), create, self._threads).reshape(shape), keys)
-        rows = _float32_view(out, "out", shape, writable=True)
+        rows = writable_rows(out, "out", shape)
         self._table.pull_into(array.reshape(-1), rows, create, self._threads)
         return out
 
@@ -244,7 +287,7 @@ class EmbeddingTable:
             rows = _core.pooled_bytes(4 * array.size * self.dim).view(np.float32).reshape(-1, self.dim)
             result = like(rows.reshape(shape), keys)
         else:
-            rows, result = _float32_view(out, "out", shape, writable=True), out
+            rows, result = writable_rows(out, "out", shape), out
         pulled = self._table.pull_rows(array.reshape(-1), rows, self._threads)
         return result, Slots(self, array.shape, pulled)
 
@@ -254,15 +297,15 @@ class EmbeddingTable:
         Args:
             slots: of this table. They stay right whatever happens to the table; after an :meth:`erase` their
                 keys are looked up again.
-            grads: float32 [*slots.shape, dim], NumPy or torch.
+            grads: float32 [*slots.shape, dim].
 
         Raises:
             UsageError: slots of another table, wrong shapes or dtypes.
-            DataError: a gradient that holds NaN or infinity; none was applied.
+            DataError: a gradient that holds NaN or infinity, where those are not skipped; none was applied.
         """
         if not isinstance(slots, Slots) or slots.table is not self:
             raise UsageError("expected slots that this table's pull_slots gave", where="slots")
-        gradients = _float32_view(grads, "grads", (*slots.shape, self.dim), writable=False)
+        gradients = float32_rows(grads, "grads", (*slots.shape, self.dim))
         self._table.push_rows(slots._rows, gradients, self._threads)
 
     def push(self, keys: Any, grads: Any) -> None:
@@ -272,15 +315,15 @@ class EmbeddingTable:
 
         Args:
             keys: integers of any shape.
-            grads: float32 [*keys.shape, dim], NumPy or torch.
+            grads: float32 [*keys.shape, dim].
 
         Raises:
             UsageError: wrong shapes or dtypes.
-            DataError: a gradient that holds NaN or infinity; none was applied.
+            DataError: a gradient that holds NaN or infinity, where those are not skipped; none was applied.
             DoesNotFitError: new rows would exceed ``memory_bytes``; nothing was applied.
         """
         array = integer_array(keys, "keys", dimensions=None)
-        gradients = _float32_view(grads, "grads", (*array.shape, self.dim), writable=False)
+        gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
         self._table.push(array.reshape(-1), gradients, self._threads)
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
@@ -298,6 +341,33 @@ class EmbeddingTable:
     def keys(self) -> Int64Array:
         """Return all keys, int64 [len], in the order they came unless some were erased."""
         return self._table.keys()
+
+    def items(self, *, chunk_rows: int = 65_536) -> Iterator[tuple[Int64Array, Float32Array]]:
+        """Go through the table: keys and their rows, a chunk at a time.
+
+        The table is free for other work between chunks, and each chunk is of one moment. A key that is in the
+        table from the first chunk to the last is given exactly once, with its row as it was when its chunk
+        was made. One that comes meanwhile may be given or not, one that is erased and comes back even twice.
+
+        Args:
+            chunk_rows: the most rows of a chunk; the last one has fewer.
+
+        Yields:
+            Keys, int64 [n], and rows, float32 [n, dim].
+
+        Raises:
+            UsageError: ``chunk_rows`` below 1.
+        """
+        chunk_rows = integer(chunk_rows, "chunk_rows", 1, 2**31)
+        return self._chunks(chunk_rows)
+
+    def _chunks(self, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+        next_row = 0
+        while True:
+            keys, rows, next_row = self._table.scan(next_row, chunk_rows)
+            if len(keys) == 0:
+                return
+            yield keys, rows
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write rows, state and settings to a file; a reader sees the old file or the new one.
@@ -324,49 +394,5 @@ class EmbeddingTable:
         """
         table = cls.__new__(cls)
         table._threads = thread_count(threads)
-        table._table = _core.Table.load(str(Path(path)), _budget(memory_bytes))
+        table._table = _core.Table.load(str(Path(path)), budget_bytes(memory_bytes))
         return table
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise UsageError(f"expected a number, received {value!r}", where=name)
-    number = float(value)
-    if not math.isfinite(number) or number < 0:
-        raise UsageError(f"expected a finite number, 0 or more, received {value!r}", where=name)
-    return number
-
-
-def _pair(values: object, name: str) -> tuple[float, float]:
-    if not isinstance(values, tuple | list) or len(values) != 2:
-        raise UsageError(f"expected two numbers, received {values!r}", where=name)
-    numbers = []
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or math.isnan(value):
-            raise UsageError(f"expected a number, received {value!r}", where=name)
-        numbers.append(float(value))
-    return numbers[0], numbers[1]
-
-
-def _budget(memory_bytes: int | None) -> int:
-    if memory_bytes is None:
-        return _NO_BUDGET
-    if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int | np.integer) or memory_bytes < 0:
-        raise UsageError(f"expected a number of bytes, received {memory_bytes!r}", where="memory_bytes")
-    return min(int(memory_bytes), _NO_BUDGET)
-
-
-def _float32_view(rows: Any, name: str, shape: tuple[int, ...], *, writable: bool) -> Float32Array:
-    """Return ``rows`` as float32 [n, dim]; a view of the same memory when ``writable``."""
-    array = rows
-    if is_torch(rows):
-        if writable and rows.device.type != "cpu":
-            raise UsageError(f"expected a tensor in host memory, received one on {rows.device}", where=name)
-        array = rows.detach().cpu().numpy()
-    array = np.asarray(array) if not writable else array
-    if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.float32:
-        received = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise UsageError(f"expected float32 {shape}, received {received}", where=name)
-    if writable and not (array.flags.c_contiguous and array.flags.writeable):
-        raise UsageError("expected contiguous, writable memory", where=name)
-    return np.ascontiguousarray(array).reshape(-1, shape[-1])

@@ -12,7 +12,7 @@ import torch
 
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
-from graphbox.table.table import Optimizer
+from graphbox.table.arguments import Optimizer
 
 Array = npt.NDArray[np.float64]
 Step = Callable[[Array, dict[str, Any], Array], Array]

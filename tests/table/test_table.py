@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from graphbox import _core
 from graphbox.errors import DataError, DoesNotFitError, FormatError, NotFoundError, UsageError
 from graphbox.table import EmbeddingTable
-from graphbox.table.table import Optimizer
+from graphbox.table.arguments import Optimizer
 
 INITIALIZATION_STREAM = 4
 INT64 = np.iinfo(np.int64)
@@ -401,13 +401,13 @@ def test_damaged_files(tmp_path: Path) -> None:
         return sound[:position] + bytes([sound[position] ^ 4]) + sound[position + 1 :]
 
     for content, message in (
-        (b"", "at least 128 bytes; the file has 0"),
+        (b"", "at least 136 bytes; the file has 0"),
         (b"x" * 200, "starts with GBXTABLE"),
         (flip(3), "starts with GBXTABLE"),
         (flip(8), "format version 1, the file has version 5"),
         (flip(12), "other byte order"),
         (flip(40), "header of the table is damaged"),
-        (flip(130), "rows 0 to 4095 of the table are damaged"),
+        (flip(140), "rows 0 to 4095 of the table are damaged"),
         (flip(len(sound) - 20), "rows 8192 to 8999 of the table are damaged"),
         (flip(len(sound) - 1), "last bytes"),
         (sound[:-1], "the table is cut off: 9000 rows take"),

@@ -5,10 +5,12 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <algorithm>
 #include <array>
-#include <string_view>
+#include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
@@ -25,19 +27,27 @@ constexpr std::array<std::pair<const char*, Optimizer>, kOptimizers> kOptimizerN
     {"ftrl", Optimizer::kFtrl},
 }};
 
-Optimizer optimizer_of(const std::string& name) {
-  for (const auto& [known, optimizer] : kOptimizerNames) {
+constexpr std::array<std::pair<const char*, ValueType>, kValueTypes> kValueTypeNames = {{
+    {"float32", ValueType::kFloat32},
+    {"float16", ValueType::kFloat16},
+}};
+
+// What `name` stands for; `expected` lists all names, for the message.
+template <typename Value, std::size_t kCount>
+Value value_of(const std::array<std::pair<const char*, Value>, kCount>& names, const std::string& name,
+               const char* expected, const char* where) {
+  for (const auto& [known, value] : names) {
     if (name == known) {
-      return optimizer;
+      return value;
     }
   }
-  throw Error(ErrorKind::kUsage, "optimizer must be sgd, adagrad, rowwise_adagrad, adam, rowwise_adam or ftrl, received `" + name + "`",
-              "optimizer");
+  throw Error(ErrorKind::kUsage, std::string(where) + " must be " + expected + ", received `" + name + "`", where);
 }
 
-const char* name_of(Optimizer optimizer) {
-  for (const auto& [name, known] : kOptimizerNames) {
-    if (optimizer == known) {
+template <typename Value, std::size_t kCount>
+const char* name_of(const std::array<std::pair<const char*, Value>, kCount>& names, Value value) {
+  for (const auto& [name, known] : names) {
+    if (value == known) {
       return name;
     }
   }
@@ -101,6 +111,25 @@ NumpyArray<bool> contains(const Table& self, InputArray<std::int64_t> keys, int 
   return to_numpy(std::move(out));
 }
 
+std::tuple<NumpyArray<std::int64_t>, NumpyArray<float, 2>, std::uint64_t> scan(const Table& self, std::uint64_t begin,
+                                                                               std::int64_t count) {
+  const auto dim = static_cast<std::int64_t>(self.config().dim);
+  PooledArray<std::int64_t> keys;
+  PooledArray<float> values;
+  Table::Scanned scanned{};
+  {
+    const nb::gil_scoped_release release;
+    count = std::min(count, static_cast<std::int64_t>(self.rows()));
+    keys.resize(count);
+    values.resize(count * dim);
+    scanned = self.scan(begin, count, keys.data(), values.data());
+    keys.resize(scanned.count);
+    values.resize(scanned.count * dim);
+  }
+  const std::size_t shape[2] = {static_cast<std::size_t>(scanned.count), static_cast<std::size_t>(dim)};
+  return {to_numpy(std::move(keys)), to_numpy<float, 2>(std::move(values), shape), scanned.next};
+}
+
 }  // namespace
 
 void add_table(nb::module_& module) {
@@ -109,25 +138,56 @@ void add_table(nb::module_& module) {
           "__init__",
           [](OptimizerConfig* self, const std::string& name, float lr, float eps, float initial_accumulator,
              std::pair<float, float> betas, float beta, float l1, float l2, float weight_decay,
-             bool decoupled_weight_decay, std::pair<float, float> bounds, bool mean_gradient) {
-            new (self) OptimizerConfig{optimizer_of(name), lr,           eps,          initial_accumulator,
-                                       betas.first,        betas.second, beta,         l1,
-                                       l2,                 weight_decay, bounds.first, bounds.second,
-                                       decoupled_weight_decay, mean_gradient};
+             bool decoupled_weight_decay, std::pair<float, float> bounds, float clip_norm, float clip_value,
+             bool mean_gradient) {
+            OptimizerConfig config;
+            config.kind = value_of(kOptimizerNames, name, "sgd, adagrad, rowwise_adagrad, adam, rowwise_adam or ftrl",
+                                   "optimizer");
+            config.lr = lr;
+            config.eps = eps;
+            config.initial_accumulator = initial_accumulator;
+            std::tie(config.beta1, config.beta2) = betas;
+            config.beta = beta;
+            config.l1 = l1;
+            config.l2 = l2;
+            config.weight_decay = weight_decay;
+            config.decoupled_weight_decay = decoupled_weight_decay;
+            std::tie(config.lowest, config.highest) = bounds;
+            config.clip_norm = clip_norm;
+            config.clip_value = clip_value;
+            config.mean_gradient = mean_gradient;
+            new (self) OptimizerConfig(config);
           },
           nb::arg("name"), nb::kw_only(), nb::arg("lr"), nb::arg("eps"), nb::arg("initial_accumulator"),
           nb::arg("betas"), nb::arg("beta"), nb::arg("l1"), nb::arg("l2"), nb::arg("weight_decay"),
-          nb::arg("decoupled_weight_decay"), nb::arg("bounds"), nb::arg("mean_gradient"));
+          nb::arg("decoupled_weight_decay"), nb::arg("bounds"), nb::arg("clip_norm"), nb::arg("clip_value"),
+          nb::arg("mean_gradient"))
+      .def_prop_ro("name", [](const OptimizerConfig& self) { return name_of(kOptimizerNames, self.kind); })
+      .def_ro("lr", &OptimizerConfig::lr)
+      .def_ro("eps", &OptimizerConfig::eps)
+      .def_ro("initial_accumulator", &OptimizerConfig::initial_accumulator)
+      .def_prop_ro("betas", [](const OptimizerConfig& self) { return std::pair(self.beta1, self.beta2); })
+      .def_ro("beta", &OptimizerConfig::beta)
+      .def_ro("l1", &OptimizerConfig::l1)
+      .def_ro("l2", &OptimizerConfig::l2)
+      .def_ro("weight_decay", &OptimizerConfig::weight_decay)
+      .def_ro("decoupled_weight_decay", &OptimizerConfig::decoupled_weight_decay)
+      .def_prop_ro("bounds", [](const OptimizerConfig& self) { return std::pair(self.lowest, self.highest); })
+      .def_ro("clip_norm", &OptimizerConfig::clip_norm)
+      .def_ro("clip_value", &OptimizerConfig::clip_value)
+      .def_ro("mean_gradient", &OptimizerConfig::mean_gradient);
   nb::class_<PulledRows>(module, "PulledRows", "Where the rows of some keys are.")
       .def("__len__", [](const PulledRows& self) { return self.rows.size(); });
-  nb::class_<Table>(module, "Table", "Rows of float32 for any int64 keys, with optimizer state, in memory.")
+  nb::class_<Table>(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.")
       .def(
           "__init__",
-          [](Table* self, std::uint64_t dim, const OptimizerConfig& optimizer, float init_scale, std::uint64_t seed,
-             std::uint64_t memory_bytes) {
-            new (self) Table({dim, optimizer, init_scale, seed, memory_bytes});
+          [](Table* self, std::uint64_t dim, const std::string& dtype, const OptimizerConfig& optimizer,
+             float init_scale, std::uint64_t seed, std::uint64_t memory_bytes, bool skip_nonfinite) {
+            new (self) Table({dim, value_of(kValueTypeNames, dtype, "float32 or float16", "dtype"), optimizer,
+                              init_scale, seed, memory_bytes, skip_nonfinite});
           },
-          nb::arg("dim"), nb::arg("optimizer"), nb::arg("init_scale"), nb::arg("seed"), nb::arg("memory_bytes"))
+          nb::arg("dim"), nb::kw_only(), nb::arg("dtype"), nb::arg("optimizer"), nb::arg("init_scale"),
+          nb::arg("seed"), nb::arg("memory_bytes"), nb::arg("skip_nonfinite"))
       .def("pull", &pull, nb::arg("keys").noconvert(), nb::arg("create"), nb::arg("threads"),
            "Rows of the keys, float32[n, dim].")
       .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
@@ -158,13 +218,18 @@ void add_table(nb::module_& module) {
             return to_numpy(std::move(keys));
           },
           "All keys, int64[len].")
+      .def("scan", &scan, nb::arg("begin"), nb::arg("count"),
+           "The next rows from a number on: keys, values and the number to go on from.")
       .def("__len__", &Table::rows, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("nbytes", &Table::bytes, nb::call_guard<nb::gil_scoped_release>(), "Memory in bytes.")
       .def_prop_ro("dim", [](const Table& self) { return self.config().dim; })
-      .def_prop_ro("optimizer", [](const Table& self) { return name_of(self.config().optimizer.kind); })
+      .def_prop_ro("dtype", [](const Table& self) { return name_of(kValueTypeNames, self.config().value_type); })
+      .def_prop_ro("optimizer", [](const Table& self) { return self.config().optimizer; })
       .def_prop_ro("init_scale", [](const Table& self) { return self.config().init_scale; })
       .def_prop_ro("seed", [](const Table& self) { return self.config().seed; })
       .def_prop_ro("memory_bytes", [](const Table& self) { return self.config().memory_bytes; })
+      .def_prop_ro("skip_nonfinite", [](const Table& self) { return self.config().skip_nonfinite; })
+      .def_prop_ro("skipped_gradients", &Table::skipped_gradients, "Gradients left out because they were not finite.")
       .def_prop_rw(
           "lr", [](const Table& self) { return self.config().optimizer.lr; }, [](Table& self, float lr) { self.set_lr(lr); })
       .def("save", &Table::save, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),

@@ -9,6 +9,8 @@
 //            word 1: hop | relation << 8 | attempt << 24
 //            words 2, 3: position, low and high half
 //
+// Where rows of a table are rounded, the position is the row's key and word 1 its number of steps.
+//
 // `attempt` counts the rejected draws of a bounded integer, so that a rejection moves no other draw.
 #pragma once
 
@@ -35,6 +37,7 @@ enum class Stream : std::uint32_t {
   kPermutation = 5,
   kWindow = 6,
   kLabor = 7,
+  kRowRounding = 8,
 };
 
 namespace philox_detail {

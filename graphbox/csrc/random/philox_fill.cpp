@@ -5,12 +5,12 @@
 namespace graphbox {
 
 GRAPHBOX_CLONES
-void philox_fill(PhiloxKey key, std::uint32_t hop, std::uint64_t position, std::uint32_t groups, std::uint32_t* words) {
+void philox_fill(PhiloxKey key, std::uint32_t place, std::uint64_t position, std::uint32_t groups, std::uint32_t* words) {
   constexpr std::uint32_t kLanes = 8;
   for (std::uint32_t group = 0; group < groups; ++group) {
     PhiloxLanes<kLanes> lanes;
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-      lanes.start(lane, group * kLanes + lane, hop, position);
+      lanes.start(lane, group * kLanes + lane, place, position);
     }
     lanes.run(key);
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {

@@ -8,6 +8,7 @@
 namespace graphbox {
 
 // Writes the words of draws 0 ... 32 * groups - 1 of a position: as DrawSequence::block would, eight blocks a group.
-void philox_fill(PhiloxKey key, std::uint32_t hop, std::uint64_t position, std::uint32_t groups, std::uint32_t* words);
+// `place` is word 1 of the counter.
+void philox_fill(PhiloxKey key, std::uint32_t place, std::uint64_t position, std::uint32_t groups, std::uint32_t* words);
 
 }  // namespace graphbox

@@ -12,6 +12,7 @@ namespace {
 // What every update has in common. A setting that is not used has the value that changes no bit.
 struct Common {
   float scale;   // of the gradient
+  float clip;    // its largest magnitude after that
   float decay;   // times the value: added to the gradient
   float keep;    // of the value, before the step
   float lowest;  // of the result
@@ -19,7 +20,9 @@ struct Common {
 };
 
 GRAPHBOX_INLINE float gradient_of(const Common& common, float value, float gradient) {
-  return common.scale * gradient + common.decay * value;
+  const float scaled = common.scale * gradient;
+  const float raised = scaled < -common.clip ? -common.clip : scaled;
+  return (raised > common.clip ? common.clip : raised) + common.decay * value;
 }
 
 GRAPHBOX_INLINE float stepped(const Common& common, float value, float step) {
@@ -51,6 +54,30 @@ GRAPHBOX_INLINE float mean_square(const Common& common, const float* __restrict 
     }
   }
   return lanes[0] / static_cast<float>(dim);
+}
+
+// In double precision: squares of floats neither overflow nor vanish there.
+GRAPHBOX_CLONES
+double square_sum(const float* gradient, std::size_t dim) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto g = static_cast<double>(gradient[i + lane]);
+      lanes[lane] += g * g;
+    }
+  }
+  for (std::size_t lane = 0; i < dim; ++i, ++lane) {
+    const auto g = static_cast<double>(gradient[i]);
+    lanes[lane] += g * g;
+  }
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) {
+      lanes[lane] += lanes[lane + half];
+    }
+  }
+  return lanes[0];
 }
 
 // values -= lr * g
@@ -212,9 +239,19 @@ float RowUpdate::correction(const std::vector<float>& table, std::uint32_t steps
   return table[std::min<std::size_t>(steps, table.size() - 1)];
 }
 
+// The factor of the gradient that shortens it to clip_norm where it is longer.
+float RowUpdate::clipped_scale(const float* gradient, float scale, std::size_t dim) const {
+  if (std::isinf(config_.clip_norm)) {
+    return scale;
+  }
+  const double norm = static_cast<double>(scale) * std::sqrt(square_sum(gradient, dim));
+  const auto most = static_cast<double>(config_.clip_norm);
+  return norm <= most ? scale : static_cast<float>(static_cast<double>(scale) * (most / norm));
+}
+
 void RowUpdate::apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const {
   const float decay = config_.weight_decay;
-  const Common common = {scale, config_.decoupled_weight_decay ? 0.0F : decay,
+  const Common common = {clipped_scale(gradient, scale, dim), config_.clip_value, config_.decoupled_weight_decay ? 0.0F : decay,
                          config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
                          config_.highest};
   const bool is_first = state.steps != nullptr && *state.steps == 0;

@@ -31,6 +31,8 @@ struct OptimizerConfig {
   float weight_decay = 0.0F;
   float lowest = -std::numeric_limits<float>::infinity();  // values are held between these
   float highest = std::numeric_limits<float>::infinity();
+  float clip_norm = std::numeric_limits<float>::infinity();   // gradients longer than this are shortened to it,
+  float clip_value = std::numeric_limits<float>::infinity();  // then each of their values is held between -this and this
   bool decoupled_weight_decay = false;  // values shrink by lr * weight_decay; otherwise it is part of the gradient
   bool mean_gradient = false;           // gradients of equal keys are averaged instead of summed
 };
@@ -56,13 +58,14 @@ class RowUpdate {
   // What a new row starts with, all of its state.
   void initialize(RowState state, std::size_t dim) const;
 
-  // `scale` multiplies the gradient.
+  // `scale` multiplies the gradient, before it is clipped.
   void apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const;
 
   void set_lr(float lr) { config_.lr = lr; }
   const OptimizerConfig& config() const { return config_; }
 
  private:
+  float clipped_scale(const float* gradient, float scale, std::size_t dim) const;
   // 1 - beta^steps
   static float correction(const std::vector<float>& table, std::uint32_t steps);
 

@@ -20,21 +20,32 @@ struct RowCounters {
 };
 static_assert(sizeof(RowCounters) == 16);
 
+// How a row keeps its values; its state is always of float32.
+enum class ValueType : std::uint32_t {
+  kFloat32 = 0,
+  kFloat16 = 1,  // rounded stochastically, by draws that the row's steps number
+};
+inline constexpr std::uint32_t kValueTypes = 2;
+
 struct RowLayout {
-  RowLayout(std::size_t row_dim, Optimizer optimizer, bool with_counters)
+  RowLayout(std::size_t row_dim, ValueType type, Optimizer optimizer, bool with_counters)
       : dim(row_dim),
-        floats(row_dim * (1 + state_per_value(optimizer))),
+        value_type(type),
+        value_bytes(row_dim * (type == ValueType::kFloat16 ? sizeof(std::uint16_t) : sizeof(float))),
+        state_bytes(row_dim * state_per_value(optimizer) * sizeof(float)),
         has_accumulator(graphbox::has_accumulator(optimizer)),
-        has_steps(graphbox::has_steps(optimizer)),
+        has_steps(graphbox::has_steps(optimizer) || type == ValueType::kFloat16),
         has_counters(with_counters) {}
 
   std::size_t record_bytes() const {
-    return floats * sizeof(float) + (has_accumulator ? sizeof(float) : 0) + (has_steps ? sizeof(std::uint32_t) : 0) +
-           (has_counters ? sizeof(RowCounters) : 0);
+    return value_bytes + state_bytes + (has_accumulator ? sizeof(float) : 0) +
+           (has_steps ? sizeof(std::uint32_t) : 0) + (has_counters ? sizeof(RowCounters) : 0);
   }
 
   std::size_t dim;
-  std::size_t floats;    // values and the state of each of them
+  ValueType value_type;
+  std::size_t value_bytes;  // of all values, and of the state of all of them
+  std::size_t state_bytes;
   bool has_accumulator;  // state that the row has once
   bool has_steps;
   bool has_counters;

@@ -3,19 +3,24 @@
 #include <bit>
 #include <cstring>
 
+#include "table/float16.h"
+
 namespace graphbox {
 namespace {
 
 // Large enough that the unused end of a chunk does not matter; only the pages in use cost memory.
 constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 20;
 
-std::size_t whole_pages(std::size_t bytes) { return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::size_t whole_pages(std::size_t bytes) { return rounded_up(bytes, kHugePageBytes); }
 
 }  // namespace
 
 Slab::Slab(const RowLayout& layout)
     : layout_(layout),
-      row_bytes_((layout.floats * sizeof(float) + 15) / 16 * 16),
+      state_offset_(rounded_up(layout.value_bytes, sizeof(float))),
+      row_bytes_(rounded_up(state_offset_ + layout.state_bytes, 16)),
       keys_offset_(kGroupRows * row_bytes_),
       accumulators_offset_(keys_offset_ + kGroupRows * sizeof(std::int64_t)),
       steps_offset_(accumulators_offset_ + (layout.has_accumulator ? kGroupRows * sizeof(float) : 0)),
@@ -42,12 +47,29 @@ void Slab::resize(std::uint64_t rows) {
   rows_ = rows;
 }
 
+void Slab::copy_values(std::uint32_t row, float* values) const {
+  if (layout_.value_type == ValueType::kFloat16) {
+    from_float16(float16_values(row), values, layout_.dim);
+  } else {
+    std::memcpy(values, data(row), layout_.value_bytes);
+  }
+}
+
+void Slab::set_values(std::uint32_t row, const float* values) const {
+  if (layout_.value_type == ValueType::kFloat16) {
+    to_float16(values, float16_values(row), layout_.dim);
+  } else {
+    std::memcpy(data(row), values, layout_.value_bytes);
+  }
+}
+
 void Slab::write_record(std::uint32_t row, std::byte* record) const {
   const auto write = [&record](const void* part, std::size_t bytes) {
     std::memcpy(record, part, bytes);
     record += bytes;
   };
-  write(values(row), layout_.floats * sizeof(float));
+  write(data(row), layout_.value_bytes);
+  write(data(row) + state_offset_, layout_.state_bytes);
   if (layout_.has_accumulator) {
     write(state(row).accumulator, sizeof(float));
   }
@@ -64,7 +86,8 @@ void Slab::read_record(std::uint32_t row, const std::byte* record) const {
     std::memcpy(part, record, bytes);
     record += bytes;
   };
-  read(values(row), layout_.floats * sizeof(float));
+  read(data(row), layout_.value_bytes);
+  read(data(row) + state_offset_, layout_.state_bytes);
   if (layout_.has_accumulator) {
     read(state(row).accumulator, sizeof(float));
   }

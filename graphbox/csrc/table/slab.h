@@ -17,14 +17,23 @@ class Slab {
  public:
   explicit Slab(const RowLayout& layout);
 
-  // The values, then the state of each value.
-  float* values(std::uint32_t row) const {
-    return reinterpret_cast<float*>(group(row) + static_cast<std::size_t>(row % kGroupRows) * row_bytes_);
+  // The values, as the layout keeps them, then the state of each value.
+  std::byte* data(std::uint32_t row) const {
+    return group(row) + static_cast<std::size_t>(row % kGroupRows) * row_bytes_;
   }
+  float* float32_values(std::uint32_t row) const { return reinterpret_cast<float*>(data(row)); }
+  std::uint16_t* float16_values(std::uint32_t row) const { return reinterpret_cast<std::uint16_t*>(data(row)); }
+
+  // The values as float32, whatever the layout keeps.
+  void copy_values(std::uint32_t row, float* values) const;
+  // Rounds to the nearest where they are kept as float16.
+  void set_values(std::uint32_t row, const float* values) const;
+
   std::int64_t& key(std::uint32_t row) const { return column<std::int64_t>(row, keys_offset_); }
   RowState state(std::uint32_t row) const {
     return {layout_.has_accumulator ? &column<float>(row, accumulators_offset_) : nullptr,
-            layout_.has_steps ? &column<std::uint32_t>(row, steps_offset_) : nullptr, values(row) + layout_.dim};
+            layout_.has_steps ? &column<std::uint32_t>(row, steps_offset_) : nullptr,
+            reinterpret_cast<float*>(data(row) + state_offset_)};
   }
   // Only where the layout has counters.
   RowCounters& counters(std::uint32_t row) const { return column<RowCounters>(row, counters_offset_); }
@@ -34,7 +43,7 @@ class Slab {
   void read_record(std::uint32_t row, const std::byte* record) const;
 
   // Asks for the values alone, or for the state of each value as well.
-  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(row, layout_.dim * sizeof(float)); }
+  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(row, layout_.value_bytes); }
   GRAPHBOX_INLINE void prefetch_row(std::uint32_t row) const {
     prefetch_bytes(row, row_bytes_);
     if (layout_.has_accumulator) {
@@ -72,15 +81,16 @@ class Slab {
 
   // Inlined always: the compiler takes a function that only prefetches for one without effect, and leaves it out.
   GRAPHBOX_INLINE void prefetch_bytes(std::uint32_t row, std::size_t bytes) const {
-    const auto* const begin = reinterpret_cast<const std::byte*>(values(row));
+    const std::byte* const begin = data(row);
     for (std::size_t line = 0; line < bytes; line += kCacheLineBytes) {
       prefetch(begin + line);
     }
   }
 
   RowLayout layout_;
-  std::size_t row_bytes_;    // of values and their state, a multiple of 16
-  std::size_t keys_offset_;  // in a group, as the next three
+  std::size_t state_offset_;  // in the row
+  std::size_t row_bytes_;     // of values and their state, a multiple of 16
+  std::size_t keys_offset_;   // in a group, as the next three
   std::size_t accumulators_offset_;
   std::size_t steps_offset_;
   std::size_t counters_offset_;

@@ -10,6 +10,7 @@
 #include "parallel/parallel_for.h"
 #include "random/philox_fill.h"
 #include "table/batch.h"
+#include "table/float16.h"
 
 namespace graphbox {
 namespace {
@@ -22,12 +23,15 @@ constexpr std::int64_t kRowDistance = 16;
 constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMostValues = 65536;  // of a row
 
-std::vector<std::int64_t> joined(const std::vector<std::vector<std::int64_t>>& parts) {
-  std::vector<std::int64_t> all;
-  for (const auto& part : parts) {
-    all.insert(all.end(), part.begin(), part.end());
+// What is left of values that a row keeps as float16.
+void round_through_float16(float* values, std::size_t count) {
+  constexpr std::size_t kBlock = 256;
+  std::array<std::uint16_t, kBlock> halves;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t length = std::min(kBlock, count - begin);
+    to_float16(values + begin, halves.data(), length);
+    from_float16(halves.data(), values + begin, length);
   }
-  return all;
 }
 
 void check_number(const char* name, float value, float least, float below) {
@@ -52,6 +56,11 @@ void check_optimizer(const OptimizerConfig& config) {
   check_number("l1", config.l1, 0, kInfinity);
   check_number("l2", config.l2, 0, kInfinity);
   check_number("weight_decay", config.weight_decay, 0, kInfinity);
+  for (const auto& [name, most] : {std::pair{"clip_norm", config.clip_norm}, std::pair{"clip_value", config.clip_value}}) {
+    if (!(most > 0)) {
+      throw Error(ErrorKind::kUsage, std::string(name) + " must be above 0, received " + std::to_string(most), name);
+    }
+  }
   if (!(config.lowest < config.highest)) {
     throw Error(ErrorKind::kUsage,
                 "bounds must be a number and a larger one, received " + std::to_string(config.lowest) + " and " +
@@ -80,8 +89,9 @@ const TableConfig& checked(const TableConfig& config) {
 Table::Table(const TableConfig& config)
     : config_(checked(config)),
       init_key_(derive_key(Stream::kRowInitialization, config.seed, 0, 0)),
+      rounding_key_(derive_key(Stream::kRowRounding, config.seed, 0, 0)),
       update_(config.optimizer),
-      slab_(RowLayout(config.dim, config.optimizer.kind, false)) {
+      slab_(RowLayout(config.dim, config.value_type, config.optimizer.kind, false)) {
   check_budget(index_.bytes(), 0);
 }
 
@@ -153,11 +163,11 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
                  rows[i] = row;
                }
                if (row != kNoRow) {
-                 std::memcpy(target, slab_.values(row), dim * sizeof(float));
+                 slab_.copy_values(row, target);
                } else if (create) {
                  missing.push_back(i);
                } else {
-                 initialize_values(keys[i], target);
+                 initial_values(keys[i], target);
                }
              });
     });
@@ -173,7 +183,7 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
     const auto begin = static_cast<std::size_t>(chunk * kChunkKeys);
     const std::size_t end = std::min(begin + static_cast<std::size_t>(kChunkKeys), missing.size());
     for (std::size_t i = begin; i < end; ++i) {
-      std::memcpy(out + static_cast<std::size_t>(missing[i]) * dim, slab_.values(created[i]), dim * sizeof(float));
+      slab_.copy_values(created[i], out + static_cast<std::size_t>(missing[i]) * dim);
       if (rows != nullptr) {
         rows[missing[i]] = created[i];
       }
@@ -204,6 +214,20 @@ PooledArray<std::int64_t> Table::keys() const {
     }
   }
   return keys;
+}
+
+Table::Scanned Table::scan(std::uint64_t begin, std::int64_t count, std::int64_t* keys, float* values) const {
+  const std::shared_lock lock(mutex_);
+  Scanned scanned = {0, begin};
+  for (; scanned.count < count && scanned.next < slab_.rows(); ++scanned.next) {
+    const auto row = static_cast<std::uint32_t>(scanned.next);
+    if (is_live(row)) {
+      keys[scanned.count] = slab_.key(row);
+      slab_.copy_values(row, values + static_cast<std::size_t>(scanned.count) * config_.dim);
+      ++scanned.count;
+    }
+  }
+  return scanned;
 }
 
 // --- Growing and shrinking -------------------------------------------------------------------------------------------
@@ -286,7 +310,8 @@ void Table::create_missing(const std::int64_t* keys, const std::vector<std::int6
   initialize_rows(created, threads);
 }
 
-void Table::initialize_values(std::int64_t key, float* values) const {
+// What the row of a new key holds.
+void Table::initial_values(std::int64_t key, float* values) const {
   constexpr std::uint32_t kWordsPerGroup = 32;
   constexpr std::uint32_t kGroups = 4;
   std::array<std::uint32_t, kWordsPerGroup * kGroups> words;
@@ -296,11 +321,14 @@ void Table::initialize_values(std::int64_t key, float* values) const {
     philox_fill(init_key_, 0, static_cast<std::uint64_t>(key),
                 static_cast<std::uint32_t>((dim + kWordsPerGroup - 1) / kWordsPerGroup), words.data());
     uniform_values(values, words.data(), dim, config_.init_scale);
-    return;
+  } else {
+    for (std::uint64_t begin = 0; begin < dim; begin += 4) {
+      const PhiloxBlock block = draws.block(static_cast<std::uint32_t>(begin / 4));
+      uniform_values(values + begin, block.data(), std::min<std::uint64_t>(4, dim - begin), config_.init_scale);
+    }
   }
-  for (std::uint64_t begin = 0; begin < dim; begin += 4) {
-    const PhiloxBlock block = draws.block(static_cast<std::uint32_t>(begin / 4));
-    uniform_values(values + begin, block.data(), std::min<std::uint64_t>(4, dim - begin), config_.init_scale);
+  if (config_.value_type == ValueType::kFloat16) {
+    round_through_float16(values, dim);
   }
 }
 
@@ -337,9 +365,16 @@ void Table::initialize_rows(const std::vector<std::uint32_t>& rows, int threads)
   const auto count = static_cast<std::int64_t>(rows.size());
   parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
     const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
+    const bool is_direct = config_.value_type == ValueType::kFloat32;
+    std::vector<float> values(is_direct ? 0 : config_.dim);
     for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
       const std::uint32_t row = rows[static_cast<std::size_t>(i)];
-      initialize_values(slab_.key(row), slab_.values(row));
+      if (is_direct) {
+        initial_values(slab_.key(row), slab_.float32_values(row));
+      } else {
+        initial_values(slab_.key(row), values.data());
+        slab_.set_values(row, values.data());
+      }
       update_.initialize(slab_.state(row), config_.dim);
     }
   });

@@ -1,12 +1,14 @@
-// The embedding table in memory: rows of float32 for any 64-bit keys, with their optimizer state.
+// The embedding table in memory: rows for any 64-bit keys, with their optimizer state.
 //
 // A row stays where it is as long as its key does; the rows of erased keys are given to new ones. So a pull can say
 // which rows it found, and a push to them looks no key up again.
 //
 // Same results for any number of threads: new keys get rows in the order of the batch, gradients of a key are summed
-// in the order of the batch, and a new row is a function of (seed, key) alone.
+// in the order of the batch, a new row is a function of (seed, key) alone, and how its values are rounded to 16 bits
+// one of (seed, key, its steps).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -26,10 +28,12 @@ class FileReader;
 
 struct TableConfig {
   std::uint64_t dim = 0;
+  ValueType value_type = ValueType::kFloat32;
   OptimizerConfig optimizer;
   float init_scale = 0.0F;  // new values are uniform in [-init_scale, init_scale)
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();
+  bool skip_nonfinite = false;  // leave gradients that hold NaN or infinity out, instead of refusing the batch
 };
 
 // The rows that a pull found. They are those of its keys until some key is erased.
@@ -37,6 +41,12 @@ struct PulledRows {
   PooledArray<std::int64_t> keys;
   PooledArray<std::uint32_t> rows;
   std::uint64_t version = 0;
+};
+
+// What a push applies: gradients[count, dim] of the batch's keys.
+struct Push {
+  const float* gradients;
+  std::int64_t count;
 };
 
 // Thread safe: pulls go on side by side, whatever changes the table waits for them.
@@ -61,8 +71,18 @@ class Table {
   std::int64_t erase(const std::int64_t* keys, std::int64_t count);
   PooledArray<std::int64_t> keys() const;  // in the order of rows
 
+  // The next `count` rows from number `begin` on: writes their keys and values, and returns how many there were and
+  // the number to go on from. A key that stays in the table stays where it is, so whoever goes on until none are left
+  // meets each such key once.
+  struct Scanned {
+    std::int64_t count;
+    std::uint64_t next;
+  };
+  Scanned scan(std::uint64_t begin, std::int64_t count, std::int64_t* keys, float* values) const;
+
   std::uint64_t rows() const;
   std::uint64_t bytes() const;
+  std::uint64_t skipped_gradients() const { return skipped_gradients_.load(std::memory_order_relaxed); }
   TableConfig config() const;
   void set_lr(float lr);
 
@@ -70,6 +90,8 @@ class Table {
   static std::unique_ptr<Table> load(const std::string& path, std::uint64_t memory_bytes);
 
  private:
+  struct Workspace;  // of a thread that updates rows
+
   template <typename Visit>
   void locate(const std::int64_t* keys, std::int64_t begin, std::int64_t end, Visit visit) const;
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
@@ -86,24 +108,27 @@ class Table {
   std::uint64_t live_rows() const { return slab_.rows() - free_rows_.size(); }
   bool is_live(std::uint32_t row) const { return (live_[row / 64] >> (row % 64) & 1) != 0; }
   void set_live(std::uint32_t row, bool is_live);
-  void initialize_values(std::int64_t key, float* values) const;
+  void initial_values(std::int64_t key, float* values) const;
   void initialize_rows(const std::vector<std::uint32_t>& rows, int threads);
 
-  void check_gradients(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads) const;
-  void apply(const std::uint32_t* rows, const float* gradients, std::int64_t count, int threads);
-  void apply_group(const std::uint32_t* rows, const float* gradients, const std::uint32_t* positions,
-                   std::int64_t count);
+  std::vector<std::int64_t> nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const;
+  void leave_out(const std::vector<std::int64_t>& positions, std::uint32_t* rows);
+  void apply(const std::uint32_t* rows, const Push& push, int threads);
+  void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
+  void update_row(std::uint32_t row, const float* gradient, float scale, Workspace& workspace) const;
 
   std::uint64_t load_block(const FileReader& file, std::uint64_t offset, std::uint64_t count);
 
   TableConfig config_;
   PhiloxKey init_key_;
+  PhiloxKey rounding_key_;
   RowUpdate update_;
   RowIndex index_;
   Slab slab_;
   std::vector<std::uint64_t> live_;        // a bit for each row: whether it has a key
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
   std::uint64_t version_ = 0;              // raised whenever rows lose their keys
+  std::atomic<std::uint64_t> skipped_gradients_{0};
   mutable std::shared_mutex mutex_;
 };
 

@@ -43,13 +43,17 @@ struct FileHeader {
   float weight_decay;
   float lowest;
   float highest;
+  float clip_norm;
+  float clip_value;
   std::uint32_t flags;
   std::uint32_t checksum;  // of all before
 };
-static_assert(sizeof(FileHeader) == 120);
+static_assert(sizeof(FileHeader) == 128);
 
 constexpr std::uint32_t kDecoupledWeightDecay = 1;
 constexpr std::uint32_t kMeanGradient = 2;
+constexpr std::uint32_t kFloat16 = 4;
+constexpr std::uint32_t kSkipNonfinite = 8;
 
 void write_optimizer(const OptimizerConfig& config, FileHeader& header) {
   header.optimizer = static_cast<std::uint32_t>(config.kind);
@@ -64,6 +68,8 @@ void write_optimizer(const OptimizerConfig& config, FileHeader& header) {
   header.weight_decay = config.weight_decay;
   header.lowest = config.lowest;
   header.highest = config.highest;
+  header.clip_norm = config.clip_norm;
+  header.clip_value = config.clip_value;
   header.flags = (config.decoupled_weight_decay ? kDecoupledWeightDecay : 0) |
                  (config.mean_gradient ? kMeanGradient : 0);
 }
@@ -82,6 +88,8 @@ OptimizerConfig optimizer_of(const FileHeader& header) {
   config.weight_decay = header.weight_decay;
   config.lowest = header.lowest;
   config.highest = header.highest;
+  config.clip_norm = header.clip_norm;
+  config.clip_value = header.clip_value;
   config.decoupled_weight_decay = (header.flags & kDecoupledWeightDecay) != 0;
   config.mean_gradient = (header.flags & kMeanGradient) != 0;
   return config;
@@ -142,48 +150,30 @@ void check_size(const FileReader& file, const FileHeader& header) {
   }
 }
 
-// The columns of a block in a file, one after another.
+// A block in a file: keys, then records.
 class Block {
  public:
   Block(const Slab& slab, std::byte* data, std::uint64_t rows)
-      : floats_(slab.layout().floats),
+      : slab_(slab),
         keys_(reinterpret_cast<std::int64_t*>(data)),
-        accumulators_(reinterpret_cast<float*>(keys_ + rows)),
-        steps_(reinterpret_cast<std::uint32_t*>(accumulators_ + (slab.layout().has_accumulator ? rows : 0))),
-        values_(reinterpret_cast<float*>(steps_ + (slab.layout().has_steps ? rows : 0))) {}
+        records_(data + rows * sizeof(std::int64_t)) {}
 
   std::int64_t key(std::uint64_t place) const { return keys_[place]; }
 
-  void take(const Slab& slab, std::uint32_t row, std::uint64_t place) {
-    const RowState state = slab.state(row);
-    keys_[place] = slab.key(row);
-    if (state.accumulator != nullptr) {
-      accumulators_[place] = *state.accumulator;
-    }
-    if (state.steps != nullptr) {
-      steps_[place] = *state.steps;
-    }
-    std::memcpy(values_ + place * floats_, slab.values(row), floats_ * sizeof(float));
+  void take(std::uint32_t row, std::uint64_t place) {
+    keys_[place] = slab_.key(row);
+    slab_.write_record(row, records_ + place * slab_.layout().record_bytes());
   }
 
-  void give(const Slab& slab, std::uint32_t row, std::uint64_t place) const {
-    const RowState state = slab.state(row);
-    slab.key(row) = keys_[place];
-    if (state.accumulator != nullptr) {
-      *state.accumulator = accumulators_[place];
-    }
-    if (state.steps != nullptr) {
-      *state.steps = steps_[place];
-    }
-    std::memcpy(slab.values(row), values_ + place * floats_, floats_ * sizeof(float));
+  void give(std::uint32_t row, std::uint64_t place) const {
+    slab_.key(row) = keys_[place];
+    slab_.read_record(row, records_ + place * slab_.layout().record_bytes());
   }
 
  private:
-  std::size_t floats_;
+  const Slab& slab_;
   std::int64_t* keys_;
-  float* accumulators_;
-  std::uint32_t* steps_;
-  float* values_;
+  std::byte* records_;
 };
 
 }  // namespace
@@ -196,6 +186,7 @@ void Table::save(const std::string& path) const {
   header.byte_order = kByteOrder;
   header.header_bytes = sizeof header;
   write_optimizer(config_.optimizer, header);
+  header.flags |= (config_.value_type == ValueType::kFloat16 ? kFloat16 : 0) | (config_.skip_nonfinite ? kSkipNonfinite : 0);
   header.dim = config_.dim;
   header.rows = live_rows();
   header.row_bytes = row_bytes_of(slab_);
@@ -213,7 +204,7 @@ void Table::save(const std::string& path) const {
     Block block(slab_, bytes.data(), count);
     for (std::uint64_t place = 0; place < count; ++row) {
       if (is_live(row)) {
-        block.take(slab_, row, place++);
+        block.take(row, place++);
       }
     }
     const std::uint32_t checksum = crc32c(0, bytes.data(), count * header.row_bytes);
@@ -230,6 +221,8 @@ std::unique_ptr<Table> Table::load(const std::string& path, std::uint64_t memory
   check_size(file, header);
   TableConfig config;
   config.dim = header.dim;
+  config.value_type = (header.flags & kFloat16) != 0 ? ValueType::kFloat16 : ValueType::kFloat32;
+  config.skip_nonfinite = (header.flags & kSkipNonfinite) != 0;
   config.optimizer = optimizer_of(header);
   config.init_scale = header.init_scale;
   config.seed = header.seed;
@@ -276,7 +269,7 @@ std::uint64_t Table::load_block(const FileReader& file, std::uint64_t offset, st
       throw_format(file, rows + " of the table are damaged: key " + std::to_string(key) + " appears twice");
     }
     const std::uint32_t row = take_row();
-    block.give(slab_, row, place);
+    block.give(row, place);
     index_.insert(key, index_.hash(key), row);
   }
   return offset + size + sizeof expected;

@@ -6,7 +6,9 @@
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
+#include "random/philox_fill.h"
 #include "table/batch.h"
+#include "table/float16.h"
 #include "table/table.h"
 
 namespace graphbox {
@@ -14,60 +16,100 @@ namespace {
 
 constexpr std::int64_t kUpdateDistance = 8;  // rows between asking for one's memory and updating it
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
+constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
 }  // namespace
 
+// What a thread needs to update rows, besides the table.
+struct Table::Workspace {
+  explicit Workspace(const TableConfig& config)
+      : sum(config.dim),
+        values(config.value_type == ValueType::kFloat32 ? 0 : config.dim),
+        words(config.value_type == ValueType::kFloat32 ? 0 : groups_of(config.dim) * kWordsPerGroup) {}
+
+  // Of Philox words: one word rounds two values.
+  static std::uint32_t groups_of(std::uint64_t dim) {
+    return static_cast<std::uint32_t>((dim + 2 * kWordsPerGroup - 1) / (2 * kWordsPerGroup));
+  }
+
+  std::vector<float> sum;
+  std::vector<float> values;
+  std::vector<std::uint32_t> words;
+};
+
 void Table::push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads) {
-  check_gradients(keys, gradients, count, threads);
+  const Push push = {gradients, count};
+  const std::vector<std::int64_t> left_out = nonfinite_positions(keys, push, threads);
   PooledArray<std::uint32_t> rows(count);
   const std::unique_lock lock(mutex_);
   locate_or_create(keys, count, rows.data(), threads);
-  apply(rows.data(), gradients, count, threads);
+  leave_out(left_out, rows.data());
+  apply(rows.data(), push, threads);
 }
 
 void Table::push_rows(const PulledRows& pulled, const float* gradients, int threads) {
-  const std::int64_t count = pulled.rows.size();
-  check_gradients(pulled.keys.data(), gradients, count, threads);
+  const Push push = {gradients, pulled.rows.size()};
+  const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
   const std::unique_lock lock(mutex_);
-  if (pulled.version == version_) {
-    apply(pulled.rows.data(), gradients, count, threads);
+  if (pulled.version == version_ && left_out.empty()) {
+    apply(pulled.rows.data(), push, threads);
     return;
   }
-  PooledArray<std::uint32_t> rows(count);
-  locate_or_create(pulled.keys.data(), count, rows.data(), threads);
-  apply(rows.data(), gradients, count, threads);
+  PooledArray<std::uint32_t> rows(push.count);
+  if (pulled.version == version_) {
+    std::copy_n(pulled.rows.data(), push.count, rows.data());
+  } else {
+    locate_or_create(pulled.keys.data(), push.count, rows.data(), threads);
+  }
+  leave_out(left_out, rows.data());
+  apply(rows.data(), push, threads);
 }
 
-// Gradients that cannot be applied are refused before anything changes.
-void Table::check_gradients(const std::int64_t* keys, const float* gradients, std::int64_t count,
-                            int threads) const {
-  if (count > kMostPushed) {
-    throw Error(ErrorKind::kUsage, "a push can have at most 2^30 keys, received " + std::to_string(count), {},
+// Where gradients hold NaN or infinity. If those are to be refused, the first one is, before anything changes.
+std::vector<std::int64_t> Table::nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const {
+  if (push.count > kMostPushed) {
+    throw Error(ErrorKind::kUsage, "a push can have at most 2^30 keys, received " + std::to_string(push.count), {},
                 "push smaller batches");
   }
   const std::size_t dim = config_.dim;
-  parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
+  std::vector<std::vector<std::int64_t>> found_by_chunk(static_cast<std::size_t>(chunks_of(push.count)));
+  parallel_for(useful_threads(threads, push.count), chunks_of(push.count), [&](std::int64_t chunk) {
     const std::int64_t begin = chunk * kChunkKeys;
-    const std::int64_t end = std::min(begin + kChunkKeys, count);
+    const std::int64_t end = std::min(begin + kChunkKeys, push.count);
     const auto values = static_cast<std::size_t>(end - begin) * dim;
-    if (all_finite(gradients + static_cast<std::size_t>(begin) * dim, values)) {
+    if (all_finite(push.gradients + static_cast<std::size_t>(begin) * dim, values)) {
       return;
     }
     for (std::int64_t i = begin; i < end; ++i) {
-      if (!all_finite(gradients + static_cast<std::size_t>(i) * dim, dim)) {
+      if (all_finite(push.gradients + static_cast<std::size_t>(i) * dim, dim)) {
+        continue;
+      }
+      if (!config_.skip_nonfinite) {
         throw Error(ErrorKind::kData,
                     "gradients must be finite; the one at position " + std::to_string(i) +
                         " holds NaN or infinity, and none was applied",
-                    "key " + std::to_string(keys[i]), "lower the learning rate, or clip the gradients");
+                    "key " + std::to_string(keys[i]),
+                    "lower the learning rate, or make the table with nonfinite=\"skip\"");
       }
+      found_by_chunk[static_cast<std::size_t>(chunk)].push_back(i);
     }
   });
+  return joined(found_by_chunk);
+}
+
+// apply() passes over positions without a row.
+void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t* rows) {
+  for (const std::int64_t position : positions) {
+    rows[position] = kNoRow;
+  }
+  skipped_gradients_.fetch_add(positions.size(), std::memory_order_relaxed);
 }
 
 // Groups the batch by row, so that each row belongs to one thread and keeps its order.
-void Table::apply(const std::uint32_t* rows, const float* gradients, std::int64_t count, int threads) {
+void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
+  const std::int64_t count = push.count;
   if (threads <= 1) {
-    apply_group(rows, gradients, nullptr, count);
+    apply_group(rows, push, nullptr, count);
     return;
   }
   const auto groups = std::bit_ceil(static_cast<std::uint32_t>(std::min(threads, 64)) * 8);
@@ -88,12 +130,12 @@ void Table::apply(const std::uint32_t* rows, const float* gradients, std::int64_
   }
   parallel_for(threads, groups, [&](std::int64_t group) {
     const std::int64_t begin = ends[static_cast<std::size_t>(group)];
-    apply_group(rows, gradients, positions.data() + begin, ends[static_cast<std::size_t>(group) + 1] - begin);
+    apply_group(rows, push, positions.data() + begin, ends[static_cast<std::size_t>(group) + 1] - begin);
   });
 }
 
 // Applies the gradients at `positions` (null: at 0 ... count - 1), each row once, with the sum of its gradients.
-void Table::apply_group(const std::uint32_t* rows, const float* gradients, const std::uint32_t* positions,
+void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions,
                         std::int64_t count) {
   constexpr std::uint32_t kNone = UINT32_MAX;
   struct Slot {
@@ -122,6 +164,9 @@ void Table::apply_group(const std::uint32_t* rows, const float* gradients, const
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t row = rows[position_of(i)];
     next[i] = kNone;
+    if (row == kNoRow) {
+      continue;
+    }
     std::uint64_t slot = row * 0x9E3779B1U >> shift;
     while (slots[static_cast<std::int64_t>(slot)].row != kNoRow && slots[static_cast<std::int64_t>(slot)].row != row) {
       slot = (slot + 1) & static_cast<std::uint64_t>(capacity - 1);
@@ -137,9 +182,9 @@ void Table::apply_group(const std::uint32_t* rows, const float* gradients, const
     }
   }
   const auto gradient_at = [&](std::uint32_t i) {
-    return gradients + static_cast<std::size_t>(position_of(static_cast<std::int64_t>(i))) * dim;
+    return push.gradients + static_cast<std::size_t>(position_of(static_cast<std::int64_t>(i))) * dim;
   };
-  std::vector<float> sum(dim);
+  Workspace workspace(config_);
   for (std::int64_t i = 0; i < unique_count; ++i) {
     if (i + kUpdateDistance < unique_count) {
       const Unique& ahead = uniques[i + kUpdateDistance];
@@ -153,16 +198,31 @@ void Table::apply_group(const std::uint32_t* rows, const float* gradients, const
     const float* gradient = gradient_at(unique.first);
     float count_of_key = 1;
     if (unique.first != unique.last) {
-      std::memcpy(sum.data(), gradient, dim * sizeof(float));
+      float* const sum = workspace.sum.data();
+      std::memcpy(sum, gradient, dim * sizeof(float));
       for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
-        add_gradient(sum.data(), gradient_at(other), dim);
+        add_gradient(sum, gradient_at(other), dim);
         ++count_of_key;
       }
-      gradient = sum.data();
+      gradient = sum;
     }
     const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
-    update_.apply(slab_.values(unique.row), slab_.state(unique.row), gradient, scale, dim);
+    update_row(unique.row, gradient, scale, workspace);
   }
+}
+
+void Table::update_row(std::uint32_t row, const float* gradient, float scale, Workspace& workspace) const {
+  const std::size_t dim = config_.dim;
+  const RowState state = slab_.state(row);
+  if (config_.value_type == ValueType::kFloat32) {
+    update_.apply(slab_.float32_values(row), state, gradient, scale, dim);
+    return;
+  }
+  from_float16(slab_.float16_values(row), workspace.values.data(), dim);
+  update_.apply(workspace.values.data(), state, gradient, scale, dim);
+  philox_fill(rounding_key_, *state.steps, static_cast<std::uint64_t>(slab_.key(row)), Workspace::groups_of(dim),
+              workspace.words.data());
+  to_float16_stochastic(workspace.values.data(), workspace.words.data(), slab_.float16_values(row), dim);
 }
 
 }  // namespace graphbox

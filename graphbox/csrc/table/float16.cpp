@@ -1,0 +1,90 @@
+#include "table/float16.h"
+
+#include <bit>
+
+#include "portability/cpu.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::uint32_t kSign = 0x8000;
+constexpr std::uint32_t kLargest = 0x7BFF;  // 65,504
+constexpr std::uint32_t kNaN = 0x7E00;
+constexpr std::uint32_t kDroppedBits = 13;             // of a float's mantissa
+constexpr std::uint32_t kSmallestNormal = 113U << 23;  // 2^-14 as a float
+constexpr std::uint32_t kInfinity = 255U << 23;
+constexpr std::uint32_t kBias = (127U - 15U) << 10;  // between the exponents, at the place of those of 16 bits
+
+// The bits of |value| so that dropping kDroppedBits of them rounds down to 16 bits; `offset` is to be taken off then.
+// Values that have fewer bits because they are small get them by adding 2^-14.
+struct Shifted {
+  std::uint32_t bits;
+  std::uint32_t offset;
+};
+
+GRAPHBOX_INLINE Shifted shifted(std::uint32_t magnitude) {
+  const float raised = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kSmallestNormal);
+  const bool is_small = magnitude < kSmallestNormal;
+  return {is_small ? std::bit_cast<std::uint32_t>(raised) : magnitude, is_small ? kBias + (1U << 10) : kBias};
+}
+
+GRAPHBOX_INLINE std::uint16_t finished(std::uint32_t bits, std::uint32_t magnitude, std::uint32_t rounded) {
+  const std::uint32_t bounded = rounded < kLargest ? rounded : kLargest;
+  const std::uint32_t result = magnitude > kInfinity ? kNaN : bounded;
+  return static_cast<std::uint16_t>((bits >> 16 & kSign) | result);
+}
+
+GRAPHBOX_INLINE std::uint16_t rounded_to_nearest(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  const Shifted from = shifted(magnitude);
+  const std::uint32_t half = (1U << (kDroppedBits - 1)) - 1 + (from.bits >> kDroppedBits & 1);
+  return finished(bits, magnitude, ((from.bits + half) >> kDroppedBits) - from.offset);
+}
+
+GRAPHBOX_INLINE std::uint16_t rounded_by(float value, std::uint32_t random) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
+  const Shifted from = shifted(magnitude);
+  const std::uint32_t above = random & ((1U << kDroppedBits) - 1);
+  return finished(bits, magnitude, ((from.bits + above) >> kDroppedBits) - from.offset);
+}
+
+}  // namespace
+
+GRAPHBOX_CLONES
+void from_float16(const std::uint16_t* __restrict halves, float* __restrict values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t half = halves[i];
+    const std::uint32_t magnitude = half & ~kSign & 0xFFFFU;
+    const std::uint32_t normal = (magnitude << kDroppedBits) + (kBias << kDroppedBits);
+    const std::uint32_t infinite = normal + (kBias << kDroppedBits);
+    // A small one: its mantissa below a leading 1 that stands for 2^-14, which is taken off.
+    const float raised = std::bit_cast<float>((magnitude << kDroppedBits) | kSmallestNormal);
+    const auto small = std::bit_cast<std::uint32_t>(raised - std::bit_cast<float>(kSmallestNormal));
+    const std::uint32_t finite = magnitude < 0x400 ? small : normal;
+    const std::uint32_t result = magnitude < 0x7C00 ? finite : infinite;
+    values[i] = std::bit_cast<float>(result | (half & kSign) << 16);
+  }
+}
+
+GRAPHBOX_CLONES
+void to_float16(const float* __restrict values, std::uint16_t* __restrict halves, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    halves[i] = rounded_to_nearest(values[i]);
+  }
+}
+
+GRAPHBOX_CLONES
+void to_float16_stochastic(const float* __restrict values, const std::uint32_t* __restrict words,
+                           std::uint16_t* __restrict halves, std::size_t count) {
+  for (std::size_t pair = 0; pair < count / 2; ++pair) {
+    halves[2 * pair] = rounded_by(values[2 * pair], words[pair]);
+    halves[2 * pair + 1] = rounded_by(values[2 * pair + 1], words[pair] >> 16);
+  }
+  if (count % 2 != 0) {
+    halves[count - 1] = rounded_by(values[count - 1], words[count / 2]);
+  }
+}
+
+}  // namespace graphbox
