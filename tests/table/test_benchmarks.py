@@ -1,0 +1,57 @@
+"""The benchmarks of tables run, and print what machines read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from benchmarks import table
+
+FIELDS = {"case", "system", "threads", "rate", "unit", "min", "max", "repeats", "per_cpu_s"}
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """Leave torch as many threads as it had."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def systems_by_case(run: Callable[[], None], capture: Capture) -> dict[str, set[str]]:
+    """Return which systems ran which case, having looked at what was printed of each."""
+    run()
+    systems: dict[str, set[str]] = {}
+    for line in capture.readouterr().out.splitlines():
+        measured = json.loads(line)
+        assert set(measured) == FIELDS
+        assert measured["min"] <= measured["rate"] <= measured["max"]
+        assert measured["rate"] > 0
+        systems.setdefault(measured["case"], set()).add(measured["system"])
+    return systems
+
+
+def test_tables_in_memory(capsys: Capture) -> None:
+    cases = table.Cases(table.QUICK, as_json=True)
+
+    def run() -> None:
+        cases.all_rows({"lookup", "train", "autograd"})
+        cases.small()
+        cases.large_batch()
+        cases.growth()
+
+    systems = systems_by_case(run, capsys)
+    assert len(systems) == 2 + 2 * 3 + 2 * 2 + 2 * 2 + 1  # a case of each kind of keys, and growth
+    assert all(any(name.startswith("graphbox") for name in names) for names in systems.values())
+    assert all("limit" in names or case.startswith("autograd") for case, names in systems.items())
+
+
+def test_bytes_of_a_row() -> None:
+    counted, gained = table.table_bytes(table.QUICK.small_rows, "sgd")
+    assert counted > 8  # the key
+    assert gained > 0
+    assert table.dictionary_bytes(100_000) > 50
