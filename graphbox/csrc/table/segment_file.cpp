@@ -60,9 +60,14 @@ std::uint64_t SegmentInfo::file_bytes() const {
 }
 
 std::uint64_t layout_digest(const RowLayout& layout, Optimizer optimizer) {
-  const std::array<std::uint64_t, 7> parts = {
-      layout.dim,           layout.floats,      layout.has_accumulator ? 1U : 0U,         layout.has_steps ? 1U : 0U,
-      layout.has_counters,  sizeof(RowCounters), static_cast<std::uint64_t>(optimizer)};
+  const std::array<std::uint64_t, 8> parts = {layout.dim,
+                                              static_cast<std::uint64_t>(layout.value_type),
+                                              layout.state_bytes,
+                                              layout.has_accumulator ? 1U : 0U,
+                                              layout.has_steps ? 1U : 0U,
+                                              layout.has_counters ? 1U : 0U,
+                                              sizeof(RowCounters),
+                                              static_cast<std::uint64_t>(optimizer)};
   std::uint64_t digest = 0xCBF29CE484222325ULL;  // FNV-1a over whole numbers
   for (const std::uint64_t part : parts) {
     digest = (digest ^ part) * 0x100000001B3ULL;
