@@ -46,7 +46,7 @@ from benchmarks.table_peers import (
 from graphbox import _core
 from graphbox.native import release_buffers
 from graphbox.table import EmbeddingTable, TableEmbedding
-from graphbox.table.table import Optimizer
+from graphbox.table.arguments import Optimizer
 
 DIM = 64
 ZIPFS = (0.0, 1.05)

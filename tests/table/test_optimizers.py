@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,81 +12,13 @@ import torch
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
-
-Array = npt.NDArray[np.float64]
-Step = Callable[[Array, dict[str, Any], Array], Array]
-"""New values of a row from values, state and the gradient; changes the state."""
+from tests.table.reference import OPTIMIZERS, REFERENCES, SETTINGS
 
 DIM, KEYS = 17, 40
-OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl")
-
-
-def sgd(values: Array, _: dict[str, Any], gradient: Array) -> Array:
-    return values - 0.1 * gradient
-
-
-def adagrad(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    state["sum"] = state.get("sum", 0.25) + gradient**2
-    root: Array = np.sqrt(state["sum"]) + 1e-8
-    return values - 0.1 * gradient / root
-
-
-def rowwise_adagrad(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    state["sum"] = state.get("sum", 0.25) + (gradient**2).mean()
-    root: Array = np.sqrt(state["sum"]) + 1e-8
-    return values - 0.1 * gradient / root
-
-
-def adam_step(values: Array, state: dict[str, Any], gradient: Array, square: Array) -> Array:
-    state["steps"] = state.get("steps", 0) + 1
-    state["first"] = 0.8 * state.get("first", 0) + 0.2 * gradient
-    state["second"] = 0.95 * state.get("second", 0) + 0.05 * square
-    first: Array = state["first"] / (1 - 0.8 ** state["steps"])
-    second = state["second"] / (1 - 0.95 ** state["steps"])
-    root: Array = np.sqrt(second) + 1e-8
-    return values - 0.1 * first / root
-
-
-def adam(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    return adam_step(values, state, gradient, gradient**2)
-
-
-def rowwise_adam(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    return adam_step(values, state, gradient, np.full(1, (gradient**2).mean()))
-
-
-def ftrl(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    """McMahan et al., KDD 2013, algorithm 1, with the z whose value is the initial one."""
-    lr, beta, l1, l2 = 0.1, 1.0, 0.02, 0.5
-    n = state.get("n", np.full(len(values), 0.25))
-    z = state.get("z", -values * ((beta + np.sqrt(n)) / lr + l2) - np.sign(values) * l1)
-    sigma = (np.sqrt(n + gradient**2) - np.sqrt(n)) / lr
-    state["z"], state["n"] = z + gradient - sigma * values, n + gradient**2
-    z, n = state["z"], state["n"]
-    weights: Array = -(z - np.sign(z) * l1) / ((beta + np.sqrt(n)) / lr + l2)
-    return np.where(np.abs(z) <= l1, 0.0, weights)
-
-
-REFERENCES: dict[Optimizer, Step] = {
-    "sgd": sgd,
-    "adagrad": adagrad,
-    "rowwise_adagrad": rowwise_adagrad,
-    "adam": adam,
-    "rowwise_adam": rowwise_adam,
-    "ftrl": ftrl,
-}
 
 
 def make_table(optimizer: Optimizer, **settings: Any) -> EmbeddingTable:
-    options: dict[str, Any] = {
-        "lr": 0.1,
-        "initial_accumulator": 0.25,
-        "betas": (0.8, 0.95),
-        "l1": 0.02,
-        "l2": 0.5,
-        "init_scale": 1.0,
-    }
-    return EmbeddingTable(DIM, optimizer, **{**options, **settings})
+    return EmbeddingTable(DIM, optimizer, **{**SETTINGS, **settings})
 
 
 def batches(count: int = 30) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:

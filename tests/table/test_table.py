@@ -1,4 +1,4 @@
-"""The embedding table against a dictionary, against torch's optimizers, and against what it promises."""
+"""The embedding table against what it promises; test_state_machine.py has it against a dictionary."""
 
 import threading
 from collections.abc import Callable
@@ -8,132 +8,14 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from graphbox import _core
 from graphbox.errors import DataError, DoesNotFitError, FormatError, NotFoundError, UsageError
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
+from tests.table.reference import initial_row
 
-INITIALIZATION_STREAM = 4
 INT64 = np.iinfo(np.int64)
-OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
-"""Those that the dictionary beside knows; test_optimizers.py has all."""
 Float32 = np.float32
-
-
-def initial_row(key: int, dim: int, scale: float, seed: int) -> np.ndarray:
-    """Uniform values from the Philox words at the position of the key."""
-    position = key % 2**64
-    blocks = -(-dim // 4)
-    counters = np.zeros((blocks, 4), dtype=np.uint32)
-    counters[:, 0] = np.arange(blocks)
-    counters[:, 2:] = position & 0xFFFFFFFF, position >> 32
-    words = _core.philox(counters, _core.philox_key(INITIALIZATION_STREAM, seed, 0, 0)).ravel()[:dim]
-    unit = (words >> 8).astype(Float32) * Float32(2.0**-23) - Float32(1)
-    return unit * Float32(scale)
-
-
-class PlainTable:
-    """Rows and state in a dictionary, one row and one float64 sum at a time."""
-
-    def __init__(self, dim: int, optimizer: str, lr: float, scale: float, seed: int) -> None:
-        self.dim, self.optimizer, self.lr, self.scale, self.seed = dim, optimizer, lr, scale, seed
-        self.rows: dict[int, np.ndarray] = {}
-        self.state: dict[int, np.ndarray] = {}
-
-    def pull(self, keys: list[int], create: bool = True) -> np.ndarray:
-        rows = []
-        for key in keys:
-            row = self.rows.get(key)
-            if row is None:
-                row = initial_row(key, self.dim, self.scale, self.seed).astype(np.float64)
-                if create:
-                    self.rows[key], self.state[key] = row, np.zeros(self.dim)
-            rows.append(row.copy())
-        return np.array(rows).reshape(len(keys), self.dim)
-
-    def push(self, keys: list[int], grads: np.ndarray) -> None:
-        self.pull(keys)
-        for key in dict.fromkeys(keys):
-            gradient = (
-                grads[[i for i, other in enumerate(keys) if other == key]].astype(np.float64).sum(axis=0)
-            )
-            step = gradient
-            if self.optimizer != "sgd":
-                square = gradient**2
-                self.state[key] += square if self.optimizer == "adagrad" else square.mean()
-                step = gradient / (np.sqrt(self.state[key]) + 1e-8)
-            self.rows[key] -= self.lr * step
-
-    def erase(self, keys: list[int]) -> int:
-        present = [key for key in dict.fromkeys(keys) if key in self.rows]
-        for key in present:
-            del self.rows[key], self.state[key]
-        return len(present)
-
-
-KEYS = st.lists(
-    st.one_of(st.integers(-5, 5), st.sampled_from([INT64.min, INT64.max, 2**40])), min_size=0, max_size=12
-)
-
-
-class TableMachine(RuleBasedStateMachine):
-    """Random operations on a table and on the dictionary must give the same."""
-
-    @initialize(
-        dim=st.sampled_from([1, 3, 16, 130]),
-        optimizer=st.sampled_from(OPTIMIZERS),
-        seed=st.integers(0, 2**64 - 1),
-    )
-    def make(self, dim: int, optimizer: Optimizer, seed: int) -> None:
-        self.table = EmbeddingTable(dim, optimizer, lr=0.1, init_scale=0.5, seed=seed)
-        self.plain = PlainTable(dim, optimizer, 0.1, 0.5, seed)
-
-    @rule(keys=KEYS, create=st.booleans(), given_out=st.booleans())
-    def pull(self, keys: list[int], create: bool, given_out: bool) -> None:
-        out = np.full((len(keys), self.table.dim), 9, dtype=Float32) if given_out else None
-        rows = self.table.pull(np.array(keys, dtype=np.int64), out, create)
-        assert rows.dtype == Float32
-        assert out is None or rows is out
-        np.testing.assert_allclose(rows, self.plain.pull(keys, create), rtol=1e-4, atol=1e-5)
-
-    @rule(keys=KEYS, seed=st.integers(0, 2**32))
-    def push(self, keys: list[int], seed: int) -> None:
-        grads = np.random.default_rng(seed).normal(size=(len(keys), self.table.dim)).astype(Float32)
-        self.table.push(keys, grads)
-        self.plain.push(keys, grads)
-
-    @rule(keys=KEYS)
-    def erase(self, keys: list[int]) -> None:
-        assert self.table.erase(keys) == self.plain.erase(keys)
-
-    @rule(keys=KEYS)
-    def contains(self, keys: list[int]) -> None:
-        assert self.table.contains(keys).tolist() == [key in self.plain.rows for key in keys]
-
-    @rule()
-    def save_and_load(self) -> None:
-        path = Path(self.folder) / "table"
-        self.table.save(path)
-        self.table = EmbeddingTable.load(path)
-
-    @invariant()
-    def same_keys(self) -> None:
-        if hasattr(self, "table"):
-            assert len(self.table) == len(self.plain.rows)
-            assert sorted(self.table.keys().tolist()) == sorted(self.plain.rows)
-
-    folder: str
-
-
-def test_agrees_with_a_dictionary(tmp_path: Path) -> None:
-    TableMachine.folder = str(tmp_path)
-    settings_ = settings(max_examples=40, stateful_step_count=30, deadline=None)
-    TableMachine.TestCase.settings = settings_
-    TableMachine.TestCase().runTest()
 
 
 def test_rowwise_adagrad_keeps_one_state_for_the_row() -> None:

@@ -1,0 +1,188 @@
+"""Random operations on a table, on rows in a dictionary, and on a second table to which nothing happens.
+
+The dictionary says what the arithmetic should give, in float64. The second table, which is never saved,
+loaded or moved between tiers, has the same bits.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from graphbox.errors import DataError
+from graphbox.table import EmbeddingTable
+from graphbox.table.arguments import DType, Optimizer
+from graphbox.table.table import Slots
+from tests.table.reference import OPTIMIZERS, SETTINGS, PlainTable
+
+Int64Array = npt.NDArray[np.int64]
+Float32Array = npt.NDArray[np.float32]
+
+EXTREMES = np.array([0, -1, 1, -(2**63), 2**63 - 1, 2**32, -(2**32), 2**62])
+MILLION = 1_000_000
+
+
+def some_keys(seed: int) -> Int64Array:
+    """Return a few keys, or some hundred; of few different ones, so that they meet again."""
+    rng = np.random.default_rng(seed)
+    if seed % 8 == 0:
+        return rng.integers(-400, 400, rng.integers(0, 500))
+    keys = rng.integers(-6, 7, rng.integers(0, 10))
+    return np.where(rng.random(len(keys)) < 0.3, rng.choice(EXTREMES, len(keys)), keys)
+
+
+KEYS = st.integers(0, 2**32).map(some_keys)
+
+
+class TableMachine(RuleBasedStateMachine):
+    """What happens to a table in a life of random operations."""
+
+    operations: ClassVar[int] = 0
+
+    @initialize(
+        dim=st.sampled_from([1, 3, 16, 70]),
+        optimizer=st.sampled_from(OPTIMIZERS),
+        dtype=st.sampled_from(["float32", "float32", "float16"]),
+        seed=st.integers(0, 2**64 - 1),
+    )
+    def make(self, dim: int, optimizer: Optimizer, dtype: DType, seed: int) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="table-machine-"))
+        self.is_exact = dtype == "float32"
+        self.table = EmbeddingTable(dim, optimizer, dtype=dtype, seed=seed, threads=1, **SETTINGS)
+        self.twin = EmbeddingTable(dim, optimizer, dtype=dtype, seed=seed, threads=1, **SETTINGS)
+        self.plain = PlainTable(dim, optimizer, seed)
+        self.slots: list[tuple[Slots, Slots, list[int]]] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    def same(self, rows: Float32Array, twin: Float32Array, plain: npt.NDArray[np.float64]) -> None:
+        np.testing.assert_array_equal(rows, twin)
+        if self.is_exact:  # the dictionary rounds no row to float16
+            np.testing.assert_allclose(rows, plain, rtol=1e-3, atol=3e-4)
+
+    def gradients(self, keys: Int64Array, seed: int) -> Float32Array:
+        shape = (len(keys), self.table.dim)
+        return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+    @rule(keys=KEYS, create=st.booleans(), kind=st.sampled_from(["array", "out", "torch"]))
+    def pull(self, keys: Int64Array, create: bool, kind: str) -> None:
+        if kind == "torch":
+            rows = self.table.pull(torch.from_numpy(keys), create=create).numpy()
+        else:
+            out = np.full((len(keys), self.table.dim), np.nan, np.float32) if kind == "out" else None
+            rows = self.table.pull(keys, out, create)
+            assert out is None or rows is out
+        plain = self.plain.pull(keys.tolist(), create)
+        self.same(rows, self.twin.pull(keys, create=create), plain)
+
+    @rule(keys=KEYS, seed=st.integers(0, 2**32))
+    def push(self, keys: Int64Array, seed: int) -> None:
+        grads = self.gradients(keys, seed)
+        for table in (self.table, self.twin):
+            table.push(keys, grads)
+        self.plain.push(keys.tolist(), grads)
+
+    @rule(keys=KEYS)
+    def pull_slots(self, keys: Int64Array) -> None:
+        rows, slots = self.table.pull_slots(keys)
+        twin_rows, twin_slots = self.twin.pull_slots(keys)
+        self.same(rows, twin_rows, self.plain.pull(keys.tolist()))
+        self.slots = [*self.slots[-3:], (slots, twin_slots, keys.tolist())]
+
+    @precondition(lambda self: self.slots)
+    @rule(which=st.integers(0, 3), seed=st.integers(0, 2**32))
+    def push_slots(self, which: int, seed: int) -> None:
+        slots, twin_slots, keys = self.slots[which % len(self.slots)]
+        grads = self.gradients(np.array(keys), seed)
+        self.table.push_slots(slots, grads)
+        self.twin.push_slots(twin_slots, grads)
+        self.plain.push(keys, grads)
+
+    @rule(keys=KEYS, place=st.integers(0, 2**32))
+    def refused_gradients_change_nothing(self, keys: Int64Array, place: int) -> None:
+        grads = self.gradients(keys, place)
+        if len(keys):
+            grads[place % len(keys), place % self.table.dim] = np.inf if place % 2 else np.nan
+            with pytest.raises(DataError):
+                self.table.push(keys, grads)
+
+    @rule(keys=KEYS)
+    def erase(self, keys: Int64Array) -> None:
+        erased = self.plain.erase(keys.tolist())
+        assert self.table.erase(keys) == erased
+        assert self.twin.erase(keys) == erased
+
+    @rule(keys=KEYS)
+    def contains(self, keys: Int64Array) -> None:
+        assert self.table.contains(keys).tolist() == [key in self.plain.rows for key in keys.tolist()]
+
+    @rule(chunk_rows=st.sampled_from([1, 7, 100]))
+    def go_through(self, chunk_rows: int) -> None:
+        seen: list[int] = []
+        for keys, rows in self.table.items(chunk_rows=chunk_rows):
+            assert 0 < len(keys) <= chunk_rows
+            np.testing.assert_array_equal(rows, self.twin.pull(keys, create=False))
+            seen += keys.tolist()
+        assert sorted(seen) == sorted(self.plain.rows)
+
+    @rule(threads=st.integers(1, 3))
+    def use_threads(self, threads: int) -> None:
+        self.table.threads = threads
+
+    @rule()
+    def save_and_load(self) -> None:
+        self.table.save(self.folder / "table")
+        self.table = EmbeddingTable.load(self.folder / "table", threads=self.table.threads)
+        self.slots = []  # they are of the table that was
+
+    @invariant()
+    def same_keys(self) -> None:
+        TableMachine.operations += 1
+        if hasattr(self, "table"):
+            assert len(self.table) == len(self.plain.rows)
+            assert sorted(self.table.keys().tolist()) == sorted(self.plain.rows)
+
+
+def run(machine: type[TableMachine], examples: int, steps: int, *, is_fixed: bool) -> None:
+    """Run lives of a machine, always the same ones or others each time."""
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            deadline=None,
+            max_examples=examples,
+            stateful_step_count=steps,
+            derandomize=is_fixed,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_agrees_with_a_dictionary() -> None:
+    run(TableMachine, 40, 40, is_fixed=True)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(4 * 3600)
+def test_agrees_with_a_dictionary_for_a_million_operations() -> None:
+    TableMachine.operations = 0
+    while TableMachine.operations < MILLION:
+        run(TableMachine, 1000, 100, is_fixed=False)
