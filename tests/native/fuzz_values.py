@@ -252,6 +252,8 @@ def _optimizer(world: World) -> dict[str, Any]:
         "eps": 1e-8,
         "betas": (0.9, 0.999),
         "bounds": (-np.inf, np.inf),
+        "clip_norm": world.random.choice([np.inf, 0.5]),
+        "clip_value": world.random.choice([np.inf, 0.1]),
         **dict.fromkeys(("initial_accumulator", "beta", "l1", "l2", "weight_decay"), 0.0),
     }
 
@@ -261,6 +263,12 @@ def _push(world: World) -> dict[str, Any]:
     keys = world.nodes()
     shape = (len(keys), 1 if table is None else table.dim)
     return {"keys": keys, "grads": np.ones(shape, np.float32), "out": np.ones(shape, np.float32)}
+
+
+def _push_rows(world: World) -> dict[str, Any]:
+    table, rows = world.object("Table"), world.object("PulledRows")
+    shape = (0 if rows is None else len(rows), 1 if table is None else table.dim)
+    return {"rows": rows, "grads": np.ones(shape, np.float32)}
 
 
 def _saved_table(world: World) -> dict[str, Any]:
@@ -316,13 +324,16 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Store.read_rows": _read_rows,
     "Table": lambda world: {
         "dim": world.random.choice([1, 8]),
+        "dtype": world.random.choice(["float32", "float16"]),
         "optimizer": world.object("OptimizerConfig"),
         "init_scale": 0.1,
         "memory_bytes": 1 << 24,
     },
     "Table.load": _saved_table,
     "Table.pull_into": _push,
+    "Table.pull_rows": _push,
     "Table.push": _push,
+    "Table.push_rows": _push_rows,
     "Table.save": lambda world: {"path": str(world.folder / "table")},
     "TimeOrder": lambda world: {"indptr": world.indptr, "timestamps": world.timestamps},
     "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},

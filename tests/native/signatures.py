@@ -91,7 +91,7 @@ def _functions(module: Any) -> Iterator[Function]:
             yield from _overloads(name, None, value)
         elif isinstance(value, type):
             for method, attribute in vars(value).items():
-                if method == "__init__":
+                if method == "__init__" and hasattr(attribute, "__nb_signature__"):
                     yield from _overloads(name, None, attribute, constructor=value)
                 elif isinstance(attribute, property):
                     yield Function(f"{name}.{method}", name, None, attribute.fget, ())

@@ -14,7 +14,16 @@ import pytest
 SECONDS = 900
 """After which a call hangs; a machine may be slow."""
 
-REACHED = ("sample_neighbors", "random_walks", "AliasTable.sample_for", "find_collisions", "Store.read_rows")
+REACHED = (
+    "sample_neighbors",
+    "random_walks",
+    "AliasTable.sample_for",
+    "find_collisions",
+    "Store.read_rows",
+    "Table.load",
+    "Table.push_rows",
+    "Table.scan",
+)
 """Functions that must have returned at times: otherwise sound arguments are no longer sound."""
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -138,6 +139,12 @@ PulledRows Table::pull_rows(const std::int64_t* keys, std::int64_t count, float*
   pulled.version = version_now();
   read(pulled.keys.data(), count, out, true, threads, pulled.rows.data());
   return pulled;
+}
+
+// No two tables of the process share one, so rows that were pulled from another table are not mistaken for ours.
+std::uint64_t Table::new_version() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
 }
 
 std::uint64_t Table::version_now() const {
@@ -390,7 +397,9 @@ std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
       ++erased;
     }
   }
-  version_ += erased > 0 ? 1 : 0;
+  if (erased > 0) {
+    version_ = new_version();
+  }
   return erased;
 }
 

@@ -96,6 +96,7 @@ class Table {
   void locate(const std::int64_t* keys, std::int64_t begin, std::int64_t end, Visit visit) const;
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
+  static std::uint64_t new_version();
   std::uint64_t version_now() const;
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, std::uint32_t* rows);
   void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
@@ -127,7 +128,7 @@ class Table {
   Slab slab_;
   std::vector<std::uint64_t> live_;        // a bit for each row: whether it has a key
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
-  std::uint64_t version_ = 0;              // raised whenever rows lose their keys
+  std::uint64_t version_ = new_version();  // another one whenever rows lose their keys
   std::atomic<std::uint64_t> skipped_gradients_{0};
   mutable std::shared_mutex mutex_;
 };

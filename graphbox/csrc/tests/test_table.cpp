@@ -186,6 +186,12 @@ TEST(table, many_threads_use_one_table) {
     });
   }
   run([&](std::uint64_t step) {
+    const auto keys = some_keys(9000, 4000, 50 + step);
+    std::vector<float> rows(keys.size() * 8);
+    const PulledRows pulled = table.pull_rows(keys.data(), 9000, rows.data(), 2);
+    table.push_rows(pulled, rows.data(), 2);
+  });
+  run([&](std::uint64_t step) {
     const auto keys = some_keys(100, 4000, 100 + step);
     table.erase(keys.data(), 100);
     bool found[100];
@@ -202,6 +208,18 @@ TEST(table, many_threads_use_one_table) {
   }
   CHECK_EQUAL(failures.load(), 0);
   CHECK(Table::load(testing::temporary_path("concurrent"), UINT64_MAX)->rows() <= table.rows() + 4000);
+}
+
+// Rows that were pulled from one table and pushed to another are looked up there.
+TEST(table, pulled_rows_of_another_table) {
+  Table one(config(Optimizer::kSgd));
+  Table other(config(Optimizer::kSgd));
+  const auto keys = some_keys(5000, 4000, 1);
+  std::vector<float> rows(keys.size() * 8);
+  const PulledRows pulled = one.pull_rows(keys.data(), 5000, rows.data(), 1);
+  other.push_rows(pulled, rows.data(), 1);
+  one.push_rows(pulled, rows.data(), 1);
+  CHECK(rows_of(one, keys) == rows_of(other, keys));
 }
 
 TEST(table, wrong_settings_are_refused) {
