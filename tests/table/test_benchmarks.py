@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import table
+from benchmarks import table, table_checkpoint
+from benchmarks.store import HAS_FIO
 
 FIELDS = {"case", "system", "threads", "rate", "unit", "min", "max", "repeats", "per_cpu_s"}
 Capture = pytest.CaptureFixture[str]
@@ -55,3 +57,13 @@ def test_bytes_of_a_row() -> None:
     assert counted > 8  # the key
     assert gained > 0
     assert table.dictionary_bytes(100_000) > 50
+
+
+def test_checkpoints(tmp_path: Path, capsys: Capture) -> None:
+    def run() -> None:
+        table_checkpoint.run(tmp_path, table.QUICK.rows, 1, as_json=True)
+
+    systems = systems_by_case(run, capsys)
+    assert len(systems) == 2
+    assert all("graphbox" in names and ("limit" in names or not HAS_FIO) for names in systems.values())
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,163 @@
+"""Saving embedding tables, and loading them when nothing of the files is in memory.
+
+python -m benchmarks.table_checkpoint [--quick] [--json] [--rows N] [--folder FOLDER]
+
+Bytes are those of the checkpoint on disk. The bounds (``limit``) are what fio writes, and makes durable, to a
+new file of that size, and what it reads from front to back (where fio is installed). The peer is
+``torch.save`` of the same rows, with fsync, and ``torch.load``. Disks are shared: systems run in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.measure import Rate, rate_of, show_in_turns
+from benchmarks.store import HAS_FIO, LARGE_READ_BYTES, drop_cached, fio
+from benchmarks.table import DIM, filled
+from benchmarks.table_peers import random_rows
+from graphbox.native import thread_count
+from graphbox.table import EmbeddingTable
+
+REPEATS = 5
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or all files of the folder."""
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+
+
+def bytes_of(path: Path) -> int:
+    """Return the size of a file, or of all files of a folder."""
+    return sum(file.stat().st_size for file in files_of(path))
+
+
+def sequential_writes(path: Path, size_bytes: int) -> float:
+    """Return the bytes per second that fio writes to a new file, which is on disk at the end."""
+    command = [
+        "fio",
+        "--name=limit",
+        f"--filename={path}",
+        f"--size={size_bytes}",
+        "--rw=write",
+        f"--bs={LARGE_READ_BYTES}",
+        "--iodepth=16",
+        "--direct=1",
+        "--ioengine=io_uring",
+        "--end_fsync=1",
+        "--output-format=json",
+    ]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    path.unlink()
+    return float(json.loads(output[output.index("{") :])["jobs"][0]["write"]["bw_bytes"])
+
+
+class Checkpoints:
+    """Checkpoints of one table in one folder."""
+
+    def __init__(self, folder: Path, rows: int, repeats: int, *, as_json: bool) -> None:
+        self._folder = folder
+        self._table = filled(rows)
+        self._table.threads = thread_count(None)
+        self._rows = rows
+        self._repeats = repeats
+        self._as_json = as_json
+
+    def _show(self, case: str, systems: dict[str, Rate]) -> None:
+        show_in_turns(
+            f"{case}-{self._rows}x{DIM}",
+            "bytes/s",
+            systems,
+            as_json=self._as_json,
+            threads=thread_count(None),
+            repeats=self._repeats,
+        )
+
+    def save_and_load(self) -> None:
+        """The whole table."""
+        path, peer_path = self._folder / "table", self._folder / "rows.pt"
+        weights = {"rows": random_rows(self._rows, DIM)}
+
+        def save() -> float:
+            self._table.save(path)
+            return bytes_of(path)
+
+        def save_peer() -> float:
+            with peer_path.open("wb") as file:
+                torch.save(weights, file)
+                file.flush()
+                os.fsync(file.fileno())
+            return bytes_of(peer_path)
+
+        def load() -> float:
+            EmbeddingTable.load(path)
+            return bytes_of(path)
+
+        def load_peer() -> float:
+            torch.load(peer_path, weights_only=True)
+            return bytes_of(peer_path)
+
+        size = int(save())
+        systems = {"graphbox": rate_of(save), f"torch {torch.__version__}": rate_of(save_peer)}
+        if HAS_FIO:
+            systems["limit"] = lambda: sequential_writes(self._folder / "limit", size)
+        self._show("save", systems)
+        weights.clear()
+        systems = {
+            "graphbox": cold(path, load),
+            f"torch {torch.__version__}": cold(peer_path, load_peer),
+        }
+        if HAS_FIO:
+            largest = max(files_of(path), key=lambda file: file.stat().st_size)
+            systems["limit"] = lambda: fio(largest, "read", LARGE_READ_BYTES)[1]
+        self._show("load-cold", systems)
+
+
+def cold(path: Path, work: Callable[[], float]) -> Rate:
+    """Return what times ``work`` when the page cache holds nothing of the files."""
+    timed = rate_of(work)
+
+    def rate() -> float:
+        for file in files_of(path):
+            drop_cached(file)
+        return timed()
+
+    return rate
+
+
+def main() -> None:
+    """Run all cases."""
+    parser = argparse.ArgumentParser(description="checkpoints of an embedding table")
+    parser.add_argument("--quick", action="store_true", help="a small table: checks that it runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where to write, on the disk to measure")
+    options = parser.parse_args()
+    run(
+        options.folder,
+        20_000 if options.quick else options.rows,
+        1 if options.quick else REPEATS,
+        as_json=options.json,
+    )
+
+
+def run(folder: Path, rows: int, repeats: int, *, as_json: bool) -> None:
+    """Run all cases in a folder of their own."""
+    own = Path(tempfile.mkdtemp(dir=folder, prefix="benchmark-checkpoint-"))
+    try:
+        checkpoints = Checkpoints(own, rows, repeats, as_json=as_json)
+        checkpoints.save_and_load()
+    finally:
+        shutil.rmtree(own)
+
+
+if __name__ == "__main__":
+    main()
