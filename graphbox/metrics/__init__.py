@@ -1,8 +1,21 @@
-"""How good predictions are: classification and full ranking, blocked, with known answers masked."""
+"""How good predictions are: classes, labels, links, clicks, and full rankings with known answers masked."""
 
 from __future__ import annotations
 
-from graphbox.metrics.classification import accuracy, classification_report, macro_f1
+from graphbox.metrics.binary import (
+    CalibrationBin,
+    binary_report,
+    calibration_bins,
+    click_report,
+    grouped_roc_auc,
+)
+from graphbox.metrics.classification import (
+    accuracy,
+    classification_report,
+    macro_f1,
+    multilabel_report,
+)
+from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered
 from graphbox.metrics.ranking import (
     POPULARITY_BUCKETS,
     PopularityBucket,
@@ -14,12 +27,20 @@ from graphbox.metrics.ranking import (
 
 __all__ = [
     "POPULARITY_BUCKETS",
+    "CalibrationBin",
+    "FilteredQueries",
     "PopularityBucket",
     "RankingQueries",
     "ScoreBlock",
     "accuracy",
+    "binary_report",
+    "calibration_bins",
     "classification_report",
+    "click_report",
+    "evaluate_filtered",
     "evaluate_ranking",
+    "grouped_roc_auc",
     "macro_f1",
+    "multilabel_report",
     "top_k",
 ]

@@ -6,13 +6,15 @@ Rendle, "On sampled metrics for item recommendation", KDD 2020).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
+from graphbox.native import thread_count
 
 __all__ = [
     "POPULARITY_BUCKETS",
@@ -122,67 +124,130 @@ def evaluate_ranking(
     queries: RankingQueries,
     in_degree: NDArray[np.int64],
     *,
-    k: int = 20,
+    k: int | Sequence[int] = 20,
     buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
+    query_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     block_rows: int = 512,
+    threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.
 
     ``recall@k`` is the share of a query's positives among its first k; ``ndcg@k`` has binary gains, discount
-    1 / log2(rank + 1) and the ideal of min(k, positives) hits (Järvelin and Kekäläinen, 2002); ``mrr`` is 1 /
-    rank of the best positive in the whole ranking, where a tie takes the middle of its ranks. Of a popularity
-    bucket, ``recall@k_<bucket>`` is the share of the bucket's held-out edges that are found, and
-    ``positives_<bucket>`` their number.
+    1 / log2(rank + 1) and the ideal of min(k, positives) hits (Järvelin and Kekäläinen, 2002); ``hit@k`` is
+    the share of queries with a positive among their first k; ``coverage@k`` the share of candidates that are
+    among the first k of any query. ``mrr`` is 1 / rank of the best positive in the whole ranking, where a tie
+    takes the middle of its ranks. Of a popularity bucket, ``recall@k_<bucket>`` is the share of the bucket's
+    held-out edges that are found, and ``positives_<bucket>`` their number; of a group of queries,
+    ``recall@k_<group>``, ``ndcg@k_<group>`` and ``queries_<group>``.
 
     Args:
         score: gives the scores of a block of queries.
         queries: what to find and what to leave out.
         in_degree: int64 [candidates], training in-degree by which targets fall into buckets.
-        k: length of the ranked list.
+        k: length of the ranked list, or several.
         buckets: popularity buckets, disjoint.
-        block_rows: queries scored at once; the block takes ``block_rows * candidates * 4`` bytes.
+        query_groups: bool [q] by name: which queries are of the group, such as those of one node type.
+        block_rows: queries scored at once, by all threads together: ``block_rows * candidates * 4`` bytes,
+            and as much again while they are ranked.
+        threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
 
     Returns:
-        ``recall@k``, ``ndcg@k``, ``mrr``, ``queries``, ``positives`` and the buckets' figures.
+        ``recall@k``, ``ndcg@k``, ``hit@k`` and ``coverage@k`` of each k; ``mrr``, ``queries``, ``positives``;
+        and the figures of buckets and groups that have any.
 
     Raises:
-        UsageError: no queries, or scores of another shape, or a score that is NaN.
+        UsageError: no queries, no k, or scores of another shape, or a score that is NaN.
     """
-    count = len(queries.queries)
-    if count == 0:
+    lengths = _lengths(k)
+    if len(queries.queries) == 0:
         raise UsageError(
             "expected at least one query to rank for, received none", hint="enlarge the part that is held out"
         )
-    number = np.diff(queries.positive_indptr)
-    hits = np.zeros(len(queries.positives), dtype=bool)
-    gain = np.zeros(count)
-    reciprocal_rank = np.zeros(count)
-    discount = 1.0 / np.log2(np.arange(k) + 2.0)
-    for rows, positive, masked in queries.blocks(block_rows):
+    places = np.empty(len(queries.positives), dtype=np.int64)
+    reciprocal_rank = np.empty(len(queries.queries))
+    best_place = np.full(len(in_degree), lengths[-1], dtype=np.int64)
+
+    def rank(block: tuple[slice, slice, slice]) -> NDArray[np.int64]:
+        rows, positive, masked = block
         scores = _scores(score, queries.queries[rows], len(in_degree))
-        local = np.arange(rows.stop - rows.start)
-        masked_row = np.repeat(local, np.diff(queries.masked_indptr[rows.start : rows.stop + 1]))
-        positive_row = np.repeat(local, number[rows])
+        masked_row = _rows(queries.masked_indptr, rows)
+        positive_row = _rows(queries.positive_indptr, rows)
         scores[masked_row, queries.masked[masked]] = -np.inf
-        ranked = top_k(scores, min(k, scores.shape[1]))
-        place = _places(ranked, positive_row, queries.positives[positive])
-        hits[positive] = place >= 0
-        np.add.at(gain[rows], positive_row[place >= 0], discount[place[place >= 0]])
+        ranked = top_k(scores, min(lengths[-1], scores.shape[1]))
+        places[positive] = _places(ranked, positive_row, queries.positives[positive])
         reciprocal_rank[rows] = 1.0 / _best_rank(scores, positive_row, queries.positives[positive])
-    found = np.add.reduceat(hits, queries.positive_indptr[:-1], dtype=np.int64)
-    ideal = np.cumsum(discount)[np.minimum(number, k) - 1]
-    report: dict[str, float | int] = {
-        f"recall@{k}": float(np.mean(found / number)),
-        f"ndcg@{k}": float(np.mean(gain / ideal)),
+        ranked[np.take_along_axis(scores, ranked, axis=1) == -np.inf] = -1  # masked ones fill up short lists
+        return ranked
+
+    threads = thread_count(threads)
+    with ThreadPoolExecutor(threads) as executor:
+        for ranked in executor.map(rank, queries.blocks(max(1, block_rows // threads))):
+            for place in range(ranked.shape[1]):
+                shown = ranked[:, place]
+                shown = shown[shown >= 0]
+                best_place[shown] = np.minimum(best_place[shown], place)
+    report: dict[str, float | int] = {}
+    for length in lengths:
+        report |= _at(length, queries, places, query_groups or {})
+        report[f"coverage@{length}"] = float(np.mean(best_place < length))
+        for bucket in buckets:
+            inside = bucket.holds(in_degree[queries.positives])
+            if inside.any():
+                report[f"recall@{length}_{bucket.name}"] = float(_found(places[inside], length).mean())
+            report[f"positives_{bucket.name}"] = int(inside.sum())
+    return report | {
         "mrr": float(reciprocal_rank.mean()),
-        "queries": count,
-        "positives": len(hits),
+        "queries": len(queries.queries),
+        "positives": len(queries.positives),
+        **{f"queries_{name}": int(inside.sum()) for name, inside in (query_groups or {}).items()},
     }
-    for bucket in buckets:
-        inside = bucket.holds(in_degree[queries.positives])
+
+
+def _lengths(k: int | Sequence[int]) -> list[int]:
+    """Return the lengths of lists to judge, ascending."""
+    lengths = sorted(set([k] if isinstance(k, int) else k))
+    if not lengths or lengths[0] < 1:
+        raise UsageError(f"expected lengths of ranked lists, at least 1, received {k!r}", where="k")
+    return lengths
+
+
+def _rows(indptr: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
+    """Return the row, from 0, of each entry of ``rows``."""
+    return np.repeat(np.arange(rows.stop - rows.start), np.diff(indptr[rows.start : rows.stop + 1]))
+
+
+def _found(places: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
+    return (places >= 0) & (places < length)
+
+
+def _at(
+    length: int,
+    queries: RankingQueries,
+    places: NDArray[np.int64],
+    query_groups: Mapping[str, NDArray[np.bool_]],
+) -> dict[str, float | int]:
+    """Return what lists of one length reach, of all queries and of each group."""
+    number = np.diff(queries.positive_indptr)
+    discount = 1.0 / np.log2(np.arange(length) + 2.0)
+    found = _found(places, length)
+    gain = np.where(found, discount[np.where(found, places, 0)], 0.0)
+    ideal = np.cumsum(discount)[np.minimum(number, length) - 1]
+    hits = np.add.reduceat(found, queries.positive_indptr[:-1], dtype=np.int64)
+    recall = hits / number
+    ndcg = np.add.reduceat(gain, queries.positive_indptr[:-1]) / ideal
+    report: dict[str, float | int] = {
+        f"recall@{length}": float(recall.mean()),
+        f"ndcg@{length}": float(ndcg.mean()),
+        f"hit@{length}": float(np.mean(hits > 0)),
+    }
+    for name, inside in query_groups.items():
+        if inside.shape != number.shape:
+            raise UsageError(
+                f"expected bool [{len(number)}], a value for each query, received {inside.shape}", where=name
+            )
         if inside.any():
-            report[f"recall@{k}_{bucket.name}"] = float(hits[inside].mean())
-        report[f"positives_{bucket.name}"] = int(inside.sum())
+            report[f"recall@{length}_{name}"] = float(recall[inside].mean())
+            report[f"ndcg@{length}_{name}"] = float(ndcg[inside].mean())
     return report
 
 

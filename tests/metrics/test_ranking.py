@@ -59,11 +59,14 @@ def ranked_by_loop(scores: Scores, query: int, masked: set[int]) -> list[int]:
 def report_by_loop(
     scores: Scores, positives: list[set[int]], masked: list[set[int]], in_degree: NDArray[np.int64], k: int
 ) -> dict[str, float]:
-    recall, ndcg, reciprocal = [], [], []
+    recall, ndcg, hit, reciprocal = [], [], [], []
+    shown: set[int] = set()
     found: dict[str, list[bool]] = {bucket.name: [] for bucket in POPULARITY_BUCKETS}
     for query, answers in enumerate(positives):
         ranked = ranked_by_loop(scores, query, masked[query])
         first = ranked[:k]
+        shown.update(first)
+        hit.append(any(node in answers for node in first))
         recall.append(sum(node in answers for node in first) / len(answers))
         gain = sum(1 / math.log2(place + 2) for place, node in enumerate(first) if node in answers)
         ideal = sum(1 / math.log2(place + 2) for place in range(min(k, len(answers))))
@@ -75,12 +78,14 @@ def report_by_loop(
         for node in answers:
             bucket = next(b for b in POPULARITY_BUCKETS if b.holds(in_degree[[node]])[0])
             found[bucket.name].append(node in first)
-    report = {f"recall@{k}": np.mean(recall), f"ndcg@{k}": np.mean(ndcg), "mrr": np.mean(reciprocal)}
+    report: dict[str, float] = {f"recall@{k}": float(np.mean(recall)), f"ndcg@{k}": float(np.mean(ndcg))}
+    report[f"hit@{k}"] = float(np.mean(hit))
+    report |= {f"coverage@{k}": len(shown) / scores.shape[1], "mrr": float(np.mean(reciprocal))}
     for name, hits in found.items():
         if hits:
-            report[f"recall@{k}_{name}"] = np.mean(hits)
+            report[f"recall@{k}_{name}"] = float(np.mean(hits))
         report[f"positives_{name}"] = len(hits)
-    return {name: float(value) for name, value in report.items()}
+    return report
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -102,10 +107,42 @@ def test_blocks_do_not_change_a_bit_and_scores_are_not_written_to() -> None:
     queries, in_degree = as_queries(positives, masked), np.zeros(scores.shape[1], np.int64)
     before = scores.copy()
     reports = [
-        evaluate_ranking(block_of(scores), queries, in_degree, k=5, block_rows=rows) for rows in (1, 4, 99)
+        evaluate_ranking(block_of(scores), queries, in_degree, k=5, block_rows=rows, threads=threads)
+        for rows, threads in ((1, 1), (4, 1), (99, 1), (9, 4), (2, 4))
     ]
-    assert reports[0] == reports[1] == reports[2]
+    assert all(report == reports[0] for report in reports)
     np.testing.assert_array_equal(scores, before)
+
+
+def test_several_lengths_are_those_of_one_after_another() -> None:
+    scores, positives, masked = problem(5)
+    queries, in_degree = as_queries(positives, masked), np.zeros(scores.shape[1], np.int64)
+    both = evaluate_ranking(block_of(scores), queries, in_degree, k=[20, 3])
+    for k in (3, 20):
+        alone = evaluate_ranking(block_of(scores), queries, in_degree, k=k)
+        assert {name: both[name] for name in alone} == alone
+    for wrong in ([], 0, [3, 0]):
+        with pytest.raises(UsageError, match="lengths of ranked lists"):
+            evaluate_ranking(block_of(scores), queries, in_degree, k=wrong)
+
+
+def test_groups_of_queries_are_told_apart() -> None:
+    scores, positives, masked = problem(6)
+    in_degree = np.zeros(scores.shape[1], np.int64)
+    inside = np.arange(len(positives)) % 3 == 0
+    groups = {"third": inside, "nobody": np.zeros(len(inside), bool)}
+    queries = as_queries(positives, masked)
+    report = evaluate_ranking(block_of(scores), queries, in_degree, k=5, query_groups=groups)
+    chosen = np.flatnonzero(inside)
+    alone = report_by_loop(
+        scores[chosen], [positives[i] for i in chosen], [masked[i] for i in chosen], in_degree, 5
+    )
+    assert report["recall@5_third"] == pytest.approx(alone["recall@5"])
+    assert report["ndcg@5_third"] == pytest.approx(alone["ndcg@5"])
+    assert (report["queries_third"], report["queries_nobody"]) == (len(chosen), 0)
+    assert "recall@5_nobody" not in report
+    with pytest.raises(UsageError, match="a value for each query"):
+        evaluate_ranking(block_of(scores), queries, in_degree, query_groups={"short": inside[1:]})
 
 
 def test_masked_candidates_take_no_place() -> None:

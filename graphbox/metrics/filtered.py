@@ -1,0 +1,123 @@
+"""Filtered ranking of links, as knowledge graphs are judged: one true answer at a time among all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.errors import UsageError
+from graphbox.metrics.ranking import ScoreBlock
+from graphbox.native import thread_count
+
+__all__ = ["FilteredQueries", "evaluate_filtered"]
+
+
+@dataclass(frozen=True)
+class FilteredQueries:
+    """Links to find, one for each query, with what else is true and takes no place.
+
+    Attributes:
+        targets: integer [q], the true answer of each query.
+        known_indptr: int64 [q + 1].
+        known: integer, all known answers of query i at ``known_indptr[i]:known_indptr[i + 1]``, whether in
+            training, validation or test; the target may be among them.
+        relations: integer [q], by which figures are told apart as well, or None.
+    """
+
+    targets: NDArray[np.integer]
+    known_indptr: NDArray[np.int64]
+    known: NDArray[np.integer]
+    relations: NDArray[np.integer] | None = None
+
+
+def evaluate_filtered(
+    score: ScoreBlock,
+    queries: FilteredQueries,
+    num_candidates: int,
+    *,
+    hits: Sequence[int] = (1, 3, 10),
+    block_rows: int = 512,
+    threads: int | None = None,
+) -> dict[str, float | int]:
+    """Rank the target of each query among all candidates but its other known answers.
+
+    The filtered setting of Bordes et al. (NeurIPS 2013). A target that ties takes the middle of its ranks, so
+    that a model which scores all candidates alike gains nothing (Sun et al., "A re-evaluation of knowledge
+    graph completion methods", ACL 2020).
+
+    Args:
+        score: maps the numbers of queries [b], 0 to q - 1, to scores of all candidates, float32
+            [b, candidates]; higher is better.
+        queries: what to find, and what is true besides.
+        num_candidates: how many candidates there are.
+        hits: the ranks within which a target counts as found.
+        block_rows: queries scored at once, by all threads together.
+        threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
+
+    Returns:
+        ``mrr``, ``mean_rank``, ``hits@k`` of each k, ``queries``; ``mrr_relation_<r>`` and
+        ``queries_relation_<r>`` where relations are given.
+
+    Raises:
+        UsageError: no queries, targets out of range, scores of another shape or NaN.
+    """
+    count = len(queries.targets)
+    if count == 0:
+        raise UsageError("expected at least one link to rank, received none")
+    outside = (queries.targets < 0) | (queries.targets >= num_candidates)
+    if outside.any():
+        place = int(outside.argmax())
+        raise UsageError(
+            f"expected targets from 0 to {num_candidates - 1}, received {queries.targets[place]}",
+            where=f"query {place}",
+        )
+    ranks = np.empty(count)
+    threads = thread_count(threads)
+    rows_of_block = max(1, block_rows // threads)
+
+    def rank(start: int) -> None:
+        block = slice(start, min(start + rows_of_block, count))
+        ranks[block] = _ranks(score, queries, block, num_candidates)
+
+    with ThreadPoolExecutor(threads) as executor:
+        for _ in executor.map(rank, range(0, count, rows_of_block)):
+            pass
+    report: dict[str, float | int] = {"mrr": float(np.mean(1 / ranks)), "mean_rank": float(ranks.mean())}
+    report |= {f"hits@{k}": float(np.mean(ranks <= k)) for k in hits}
+    report["queries"] = count
+    if queries.relations is not None:
+        for relation in np.unique(queries.relations):
+            inside = queries.relations == relation
+            report[f"mrr_relation_{relation}"] = float(np.mean(1 / ranks[inside]))
+            report[f"queries_relation_{relation}"] = int(inside.sum())
+    return report
+
+
+def _ranks(
+    score: ScoreBlock, queries: FilteredQueries, block: slice, num_candidates: int
+) -> NDArray[np.float64]:
+    numbers = np.arange(block.start, block.stop)
+    scores = np.array(score(numbers), dtype=np.float32)
+    if scores.shape != (len(numbers), num_candidates):
+        raise UsageError(
+            f"expected scores of shape {(len(numbers), num_candidates)} (queries, candidates), received "
+            f"{scores.shape}"
+        )
+    if np.isnan(scores).any():
+        row = int(np.isnan(scores).any(axis=1).argmax())
+        raise UsageError("expected numbers, received a score that is NaN", where=f"query {numbers[row]}")
+    local = np.arange(len(numbers))
+    targets = queries.targets[block]
+    reached = scores[local, targets][:, None]
+    known = queries.known[queries.known_indptr[block.start] : queries.known_indptr[block.stop]]
+    rows = np.repeat(local, np.diff(queries.known_indptr[block.start : block.stop + 1]))
+    taken = np.zeros(scores.shape, dtype=np.bool_)
+    taken[rows, known] = True
+    taken[local, targets] = False
+    above = ((scores > reached) & ~taken).sum(axis=1)
+    ties = ((scores == reached) & ~taken).sum(axis=1)  # the target itself among them
+    return np.asarray(above + (ties + 1) / 2, dtype=np.float64)

@@ -1,0 +1,77 @@
+"""Filtered ranking against a loop over candidates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from graphbox.errors import UsageError
+from graphbox.metrics import FilteredQueries, evaluate_filtered
+
+
+def problem(seed: int) -> tuple[NDArray[np.float32], FilteredQueries]:
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 9, (31, 40)).astype(np.float32)
+    known = [np.unique(random.integers(0, 40, random.integers(0, 12))) for _ in scores]
+    indptr = np.cumsum([0, *map(len, known)])
+    queries = FilteredQueries(
+        random.integers(0, 40, 31), indptr, np.concatenate(known), random.integers(0, 3, 31)
+    )
+    return scores, queries
+
+
+def rank_by_loop(scores: NDArray[np.float32], target: int, known: set[int]) -> float:
+    others = [score for node, score in enumerate(scores) if node == target or node not in known]
+    above = sum(score > scores[target] for score in others)
+    ties = sum(score == scores[target] for score in others)
+    return float(above + (ties + 1) / 2)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("block_rows", "threads"), [(1, 1), (7, 1), (512, 1), (8, 4)])
+def test_equals_the_definition(seed: int, block_rows: int, threads: int) -> None:
+    scores, queries = problem(seed)
+    ranks = np.array(
+        [
+            rank_by_loop(
+                scores[i],
+                int(queries.targets[i]),
+                set(queries.known[queries.known_indptr[i] : queries.known_indptr[i + 1]].tolist()),
+            )
+            for i in range(len(scores))
+        ]
+    )
+    report = evaluate_filtered(
+        lambda numbers: scores[numbers], queries, 40, block_rows=block_rows, threads=threads
+    )
+    assert report["mrr"] == pytest.approx(np.mean(1 / ranks), abs=1e-12)
+    assert report["mean_rank"] == pytest.approx(ranks.mean(), abs=1e-12)
+    for k in (1, 3, 10):
+        assert report[f"hits@{k}"] == pytest.approx(np.mean(ranks <= k), abs=1e-12)
+    assert report["queries"] == len(scores)
+    assert queries.relations is not None
+    for relation in range(3):
+        inside = queries.relations == relation
+        assert report[f"mrr_relation_{relation}"] == pytest.approx(np.mean(1 / ranks[inside]))
+        assert report[f"queries_relation_{relation}"] == inside.sum()
+
+
+def test_scores_that_are_all_alike_gain_nothing() -> None:
+    queries = FilteredQueries(np.zeros(5, np.int64), np.zeros(6, np.int64), np.zeros(0, np.int64))
+    report = evaluate_filtered(lambda numbers: np.zeros((len(numbers), 101), np.float32), queries, 101)
+    assert report["mean_rank"] == 51
+    assert report["hits@10"] == 0
+
+
+def test_mistakes() -> None:
+    queries = FilteredQueries(np.array([0, 7]), np.zeros(3, np.int64), np.zeros(0, np.int64))
+    with pytest.raises(UsageError, match="from 0 to 6, received 7"):
+        evaluate_filtered(lambda numbers: np.zeros((len(numbers), 7), np.float32), queries, 7)
+    with pytest.raises(UsageError, match=r"shape \(2, 8\)"):
+        evaluate_filtered(lambda numbers: np.zeros((1, 8), np.float32), queries, 8, threads=1)
+    with pytest.raises(UsageError, match="NaN"):
+        evaluate_filtered(lambda numbers: np.full((len(numbers), 8), np.nan, np.float32), queries, 8)
+    empty = FilteredQueries(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64))
+    with pytest.raises(UsageError, match="at least one link"):
+        evaluate_filtered(lambda numbers: np.zeros((0, 8), np.float32), empty, 8)
