@@ -519,19 +519,29 @@ class NeighborPass:
     Samples neighbours for a pass of batches, hop by hop, asking for what it needs to read.
     """
 
-    def __init__(self, relations: Sequence[tuple[int, int, Sequence[int], str]], num_nodes: Sequence[int], seeds: Sequence[Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]], hops: int, replace: bool, seed: int, batches: Sequence[tuple[int, int]], threads: int) -> None:
+    def __init__(self, relations: Sequence[tuple[int, int, Sequence[int], str]], num_nodes: Sequence[int], batches: Sequence[tuple[int, int, Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]]]], hops: int, replace: bool, disjoint: bool, take_last: bool, labor: bool, seed: int, threads: int) -> None:
         """
-        Relations as (source type, target type, neighbours per hop, name), batches as (epoch, batch), and for
-        each batch the seeds of each node type.
+        Relations as (source type, target type, neighbours per hop, name); batches as (epoch, batch, the seeds of
+        each node type, times of trees or None, edges to exclude as (relation, targets, sources, groups, group of
+        each tree)).
         """
 
     def frontier(self, relation: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
         """The nodes to sample neighbours of, batch after batch."""
 
+    def draw_in(self, relation: int, lists: Relation) -> None:
+        """
+        Choose edges of those nodes of the frontier that the overlay has lists of, whose edge ids are positions.
+        """
+
     def draw(self, relation: int, bounds: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
         """
-        Choose edges between the bounds int64[2 n] of each node of the frontier; returns their positions.
+        Choose edges between the bounds int64[2 n] of each node of the frontier that is left; returns their
+        positions.
         """
+
+    def positions(self, relation: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
+        """The positions of all edges that were chosen at this hop."""
 
     def add(self, relation: int, neighbors: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """The neighbour at each of the positions that were drawn."""
@@ -542,15 +552,13 @@ class NeighborPass:
     def nodes(self, batch: int, type: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
         """The nodes of a batch."""
 
-    def batch(self, batch: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
+    def batch(self, batch: int) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int]]]]:
         """
-        (nodes, nodes per hop) for each node type and (rows, cols, positions, edges per hop) for each relation.
+        (nodes, nodes per hop, trees) for each node type and (rows, cols, positions, edges per hop) for each relation.
         """
 
     def first_edges(self, hop: int, relation: int) -> list[int]:
-        """
-        Where the edges of each batch begin among those that draw() gave at a hop, and the end.
-        """
+        """Where the edges of each batch begin among those of a hop, and the end."""
 
     @property
     def bytes(self) -> int: ...

@@ -319,6 +319,10 @@ class Lists:
         """Names of the arrays of items."""
         return tuple(self._items)
 
+    def item_bytes(self, name: str) -> int:
+        """Return the bytes of one item of an array."""
+        return self._dtypes[name].itemsize
+
     @property
     def stats(self) -> TierStats:
         """What the store did and holds, for all that share it."""
@@ -347,18 +351,26 @@ class Lists:
         read = self.read(index, (first,))
         return read.offsets, read.items[first]
 
-    def read(self, index: npt.ArrayLike, names: Sequence[str], *, whole_pass: bool = False) -> ReadLists:
+    def read(
+        self,
+        index: npt.ArrayLike,
+        names: Sequence[str],
+        *,
+        bounds: Int64Array | None = None,
+        whole_pass: bool = False,
+    ) -> ReadLists:
         """Return several arrays of the same lists; see :meth:`lists`.
 
         Args:
             index: list numbers [n].
             names: which arrays of items.
+            bounds: what :meth:`bounds` gave for the index; None: read now.
             whole_pass: what is used often is not driven out of memory by what is read.
 
         Raises:
             NotFoundError: there is no array of that name.
         """
-        return self._read(integer_array(index, "index"), names, whole_pass=whole_pass)
+        return self._read(integer_array(index, "index"), names, bounds=bounds, whole_pass=whole_pass)
 
     def bounds(self, index: Int64Array, *, whole_pass: bool = True) -> Int64Array:
         """Return the positions at which lists begin and end in the files: int64 [n, 2].
@@ -416,12 +428,17 @@ class Lists:
         parts = pass_parts(chosen, self.num_lists, min(part_requests, MOST_PART_REQUESTS), self._threads)
         return parts_ahead(parts, read)
 
-    def _read(self, index: Int64Array, names: Sequence[str], *, whole_pass: bool) -> ReadLists:
+    def _read(
+        self, index: Int64Array, names: Sequence[str], *, bounds: Int64Array | None = None, whole_pass: bool
+    ) -> ReadLists:
         for name in names:
             self._check_name(name)
-        bounds, starts = self._store.read_bounds(
-            self._offsets, self._num_items, index, whole_pass, self._threads
-        )
+        if bounds is None:
+            bounds, starts = self._store.read_bounds(
+                self._offsets, self._num_items, index, whole_pass, self._threads
+            )
+        else:
+            starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(bounds[:, 1] - bounds[:, 0])])
         items = {}
         for name in names:
             items[name] = _empty((int(starts[-1]),), self._dtypes[name])

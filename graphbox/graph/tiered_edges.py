@@ -92,6 +92,33 @@ class TieredEdges:
         bounds[changed] = self.overlay.bounds(places[changed]) + self.num_base_edges
         return bounds
 
+    def lists_between(
+        self, nodes: Int64Array, bounds: Int64Array, payload: Sequence[Payload]
+    ) -> tuple[Int64Array, dict[str, Array]]:
+        """Return whole lists whose bounds are known: the positions of their edges, and what is at these.
+
+        Args:
+            nodes: node indices [n], each once, with one edge or more.
+            bounds: int64 [n, 2], what :meth:`bounds` gave for them.
+            payload: what to read besides the neighbours, which are ``indices``.
+        """
+        lengths = bounds[:, 1] - bounds[:, 0]
+        positions = ragged(bounds[:, 0], lengths)
+        in_base = bounds[:, 0] < self.num_base_edges
+        columns: dict[str, Array] = {}
+        if self.lists is not None:
+            columns = _columns(self.lists, self.by_id, nodes[in_base], bounds[in_base], payload)
+        if self.overlay is None or in_base.all():
+            return positions, columns
+        from_base = np.repeat(in_base, lengths)
+        there = positions[~from_base] - self.num_base_edges
+        changed = {"indices": self.overlay.indices} | {name: self.overlay.all(name) for name in payload}
+        for name, values in changed.items():
+            base = columns.get(name, values[:0])
+            columns[name] = np.empty(len(positions), np.result_type(base, values))
+            columns[name][from_base], columns[name][~from_base] = base, values[there]
+        return positions, columns
+
     def neighbors(self, positions: Int64Array) -> Array:
         """Return the neighbour of each edge: int32 or int64 [n]."""
         return self._at(positions, "indices", None if self.overlay is None else self.overlay.indices)
@@ -105,6 +132,13 @@ class TieredEdges:
         found = positions.copy()
         found[~in_base] = ids[positions[~in_base] - self.num_base_edges]
         return found
+
+    @property
+    def index_bytes(self) -> int:
+        """The bytes of a neighbour's index."""
+        if self.lists is not None:
+            return self.lists.item_bytes("indices")
+        return 8 if self.overlay is None else self.overlay.indices.itemsize
 
     def has(self, name: Payload) -> bool:
         """Return whether edges have weights or timestamps."""
@@ -214,6 +248,19 @@ class EdgeOverlay:
         added = np.concatenate([np.zeros(0, dtype), *parts])
         values[~in_base] = added[self.edge_ids[~in_base] - table.num_base_edges]
         return values
+
+
+def _columns(
+    lists: Lists, by_id: Lists | None, index: Int64Array, bounds: Int64Array, payload: Sequence[Payload]
+) -> dict[str, Array]:
+    """Read lists of the base whose bounds are known; see :func:`_from_files`."""
+    if by_id is None:
+        return dict(lists.read(index, ("indices", *payload), bounds=bounds, whole_pass=True).items)
+    read = lists.read(index, ("indices", *(["edge_ids"] if payload else [])), bounds=bounds, whole_pass=True)
+    columns = {"indices": read.items["indices"]}
+    for name in payload:
+        columns[name] = by_id.items_at(name, read.items["edge_ids"], whole_pass=True)
+    return columns
 
 
 def _from_files(

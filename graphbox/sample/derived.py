@@ -21,6 +21,7 @@ __all__ = [
     "WeightSums",
     "Weights",
     "derived_table_bytes",
+    "no_column",
     "times_of",
     "weight_sums_of",
     "weights_of",
@@ -158,12 +159,17 @@ def weight_sums_of(adjacency: Adjacency, name: str, threads: int | None = None) 
 def _column(adjacency: Adjacency, column: EdgeColumnName, name: str) -> EdgeColumn:
     values = edge_column(adjacency, column, name)
     if values is None:
-        raise UsageError(
-            f"expected edges with a {column}, these have none",
-            where=name,
-            hint=f"import the edge type with a {column} column, or sample it without",
-        )
+        raise no_column(column, name)
     return values
+
+
+def no_column(column: EdgeColumnName, name: str) -> UsageError:
+    """Return the error of edges that are to be sampled by what they do not have."""
+    return UsageError(
+        f"expected edges with a {column}, these have none",
+        where=name,
+        hint=f"import the edge type with a {column} column, or sample it without",
+    )
 
 
 def _tables(

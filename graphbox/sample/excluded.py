@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +14,10 @@ from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import Adjacency, Arrays, EdgeType, as_arrays, edge_type_name
 from graphbox.sample.list_order import most_parallel_edges
 
-__all__ = ["ExcludedEdges", "ExcludedRows", "excluded_rows"]
+__all__ = ["ExcludedEdges", "ExcludedPairs", "ExcludedRows", "excluded_pairs", "excluded_rows"]
+
+ExcludedPairs: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array]
+"""Relation number, targets, sources, groups, groups of trees."""
 
 ExcludedRows: TypeAlias = tuple[int, Int64Array, Int64Array, Int64Array, Int64Array, bool]
 """As the native core takes them: relation number, targets, sources, groups, groups of trees, whether lists
@@ -59,17 +62,36 @@ def excluded_rows(
         UsageError: arrays of another shape, or groups of trees in a sample that has none.
     """
     rows = []
-    for number, (edge_type, adjacency) in enumerate(adjacencies.items()):
+    for pairs in excluded_pairs(excluded, list(adjacencies), disjoint=disjoint):
+        edge_type = list(adjacencies)[pairs[0]]
+        adjacency, name = adjacencies[edge_type], edge_type_name(edge_type)
+        ascending = _lists_ascend(adjacency, as_arrays(adjacency, name), name, threads)
+        rows.append((*pairs, ascending))
+    return rows
+
+
+def excluded_pairs(
+    excluded: Mapping[EdgeType, ExcludedEdges], edge_types: Sequence[EdgeType], *, disjoint: bool
+) -> list[ExcludedPairs]:
+    """Return excluded edges of those edge types that are sampled and have some.
+
+    Args:
+        excluded: by edge type; types that are not sampled need nothing.
+        edge_types: that are sampled, in order.
+        disjoint: whether the sample has trees.
+
+    Raises:
+        UsageError: arrays of another shape, or groups of trees in a sample that has none.
+    """
+    pairs = []
+    for number, edge_type in enumerate(edge_types):
         edges = excluded.get(edge_type)
         if edges is None:
             continue
-        where = f"excluded_edges[{edge_type!r}]"
-        sources, targets, *groups = _checked(edges, where, disjoint=disjoint)
+        sources, targets, *groups = _checked(edges, f"excluded_edges[{edge_type!r}]", disjoint=disjoint)
         if len(targets):
-            name = edge_type_name(edge_type)
-            ascending = _lists_ascend(adjacency, as_arrays(adjacency, name), name, threads)
-            rows.append((number, targets, sources, groups[0], groups[1], ascending))
-    return rows
+            pairs.append((number, targets, sources, groups[0], groups[1]))
+    return pairs
 
 
 def _checked(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
@@ -29,7 +28,14 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     lists_of,
 )
-from graphbox.sample.derived import times_of, weight_sums_of, weights_of
+from graphbox.sample.drawing import (
+    TemporalStrategy,
+    alias_tables,
+    sample_until,
+    time_array,
+    times_of_trees,
+    weighted_types,
+)
 from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 
@@ -37,8 +43,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["hops_by_edge_type", "sample_heterogeneous", "sample_neighbors"]
-
-TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 _MOST_HOPS = 255
@@ -166,12 +170,12 @@ def sample_neighbors(
     indptr, indices, overlay = as_arrays(adjacency, name)
     num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else len(indptr) - 1
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    weights = _alias_tables(adjacency, name, weighted, input_time is not None, threads)
+    weights = alias_tables(adjacency, name, weighted, input_time is not None, threads)
     relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
     times = None
     if input_time is not None:
-        times = _time_array(input_time, seeds, "input_time")
-        _sample_until([(relation, adjacency, name, weighted)], temporal_strategy, replace, threads)
+        times = time_array(input_time, seeds, "input_time")
+        sample_until([(relation, adjacency, name, weighted)], temporal_strategy, replace, threads)
     given = _give_attributes([(relation, adjacency, name)], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation],
@@ -320,7 +324,7 @@ def sample_heterogeneous(
             raise UsageError(
                 f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
             )
-    chosen = _weighted_types(weighted, cscs)
+    chosen = weighted_types(weighted, cscs)
     relations = [
         _core.Relation(
             arrays[edge_type].indptr,
@@ -330,7 +334,7 @@ def sample_heterogeneous(
             hops,
             edge_type_name(edge_type),
             arrays[edge_type].overlay,
-            *_alias_tables(
+            *alias_tables(
                 cscs[edge_type],
                 edge_type_name(edge_type),
                 edge_type in chosen,
@@ -342,19 +346,8 @@ def sample_heterogeneous(
     ]
     times = None
     if input_time is not None:
-        if set(input_time) != {name for name, nodes in seeds.items() if len(nodes)}:
-            raise UsageError(
-                f"expected times for the node types with seeds: {', '.join(seeds)}; received "
-                f"{', '.join(input_time)}",
-                where="input_time",
-            )
-        in_order = [
-            _time_array(input_time[name], seeds[name], f"input_time[{name!r}]")
-            for name in num_nodes
-            if name in input_time
-        ]
-        times = np.concatenate([np.zeros(0, np.int64), *in_order])
-        _sample_until(
+        times = times_of_trees(input_time, seeds, list(num_nodes))
+        sample_until(
             [
                 (relation, csc, edge_type_name(edge_type), edge_type in chosen)
                 for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
@@ -415,64 +408,6 @@ def sample_heterogeneous(
         if disjoint or times is not None
         else {},
     )
-
-
-def _time_array(times: Any, seeds: Any, where: str) -> Int64Array:
-    array = integer_array(times, where)
-    if len(array) != len(seeds):
-        raise UsageError(
-            f"expected a time for each of {len(seeds)} seeds, received {len(array)}", where=where
-        )
-    return array
-
-
-def _alias_tables(
-    adjacency: Adjacency, name: str, weighted: bool, is_temporal: bool, threads: int | None
-) -> tuple[_core.AliasTables | None, _core.AliasTables | None]:
-    """Return what an edge type is drawn by weight with, unless that depends on the time."""
-    if not weighted or (is_temporal and edge_column(adjacency, "timestamp", name) is not None):
-        return None, None
-    return weights_of(adjacency, name, threads)
-
-
-def _sample_until(
-    relations: Sequence[tuple[_core.Relation, Adjacency, str, bool]],
-    strategy: TemporalStrategy,
-    replace: bool,
-    threads: int | None,
-) -> None:
-    """Make the relations whose edges have timestamps sample only those not later than their tree's time.
-
-    Args:
-        relations: with their adjacency, its name, and whether to draw in proportion to weights.
-        strategy: to draw, or to take the last.
-        replace: whether to draw with replacement.
-        threads: for the tables.
-    """
-    if strategy not in ("uniform", "last"):
-        raise UsageError(f"expected uniform or last, received {strategy!r}", where="temporal_strategy")
-    if strategy == "last" and replace:
-        raise UsageError("the last neighbours cannot be drawn with replacement", where="replace")
-    with_times = [
-        (relation, adjacency, name, weighted)
-        for relation, adjacency, name, weighted in relations
-        if edge_column(adjacency, "timestamp", name) is not None
-    ]
-    if relations and not with_times:
-        raise UsageError(
-            f"no sampled edges have a timestamp: {', '.join(name for _, _, name, _ in relations)}",
-            where="input_time",
-            hint="import them with a timestamp column",
-        )
-    if strategy == "last" and any(weighted for *_, weighted in with_times):
-        raise UsageError(
-            "the last neighbours are not drawn, so their weights cannot count",
-            where="weighted",
-            hint="temporal_strategy='uniform' draws by weight among the edges that are not later",
-        )
-    for relation, adjacency, name, weighted in with_times:
-        sums = weight_sums_of(adjacency, name, threads) if weighted else (None, None)
-        relation.sample_until(*times_of(adjacency, name, threads), *sums)
 
 
 def _give_attributes(
@@ -559,21 +494,6 @@ def hops_by_edge_type(
             hint="0 skips a hop",
         )
     return by_type
-
-
-def _weighted_types(
-    weighted: bool | Collection[EdgeType], sampled: Collection[EdgeType]
-) -> Collection[EdgeType]:
-    if isinstance(weighted, bool):
-        return sampled if weighted else ()
-    for edge_type in weighted:
-        if edge_type not in sampled:
-            raise UsageError(
-                f"expected edge types that are sampled: {', '.join(map(edge_type_name, sampled))}; received "
-                f"{edge_type!r}",
-                where="weighted",
-            )
-    return weighted
 
 
 def _node_counts(

@@ -1,13 +1,13 @@
 """Neighbour sampling over a graph on disk: a whole pass of batches at once, hop by hop.
 
 What a hop needs is known before it is read: where the lists of all batches' nodes are, then the neighbours at
-the positions that were drawn. Both are read in the order of the disk. The samples are those that
-:func:`graphbox.sample.sample_heterogeneous` draws in memory, bit by bit.
+the positions that were drawn, or whole lists where choosing takes these. All is read in the order of the
+disk. The samples are those that :func:`graphbox.sample.sample_heterogeneous` draws in memory, bit by bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,10 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
+from graphbox.sample.derived import no_column
+from graphbox.sample.drawing import TemporalStrategy, check_temporal, times_of_trees, weighted_types
+from graphbox.sample.excluded import ExcludedEdges, ExcludedPairs, excluded_pairs
+from graphbox.sample.fetched_lists import ListBudget, ListDrawing
 from graphbox.sample.neighbor import hops_by_edge_type
 from graphbox.sample.sampled import HeteroSample
 
@@ -37,6 +41,8 @@ __all__ = ["BatchKey", "PassSample", "sample_pass"]
 BatchKey: TypeAlias = tuple[int, int]
 """Epoch and number of a batch: with the seed what its draws depend on."""
 
+_PARTS_IN_PASS_BYTES = 4
+"""Whole lists that are in memory at a time take at most so large a part of a graph's ``pass_bytes``."""
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 
 
@@ -46,6 +52,7 @@ class _Relation:
 
     edge_type: EdgeType
     edges: TieredEdges
+    drawing: ListDrawing
     columns: dict[EdgeColumnName, list[npt.NDArray[Any]]]
 
 
@@ -58,11 +65,16 @@ class PassSample(Sequence[HeteroSample[Int64Array]]):
         node_types: Sequence[str],
         relations: Sequence[_Relation],
         batches: int,
+        *,
+        disjoint: bool,
+        list_bytes: int,
     ) -> None:
         self._native = native
         self._node_types = list(node_types)
         self._relations = list(relations)
         self._batches = batches
+        self._disjoint = disjoint
+        self._list_bytes = list_bytes
 
     def __len__(self) -> int:
         """Return the number of batches."""
@@ -86,6 +98,11 @@ class PassSample(Sequence[HeteroSample[Int64Array]]):
         columns = (part for each in self._relations for parts in each.columns.values() for part in parts)
         return self._native.bytes + sum(part.nbytes for part in columns)
 
+    @property
+    def list_bytes(self) -> int:
+        """The most bytes that whole lists took at a time while it was sampled."""
+        return self._list_bytes
+
     def _sample(self, batch: int) -> HeteroSample[Int64Array]:
         types, edges = self._native.batch(batch)
         by_edge_type = {
@@ -107,6 +124,9 @@ class PassSample(Sequence[HeteroSample[Int64Array]]):
             edges_per_hop={name: entry[3] for name, entry in by_edge_type.items()},
             weight=values["weight"],
             timestamp=values["timestamp"],
+            trees={name: entry[2] for name, entry in zip(self._node_types, types, strict=True)}
+            if self._disjoint
+            else {},
         )
 
     def _column(self, batch: int, relation: int, name: EdgeColumnName) -> npt.NDArray[Any]:
@@ -122,76 +142,187 @@ def sample_pass(
     seeds: Sequence[Mapping[str, npt.ArrayLike]],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = False,
+    weighted: bool | Collection[EdgeType] = False,
     *,
+    labor: bool = False,
+    disjoint: bool = False,
+    input_time: Sequence[Mapping[str, Any]] | None = None,
+    temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
+    excluded_edges: Sequence[Mapping[EdgeType, ExcludedEdges] | None] | None = None,
     seed: int = 0,
     batches: Sequence[BatchKey] | None = None,
     threads: int | None = None,
 ) -> PassSample:
     """Sample in-neighbours for a pass of batches over a graph on disk, hop by hop for all of them together.
 
-    Every in-neighbour is equally likely. A batch's sample depends on its own seeds and key alone, and is that
-    of :func:`graphbox.sample.sample_heterogeneous` on the graph in memory.
+    A batch's sample depends on its own seeds and key alone, and is that of
+    :func:`graphbox.sample.sample_heterogeneous` on the graph in memory.
 
-    Besides the graph's budget the pass holds about 12 bytes for each sampled edge and 8 for each node
-    (:attr:`PassSample.size_bytes`), while a hop is read up to twice that.
+    Where every in-neighbour is equally likely, only the neighbours that were drawn are read. Choosing by
+    weight, by time or by LABOR, or among what excluded edges leave takes whole lists: those of a hop are read
+    each once for the whole pass, in parts of at most a quarter of the graph's ``pass_bytes``.
+
+    Besides the graph's budget the pass holds about 12 bytes for each sampled edge and 8 for each node, 20 in
+    disjoint trees (:attr:`PassSample.size_bytes`), while a hop is read up to twice that.
 
     Args:
         graph: of :meth:`graphbox.graph.Graph.tiered`.
         seeds: of each batch, node indices by node type.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
         replace: draw with replacement.
+        weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
+            some.
+        labor: let nodes with common neighbours choose the same ones.
+        disjoint: a tree of its own for each seed.
+        input_time: of each batch, the time of each seed by node type: only edges whose timestamp is not later
+            are sampled. The samples are disjoint.
+        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node.
         edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
+        excluded_edges: of each batch, edges that must not be sampled, by edge type, or None.
         seed: of the random draws.
         batches: epoch and number of each batch, parts of the key of its draws; None: epoch 0, from 0 on.
         threads: None: see :func:`graphbox.native.thread_count`. The samples never depend on it.
 
     Raises:
-        UsageError: an unknown type, a seed that is no node of the graph, or another wrong argument.
+        UsageError: an unknown type, a seed that is no node of the graph, weights that are not there, or
+            another wrong argument.
         NotFoundError: the neighbours of a reverse edge type are not on disk.
-        FormatError, DataError: the graph is damaged, or the disk does not give its bytes.
+        DoesNotFitError: one list that must be read as a whole takes more than half of ``pass_bytes``.
+        FormatError, DataError: the graph is damaged, a weight is not a positive number, or the disk does not
+            give its bytes.
     """
     whole = graph.graph
     hops = hops_by_edge_type(whole, num_neighbors)
     numbers = {node_type: number for number, node_type in enumerate(whole.node_types)}
-    relations = [_Relation(edge_type, graph.edges(edge_type), {}) for edge_type in hops]
-    _want_columns(relations, edge_attributes)
     keys = [(0, number) for number in range(len(seeds))] if batches is None else list(batches)
-    if len(keys) != len(seeds):
-        raise UsageError(
-            f"expected a key for each of {len(seeds)} batches, received {len(keys)}", where="batches"
+    for what, where in ((keys, "batches"), (input_time, "input_time"), (excluded_edges, "excluded_edges")):
+        if what is not None and len(what) != len(seeds):
+            raise UsageError(
+                f"expected one entry for each of {len(seeds)} batches, received {len(what)}", where=where
+            )
+    disjoint = disjoint or input_time is not None
+    excluded = [
+        excluded_pairs(each or {}, list(hops), disjoint=disjoint)
+        for each in excluded_edges or [None] * len(seeds)
+    ]
+    relations = _relations(graph, hops, weighted, input_time is not None, labor, excluded)
+    if input_time is not None:
+        check_temporal(
+            [edge_type_name(each.edge_type) for each in relations],
+            [each.drawing.weighted for each in relations if each.drawing.temporal],
+            temporal_strategy,
+            replace=replace,
         )
+    _want_columns(relations, edge_attributes)
     depth = max((len(each) for each in hops.values()), default=0)
+    times = [None] * len(seeds) if input_time is None else input_time
     native = _core.NeighborPass(
         [
             (numbers[edge_type[0]], numbers[edge_type[2]], wanted, edge_type_name(edge_type))
             for edge_type, wanted in hops.items()
         ],
         [whole.num_nodes(node_type) for node_type in whole.node_types],
-        [_seeds_by_type(each, numbers) for each in seeds],
+        [
+            (
+                epoch_number(epoch),
+                batch_number(batch),
+                _seeds_by_type(each, numbers),
+                None if its_times is None else times_of_trees(its_times, each, list(numbers)),
+                its_excluded,
+            )
+            for (epoch, batch), each, its_times, its_excluded in zip(
+                keys, seeds, times, excluded, strict=True
+            )
+        ],
         depth,
         replace,
+        disjoint,
+        temporal_strategy == "last",
+        labor,
         seed_number(seed),
-        [(epoch_number(epoch), batch_number(batch)) for epoch, batch in keys],
         thread_count(threads),
     )
+    budget = ListBudget(graph.pass_bytes // _PARTS_IN_PASS_BYTES, graph.pass_bytes // 2)
+    hop_of = _Hop(native, numbers, whole.num_nodes, replace, budget, thread_count(threads))
     for hop in range(depth if relations else 0):
         for number, relation in enumerate(relations):
-            _sample_hop(native, number, relation, hops[relation.edge_type][hop])
+            hop_of.sample(number, relation, hops[relation.edge_type][hop])
         native.end_hop()
-    return PassSample(native, whole.node_types, relations, len(seeds))
+    return PassSample(
+        native, whole.node_types, relations, len(seeds), disjoint=disjoint, list_bytes=budget.peak_bytes
+    )
 
 
-def _sample_hop(native: _core.NeighborPass, number: int, relation: _Relation, wanted: int) -> None:
-    nodes = native.frontier(number)
-    # Where nothing is wanted, nothing is read: lists count as empty.
-    bounds = relation.edges.bounds(nodes) if wanted else np.zeros((len(nodes), 2), np.int64)
-    del nodes
-    positions = native.draw(number, bounds.reshape(-1))
-    del bounds
-    native.add(number, relation.edges.neighbors(positions))
-    for name, parts in relation.columns.items():
-        parts.append(relation.edges.payload(name, positions))
+@dataclass(frozen=True)
+class _Hop:
+    """Samples one edge type after the other."""
+
+    native: _core.NeighborPass
+    numbers: Mapping[str, int]
+    num_nodes: Callable[[str], int]
+    replace: bool
+    budget: ListBudget
+    threads: int
+
+    def sample(self, number: int, relation: _Relation, wanted: int) -> None:
+        native, edges = self.native, relation.edges
+        nodes = native.frontier(number)
+        if not wanted:  # nothing is read: lists count as empty
+            bounds = np.zeros((len(nodes), 2), np.int64)
+        else:
+            bounds = edges.bounds(nodes)
+            whole = relation.drawing.wants(nodes, bounds, wanted, replace=self.replace)
+            if whole.any():
+                self._draw_in_lists(number, relation, nodes[whole], bounds[whole])
+                bounds = bounds[~whole]
+        del nodes
+        unread = native.draw(number, bounds.reshape(-1))
+        del bounds
+        native.add(number, edges.neighbors(unread))
+        del unread
+        for name, parts in relation.columns.items():
+            parts.append(edges.payload(name, native.positions(number)))
+
+    def _draw_in_lists(self, number: int, relation: _Relation, nodes: Int64Array, bounds: Int64Array) -> None:
+        source, _, target = relation.edge_type
+        for lists in relation.drawing.relations(
+            relation.edges,
+            relation.edge_type,
+            (self.numbers[source], self.numbers[target]),
+            self.num_nodes(target),
+            nodes,
+            bounds,
+            self.budget,
+            self.threads,
+        ):
+            self.native.draw_in(number, lists)
+            del lists  # before the next are read
+
+
+def _relations(
+    graph: TieredGraph,
+    hops: Mapping[EdgeType, Sequence[int]],
+    weighted: bool | Collection[EdgeType],
+    temporal: bool,
+    labor: bool,
+    excluded: Sequence[Sequence[ExcludedPairs]],
+) -> list[_Relation]:
+    by_weight = weighted_types(weighted, hops)
+    relations = []
+    for number, edge_type in enumerate(hops):
+        edges = graph.edges(edge_type)
+        if edge_type in by_weight and not edges.has("weight"):
+            raise no_column("weight", edge_type_name(edge_type))
+        rows = [pairs[1] for batch in excluded for pairs in batch if pairs[0] == number]
+        drawing = ListDrawing(
+            weighted=edge_type in by_weight,
+            temporal=temporal and edges.has("timestamp"),
+            labor=labor,
+            excluded_rows=np.unique(np.concatenate([np.zeros(0, np.int64), *rows])),
+        )
+        relations.append(_Relation(edge_type, edges, drawing, {}))
+    return relations
 
 
 def _want_columns(relations: Sequence[_Relation], wanted: Collection[EdgeColumnName]) -> None:

@@ -114,16 +114,23 @@ def _pair_arguments(world: World) -> tuple[Any, ...]:
 
 def _relation(world: World) -> dict[str, Any]:
     tables = world.object("AliasTables")
+    fetched = world.random.random() < 0.3  # as lists that are fetched for passes: nothing but new ones
     return {
-        "indptr": world.indptr,
-        "indices": world.indices,
+        "indptr": world.indptr[:1] if fetched else world.indptr,
+        "indices": world.indices[:0] if fetched else world.indices,
         "source_type": 0,
         "target_type": 0,
         "num_neighbors": [world.random.choice([-1, 0, 1, 3, 70]) for _ in range(2)],
-        "overlay": world.maybe(world.object("Overlay")),
-        "weights": world.maybe(tables),
-        "overlay_weights": world.maybe(tables),
+        "overlay": world.object("Overlay") if fetched else world.maybe(world.object("Overlay")),
+        "weights": None if fetched else world.maybe(tables),
+        "overlay_weights": None if fetched else world.maybe(tables),
     }
+
+
+def _batch(world: World, number: int) -> tuple[Any, ...]:
+    nothing = world.nodes(0)
+    excluded = [(0, world.nodes(5), world.nodes(5), nothing, nothing)] if world.random.random() < 0.3 else []
+    return (0, number, [world.nodes()], None, excluded)
 
 
 def _sample(world: World) -> dict[str, Any]:
@@ -294,12 +301,12 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "NeighborPass": lambda world: {
         "relations": [(0, 0, [3, 2], "edges")],
         "num_nodes": [world.num_nodes],
-        "seeds": [[world.nodes()], [world.nodes()]],
+        "batches": [_batch(world, 0), _batch(world, 1)],
         "hops": 2,
-        "batches": [(0, 0), (0, 1)],
     },
     "NeighborPass.add": lambda world: {"relation": 0, "neighbors": world.indices[:7]},
     "NeighborPass.draw": lambda world: {"relation": 0, "bounds": world.indptr},
+    "NeighborPass.draw_in": lambda world: {"relation": 0, "lists": world.object("Relation")},
     "OptimizerConfig": _optimizer,
     "Overlay": lambda world: {
         "rows": world.touched,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.errors import ConflictError, DoesNotFitError, FormatError, UnsupportedError, UsageError
+from graphbox.errors import ConflictError, DoesNotFitError, FormatError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
-from graphbox.sample import LinkNeighborLoader, NeighborLoader, sample_pass
+from graphbox.sample import NeighborLoader, sample_pass
 from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from tests.graph.test_tiered_graph import TO, change, make_graph
@@ -32,13 +32,14 @@ def loader(graph: Any, **arguments: Any) -> NeighborLoader:
 
 def flat(batch: Any) -> Iterator[tuple[str, Any]]:
     """Give every array of a batch with its name."""
-    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp"):
+    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp", "trees"):
         for key, values in getattr(batch.sample, name).items():
             yield f"{name} {key}", values
     for node_type, features in batch.features.items():
         for name, values in sorted(features.items()):
             yield f"{node_type} {name}", values
-    yield "input_id", batch.seeds.input_id
+    for _, name, value in batch.seeds.attributes():
+        yield name, np.asarray(value)
 
 
 def check_same(batches: Any, expected: Any) -> None:
@@ -206,29 +207,54 @@ def test_a_file_that_shrinks_is_an_error_of_its_batch(tmp_path: Path) -> None:
 
 def test_no_option_of_sampling_is_passed_over() -> None:
     """An option added to loaders has to be done over tiers, or refused: see TieredStages."""
-    known = {"num_neighbors", "replace", "edge_attributes", "seed"}
-    refused = {"weighted", "disjoint", "labor", "temporal_strategy"}  # the last has no effect without times
-    assert {each.name for each in fields(NeighborOptions)} == known | refused
-    known = {"seeds", "epoch", "batch"}
-    refused = {"times", "excluded_edges"}
-    assert {each.name for each in fields(SampleRequest)} == known | refused
+    assert {each.name for each in fields(NeighborOptions)} == {
+        "num_neighbors",
+        "replace",
+        "weighted",
+        "labor",
+        "disjoint",
+        "temporal_strategy",
+        "edge_attributes",
+        "seed",
+    }
+    assert {each.name for each in fields(SampleRequest)} == {
+        "seeds",
+        "times",
+        "epoch",
+        "batch",
+        "excluded_edges",
+    }
 
 
-def test_what_tiers_cannot_do_is_said(tmp_path: Path) -> None:
+WAYS: list[dict[str, Any]] = [
+    {"weighted": True},
+    {"labor": True, "weighted": True},
+    {"disjoint": True},
+    {"temporal_strategy": "last"},
+    {"temporal_strategy": "uniform", "weighted": True, "replace": True},
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_nodes_by_weight_by_time_by_labor_and_in_trees(tmp_path: Path, way: dict[str, Any]) -> None:
+    graph = make_graph(tmp_path / "graph")
+    options = {"edge_attributes": ("timestamp",), "num_neighbors": [4, 2]} | way
+    if "temporal_strategy" in way:
+        times = np.random.default_rng(2).integers(0, 10**12, 2000)
+        options |= {"input_time": times, "time_attr": "timestamp"}
+    expected = list(loader(graph, **options))
+    for pass_batches, pass_bytes in ((None, 1 << 20), (1, 1 << 20), (3, 8 << 20)):
+        tiered = graph.tiered(topology_bytes=30_000, feature_bytes=100_000, pass_bytes=pass_bytes)
+        check_same(loader(tiered, pass_batches=pass_batches, **options), expected)
+
+
+def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     graph = make_graph(tmp_path / "graph")
     tiered = graph.tiered(pass_bytes=100_000)
-    with pytest.raises(UnsupportedError, match="by weight need a table"):
-        loader(tiered, weighted=True)
-    with pytest.raises(UnsupportedError, match="disjoint trees"):
-        loader(tiered, disjoint=True)
-    with pytest.raises(UnsupportedError, match="LABOR compares"):
-        loader(tiered, labor=True)
-    with pytest.raises(UnsupportedError, match="up to a time"):
-        next(iter(loader(tiered, input_time=np.zeros(2000, np.int64), time_attr="timestamp")))
-    with pytest.raises(UnsupportedError, match="received one in tiers"):
-        LinkNeighborLoader(tiered, [2])  # type: ignore[arg-type]
     with pytest.raises(DoesNotFitError, match="received 10 batches a pass"):
         list(loader(tiered, pass_batches=10))
+    with pytest.raises(DoesNotFitError, match=r"batch 0 of epoch 0: .*lists of neighbours that take"):
+        list(loader(graph.tiered(pass_bytes=20_000), weighted=True))
     with pytest.raises(UsageError, match="0 bytes or more"):
         graph.tiered(pass_bytes=-1)
     assert TO in tiered.graph.edge_types

@@ -26,7 +26,7 @@ HOPS: list[Any] = [[5], [15, 10, 5], [-1, 3], [4, 0, 4], [0]]
 
 
 def same(one: HeteroSample[Any], other: HeteroSample[Any]) -> None:
-    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp"):
+    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp", "trees"):
         left, right = getattr(one, name), getattr(other, name)
         assert list(left) == list(right), name
         for key, values in left.items():
@@ -163,7 +163,7 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sample_pass(tiered, seeds, {FROM: [2]})
     with pytest.raises(UsageError, match="from -1"):
         sample_pass(tiered, seeds, [-2])
-    with pytest.raises(UsageError, match="a key for each of 1 batches, received 0"):
+    with pytest.raises(UsageError, match="one entry for each of 1 batches, received 0"):
         sample_pass(tiered, seeds, [2], batches=[])
     with pytest.raises(UsageError, match="some of weight, timestamp"):
         sample_pass(tiered, seeds, [2], edge_attributes="weight")  # type: ignore[arg-type]
@@ -176,12 +176,18 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
         sample_pass(turned.tiered(), seeds, [2])
 
 
+def native_pass(
+    relations: Any, num_nodes: Any, batches: Any, hops: int, *, disjoint: bool = False, labor: bool = False
+) -> _core.NeighborPass:
+    return _core.NeighborPass(relations, num_nodes, batches, hops, False, disjoint, False, labor, 0, 1)
+
+
 def test_the_native_pass_refuses_what_does_not_belong_to_it() -> None:
     nodes = np.array([0, 3, 1])
 
     def start(hops: int = 1) -> _core.NeighborPass:
         wanted = [2] * hops
-        return _core.NeighborPass([(0, 0, wanted, "to")], [5], [[nodes]], hops, False, 0, [(0, 0)], 1)
+        return native_pass([(0, 0, wanted, "to")], [5], [(0, 0, [nodes], None, [])], hops)
 
     sampled = start()
     with pytest.raises(UsageError, match="numbers for 3 nodes"):
@@ -205,9 +211,13 @@ def test_the_native_pass_refuses_what_does_not_belong_to_it() -> None:
     with pytest.raises(DataError, match="leads to node -1"):
         sampled.add(0, np.array([0, -1, 0], np.int32))
     for dtype in (np.int32, np.int64):
-        sampled.add(0, np.array([0, 5, 0], dtype))
+        damaged = start()
+        damaged.draw(0, np.array([0, 1, 2, 4, 5, 5]))
+        damaged.add(0, np.array([0, 5, 0], dtype))
         with pytest.raises(DataError, match="leads to node 5"):
-            sampled.end_hop()
+            damaged.end_hop()
+        with pytest.raises(UsageError, match="before its neighbours"):
+            damaged.add(0, np.array([0, 5, 0], dtype))
     with pytest.raises(UsageError, match="hops are done"):
         sampled.batch(0)
     for relation in (-1, 1):
@@ -217,12 +227,75 @@ def test_the_native_pass_refuses_what_does_not_belong_to_it() -> None:
     wide.draw(0, np.array([0, 1, 2, 4, 5, 5]))
     wide.add(0, np.array([4, 4, 0], np.int64))
     wide.end_hop()
-    (found, per_hop), *_ = wide.batch(0)[0]
-    assert (found.tolist(), per_hop) == ([0, 3, 1, 4], [3, 1])
+    (found, per_hop, trees), *_ = wide.batch(0)[0]
+    assert (found.tolist(), per_hop, trees.tolist()) == ([0, 3, 1, 4], [3, 1], [])
     rows, cols, edges, per_hop = wide.batch(0)[1][0]
     assert (rows.tolist(), cols.tolist(), edges.tolist()) == ([3, 3, 0], [0, 1, 1], [0, 2, 3])
     with pytest.raises(UsageError, match="expected a relation"):
         wide.end_hop()
     for arguments in (([(0, 1, [2], "to")], [5]), ([(0, 0, [2, 2], "to")], [5]), ([(0, 0, [-2], "to")], [5])):
         with pytest.raises(UsageError, match="up to 255 hops"):
-            _core.NeighborPass(*arguments, [[nodes]], 1, False, 0, [(0, 0)], 1)
+            native_pass(*arguments, [(0, 0, [nodes], None, [])], 1)
+
+
+def fetched(rows: list[int], *, num_rows: int = 5, types: tuple[int, int] = (0, 0)) -> _core.Relation:
+    """Return lists of two edges each, to nodes 4 and 0, whose positions are 10 times the row and the next."""
+    indptr = np.arange(0, 2 * len(rows) + 1, 2)
+    positions = np.array([[10 * row, 10 * row + 1] for row in rows]).reshape(-1)
+    indices = np.tile(np.array([4, 0], np.int32), len(rows))
+    overlay = _core.Overlay(np.array(rows), indptr, indices, positions, num_rows)
+    return _core.Relation(np.zeros(1, np.int64), indices[:0], *types, [], "to", overlay)
+
+
+def test_the_native_pass_chooses_in_lists_what_they_have() -> None:
+    nodes = np.array([0, 3, 1, 3])
+    sampled = native_pass([(0, 0, [-1], "to")], [5], [(0, 0, [nodes], None, [])], 1)
+    for lists in (fetched([3], num_rows=4), fetched([3], types=(0, 1))):
+        with pytest.raises(UsageError, match="expected lists of"):
+            sampled.draw_in(0, lists)
+    for row in (3, 0, 2):
+        sampled.draw_in(0, fetched([row]))
+    with pytest.raises(UsageError, match="8 numbers for 1 nodes"):
+        sampled.draw(0, np.zeros(8, np.int64))
+    with pytest.raises(UsageError, match="before its neighbours"):
+        sampled.add(0, np.zeros(0, np.int32))
+    assert sampled.draw(0, np.array([70, 71])).tolist() == [70]
+    with pytest.raises(UsageError, match="expected one draw"):
+        sampled.draw_in(0, fetched([1]))
+    with pytest.raises(UsageError, match="neighbours are added"):
+        sampled.positions(0)
+    sampled.add(0, np.array([2], np.int32))
+    positions = sampled.positions(0)
+    assert positions.tolist() == [0, 1, 30, 31, 70, 30, 31]
+    assert not positions.flags.writeable
+    sampled.end_hop()
+    rows, cols, edges, per_hop = sampled.batch(0)[1][0]
+    assert edges.tolist() == positions.tolist()
+    assert sampled.batch(0)[0][0][0][rows].tolist() == [4, 0, 4, 0, 2, 4, 0]
+    assert (cols.tolist(), per_hop) == ([0, 0, 1, 1, 2, 3, 3], [7])
+
+
+def test_the_native_pass_refuses_edges_and_times_that_fit_nothing() -> None:
+    relations, nodes, none = [(0, 0, [2], "to")], np.array([0, 3]), np.zeros(0, np.int64)
+
+    def start(excluded: Any, **options: bool) -> _core.NeighborPass:
+        return native_pass(relations, [5], [(0, 0, [nodes], None, excluded)], 1, **options)
+
+    one, two = np.array([1]), np.array([1, 2])
+    with pytest.raises(UsageError, match=r"node indices in \[0, 5\), received 5"):
+        start([(0, np.array([5]), one, none, none)])
+    with pytest.raises(UsageError, match="a source for each of 1"):
+        start([(0, one, two, none, none)])
+    with pytest.raises(UsageError, match="group of each of 2 trees, received 1"):
+        start([(0, one, one, one, one)], disjoint=True)
+    with pytest.raises(UsageError, match="one of 1 relations, received number 1"):
+        start([(1, one, one, none, none)])
+    with pytest.raises(UsageError, match="labor and disjoint trees"):
+        start([], disjoint=True, labor=True)
+    temporal = fetched([0])
+    temporal.sample_until(
+        _core.TimeOrder(np.zeros(1, np.int64), none, "to", 1),
+        _core.TimeOrder(np.array([0, 2]), np.array([5, 6]), "to", 1),
+    )
+    with pytest.raises(UsageError, match="disjoint trees with a time for each"):
+        start([], disjoint=True).draw_in(0, temporal)

@@ -15,17 +15,12 @@
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "bind/relation.h"
 #include "sample/excluded_edges.h"
+#include "sample/neighbor_check.h"
 
 namespace graphbox::bind {
 namespace {
-
-// Keeps the arrays of a relation alive.
-struct RelationArrays {
-  InputArray<std::int64_t> indptr;
-  AnyInputArray indices;
-  Relation relation;
-};
 
 using NodesResult = std::tuple<NumpyArray<std::int64_t>, std::vector<std::int64_t>, NumpyArray<std::int64_t>>;
 using EdgesResult =
@@ -85,10 +80,6 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     }
     const nb::gil_scoped_release release;
     std::vector<std::unique_ptr<ExcludedEdges>> kept;
-    std::size_t trees = 0;
-    for (const auto& each : request.seeds) {
-      trees += each.size();
-    }
     for (const auto& [number, rows, sources, groups, group_of_tree, ascending] : excluded) {
       if (static_cast<std::size_t>(number) >= request.relations.size()) {
         throw Error(ErrorKind::kUsage, "expected one of " + std::to_string(request.relations.size()) +
@@ -96,13 +87,9 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
                     "excluded");
       }
       Relation& relation = request.relations[static_cast<std::size_t>(number)];
-      if (group_of_tree.shape(0) != 0 && group_of_tree.shape(0) != trees) {
-        throw Error(ErrorKind::kUsage, "expected the group of each of " + std::to_string(trees) + " trees, received " +
-                                           std::to_string(group_of_tree.shape(0)),
-                    relation.adjacency.name);
-      }
-      kept.push_back(std::make_unique<ExcludedEdges>(
-          relation.adjacency, ExcludedPairs{view(rows), view(sources), view(groups), view(group_of_tree), ascending}));
+      const ExcludedPairs pairs{view(rows), view(sources), view(groups), view(group_of_tree), ascending};
+      check_excluded(pairs, relation.adjacency.num_rows, count_seeds(request), relation.adjacency.name);
+      kept.push_back(std::make_unique<ExcludedEdges>(relation.adjacency, pairs));
       relation.excluded = kept.back().get();
     }
     sampled = sample_neighbors(request);

@@ -21,8 +21,33 @@ struct Search {
 
 }  // namespace
 
+void check_excluded(const ExcludedPairs& pairs, std::int64_t num_rows, std::size_t trees, const std::string& name) {
+  const std::size_t groups = pairs.group_of_tree.empty() ? 0 : pairs.rows.size();
+  if (pairs.sources.size() != pairs.rows.size() || pairs.groups.size() != groups) {
+    throw Error(ErrorKind::kUsage,
+                "expected a source for each of " + std::to_string(pairs.rows.size()) + " excluded targets and " +
+                    std::to_string(groups) + " groups of trees, received " + std::to_string(pairs.sources.size()) +
+                    " and " + std::to_string(pairs.groups.size()),
+                name);
+  }
+  if (!pairs.group_of_tree.empty() && pairs.group_of_tree.size() != trees) {
+    throw Error(ErrorKind::kUsage,
+                "expected the group of each of " + std::to_string(trees) + " trees, received " +
+                    std::to_string(pairs.group_of_tree.size()),
+                name);
+  }
+  for (std::size_t pair = 0; pair < pairs.rows.size(); ++pair) {
+    const std::int64_t row = pairs.rows[pair];
+    if (row < 0 || row >= num_rows) {
+      throw Error(ErrorKind::kUsage,
+                  "excluded edges must lead to node indices in [0, " + std::to_string(num_rows) + "), received " +
+                      std::to_string(row) + " at position " + std::to_string(pair),
+                  name);
+    }
+  }
+}
+
 ExcludedEdges::ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs) : group_of_tree_(pairs.group_of_tree) {
-  check(adjacency, pairs);
   const std::uint64_t bits = std::bit_ceil(std::max<std::uint64_t>(pairs.rows.size() * kBitsPerPair, 64));
   bits_.assign(bits / 64, 0);
   shift_ = 64 - std::countr_zero(bits);
@@ -33,26 +58,6 @@ ExcludedEdges::ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pa
   }
   std::sort(entries_.begin(), entries_.end());
   entries_.erase(std::unique(entries_.begin(), entries_.end()), entries_.end());
-}
-
-void ExcludedEdges::check(const Adjacency& adjacency, const ExcludedPairs& pairs) const {
-  const std::size_t groups = group_of_tree_.empty() ? 0 : pairs.rows.size();
-  if (pairs.sources.size() != pairs.rows.size() || pairs.groups.size() != groups) {
-    throw Error(ErrorKind::kUsage,
-                "expected a source for each of " + std::to_string(pairs.rows.size()) + " excluded targets and " +
-                    std::to_string(groups) + " groups of trees, received " + std::to_string(pairs.sources.size()) +
-                    " and " + std::to_string(pairs.groups.size()),
-                adjacency.name);
-  }
-  for (std::size_t pair = 0; pair < pairs.rows.size(); ++pair) {
-    const std::int64_t row = pairs.rows[pair];
-    if (row < 0 || row >= adjacency.num_rows) {
-      throw Error(ErrorKind::kUsage,
-                  "excluded edges must lead to node indices in [0, " + std::to_string(adjacency.num_rows) +
-                      "), received " + std::to_string(row) + " at position " + std::to_string(pair),
-                  adjacency.name);
-    }
-  }
 }
 
 // Many pairs at a time halve what is left of their lists in turn, so that their cache misses overlap.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "portability/cpu.h"
@@ -21,11 +22,14 @@ struct ExcludedPairs {
   bool ascending = false;                 // whether the lists of the adjacency ascend
 };
 
+// Throws where the arrays do not fit each other, `num_rows` rows, or `trees` trees.
+void check_excluded(const ExcludedPairs& pairs, std::int64_t num_rows, std::size_t trees, const std::string& name);
+
 // The positions of all edges of some pairs in one adjacency, parallel ones too. Pairs without edges are none. Refers to
 // the groups of trees.
 class ExcludedEdges {
  public:
-  ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs);
+  ExcludedEdges(const Adjacency& adjacency, const ExcludedPairs& pairs);  // of which check_excluded() is content
 
   // Whether `row` may have excluded edges: rarely true for one that has none.
   GRAPHBOX_INLINE bool may_touch(std::int64_t row) const {
@@ -54,7 +58,6 @@ class ExcludedEdges {
     return static_cast<std::uint64_t>(row) * 0x9E3779B97F4A7C15ULL >> shift_;
   }
   std::vector<Entry>::const_iterator first_at(std::int64_t group, std::int64_t position) const;
-  void check(const Adjacency& adjacency, const ExcludedPairs& pairs) const;
   template <typename Index>
   void find(const Adjacency& adjacency, const Index* indices, const ExcludedPairs& pairs);
 

@@ -59,16 +59,35 @@ void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, c
 
 }  // namespace
 
-void check_request(const NeighborRequest& request) {
+std::size_t count_seeds(const NeighborRequest& request) {
+  std::size_t seeds = 0;
+  for (const auto& of_type : request.seeds) {
+    seeds += of_type.size();
+  }
+  return seeds;
+}
+
+void check_options(const NeighborRequest& request) {
   if (request.labor && (request.replace || request.disjoint)) {
     throw Error(ErrorKind::kUsage, std::string("expected a sample without replacement of shared nodes, received labor and ") +
                     (request.replace ? "replace" : "disjoint trees"),
                 "labor", "leave one of the two out");
   }
-  std::size_t trees = 0;
-  for (const auto& seeds : request.seeds) {
-    trees += seeds.size();
+}
+
+void check_tables(const NeighborRequest& request, const Relation& relation) {
+  check_weights(relation);
+  const std::size_t trees = count_seeds(request);
+  if (relation.times != nullptr && (!request.disjoint || request.tree_times.size() != trees)) {
+    throw Error(ErrorKind::kUsage, "expected disjoint trees with a time for each, received " + std::to_string(trees) +
+                                       " seeds and " + std::to_string(request.tree_times.size()) + " times");
   }
+  check_column(relation.weight, relation.adjacency, "weight");
+  check_column(relation.timestamp, relation.adjacency, "timestamp");
+}
+
+void check_request(const NeighborRequest& request) {
+  check_options(request);
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
     if (relation.adjacency.num_rows != nodes) {
@@ -77,13 +96,7 @@ void check_request(const NeighborRequest& request) {
                       ", received " + std::to_string(relation.adjacency.num_rows + 1),
                   relation.adjacency.name);
     }
-    check_weights(relation);
-    if (relation.times != nullptr && (!request.disjoint || request.tree_times.size() != trees)) {
-      throw Error(ErrorKind::kUsage, "expected disjoint trees with a time for each, received " + std::to_string(trees) +
-                                         " seeds and " + std::to_string(request.tree_times.size()) + " times");
-    }
-    check_column(relation.weight, relation.adjacency, "weight");
-    check_column(relation.timestamp, relation.adjacency, "timestamp");
+    check_tables(request, relation);
   }
 }
 

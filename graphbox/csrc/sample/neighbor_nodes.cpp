@@ -18,13 +18,7 @@ AnyMap borrow_map(std::int64_t num_nodes) {
 // Gives a type room for `trees` trees.
 void start_trees(BatchNodes& type, std::int64_t first_tree, std::int64_t trees) {
   type.first_tree = first_tree;
-  type.nodes_per_tree = type.num_nodes >= 0 ? type.num_nodes : INT64_MAX / std::max<std::int64_t>(trees, 1);
-  if (trees > 0 && type.nodes_per_tree > INT64_MAX / trees) {
-    throw Error(ErrorKind::kDoesNotFit,
-                "disjoint samples need seeds times nodes below 2^63, received " + std::to_string(trees) +
-                    " seeds and " + std::to_string(type.num_nodes) + " nodes",
-                {}, "ask for fewer seeds");
-  }
+  type.nodes_per_tree = count_nodes_per_tree(type.num_nodes, trees);
   type.nodes_of_tree.assign(static_cast<std::size_t>(trees), 0);
 }
 
@@ -74,6 +68,17 @@ void insert_seeds(BatchNodes& type, std::span<const std::int64_t> seeds, bool di
 }
 
 }  // namespace
+
+std::int64_t count_nodes_per_tree(std::int64_t num_nodes, std::int64_t trees) {
+  const std::int64_t nodes = num_nodes >= 0 ? num_nodes : INT64_MAX / std::max<std::int64_t>(trees, 1);
+  if (trees > 0 && nodes > INT64_MAX / trees) {
+    throw Error(ErrorKind::kDoesNotFit,
+                "disjoint samples need seeds times nodes below 2^63, received " + std::to_string(trees) +
+                    " seeds and " + std::to_string(num_nodes) + " nodes",
+                {}, "ask for fewer seeds");
+  }
+  return nodes;
+}
 
 void check_batch_size(std::int64_t nodes) {
   if (nodes > std::int64_t{UINT32_MAX}) {

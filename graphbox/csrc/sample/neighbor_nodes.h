@@ -52,6 +52,9 @@ struct BatchNodes {
 // The nodes of each type of the request with its seeds in them; `out` has an entry for each type.
 std::vector<BatchNodes> start_batch(const NeighborRequest& request, std::vector<SampledNodes>& out);
 
+// How many numbers each of `trees` trees needs for nodes of a type in the map; throws where there are none for all.
+std::int64_t count_nodes_per_tree(std::int64_t num_nodes, std::int64_t trees);
+
 // Throws when a batch may not number `nodes` nodes of a type.
 void check_batch_size(std::int64_t nodes);
 

@@ -1,26 +1,19 @@
 #include "sample/tiered_neighbor.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <variant>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
-#include "sample/choice.h"
+#include "sample/neighbor_check.h"
 #include "sample/neighbor_nodes.h"
 
 namespace graphbox {
 namespace {
 
 constexpr std::int64_t kMapDistance = 16;  // how far ahead of its use an entry of the node map is asked for
-
-[[noreturn]] void throw_bad_bounds(const PassRelation& relation, std::int64_t node, std::int64_t begin,
-                                   std::int64_t end) {
-  throw Error(ErrorKind::kData,
-              "indptr must rise; it goes from " + std::to_string(begin) + " to " + std::to_string(end) + " at node " +
-                  std::to_string(node),
-              relation.name, "the graph is damaged: import it again");
-}
 
 [[noreturn]] void throw_bad_node(const PassRelation& relation, std::int64_t node, std::int64_t num_nodes) {
   throw Error(ErrorKind::kData,
@@ -54,23 +47,42 @@ void with_map(std::int64_t num_nodes, const Work& work) {
 
 }  // namespace
 
-NeighborPass::NeighborPass(PassRequest request, const std::vector<std::vector<std::span<const std::int64_t>>>& seeds)
-    : request_(std::move(request)) {
-  if (seeds.size() != request_.keys.size()) {
-    throw Error(ErrorKind::kUsage, "expected seeds for each batch");
-  }
-  nodes_.resize(seeds.size() * types());
-  for (std::size_t batch = 0; batch < seeds.size(); ++batch) {
-    for (std::size_t type = 0; type < types(); ++type) {
-      const auto given = seeds[batch].at(type);
-      check_seeds(given, request_.num_nodes[type]);
-      Nodes& nodes = nodes_[batch * types() + type];
-      nodes.nodes.assign(given.begin(), given.end());
-      nodes.ends.push_back(static_cast<std::int64_t>(given.size()));
+NeighborPass::NeighborPass(PassRequest request) : request_(std::move(request)) {
+  for (PassBatch& batch : request_.batches) {
+    if (batch.request.disjoint != is_disjoint()) {
+      throw Error(ErrorKind::kUsage, "expected batches that are all disjoint, or none");
     }
+    start_batch(batch);
   }
   if (request_.hops > 0) {
     drawn_.emplace_back(request_.relations.size());
+  }
+}
+
+void NeighborPass::start_batch(PassBatch& batch) {
+  check_options(batch.request);
+  const std::size_t trees = count_seeds(batch.request);
+  check_batch_size(static_cast<std::int64_t>(trees));
+  for (const PassExclusion& each : batch.excluded) {
+    const PassRelation& relation = request_.relations.at(static_cast<std::size_t>(each.relation));
+    check_excluded(each.pairs(), request_.num_nodes[static_cast<std::size_t>(relation.target_type)], trees,
+                   relation.name);
+  }
+  trees_.push_back(static_cast<std::int64_t>(trees));
+  std::int64_t first_tree = 0;
+  for (std::size_t type = 0; type < types(); ++type) {
+    const auto seeds = batch.request.seeds.at(type);
+    check_seeds(seeds, request_.num_nodes[type]);
+    const auto count = static_cast<std::int64_t>(seeds.size());
+    Nodes& nodes = nodes_.emplace_back();
+    nodes.nodes.assign(seeds.begin(), seeds.end());
+    nodes.ends.push_back(count);
+    if (is_disjoint()) {
+      nodes.trees.resize(seeds.size());
+      std::iota(nodes.trees.begin(), nodes.trees.end(), first_tree);
+      nodes.numbers.assign(seeds.size(), 0);
+      first_tree += count;
+    }
   }
 }
 
@@ -97,113 +109,96 @@ FixedArray<std::int64_t> NeighborPass::frontier(int relation) const {
   return all;
 }
 
-// How many edges each node of the frontier gives, and where those of each batch begin.
-void NeighborPass::count_edges(int relation, std::span<const std::int64_t> bounds, Drawn& drawn) const {
-  const PassRelation& edges = request_.relations[static_cast<std::size_t>(relation)];
-  const std::int64_t wanted = edges.num_neighbors[static_cast<std::size_t>(hop_)];
-  drawn.first_node.assign(1, 0);
-  for (std::int64_t batch = 0; batch < batches(); ++batch) {
-    drawn.first_node.push_back(drawn.first_node.back() + of(batch, edges.target_type).frontier_size());
-  }
-  if (bounds.size() != 2 * static_cast<std::size_t>(drawn.first_node.back())) {
-    throw Error(ErrorKind::kUsage, "expected bounds of the edges of each node of the frontier, received " +
-                                       std::to_string(bounds.size()) + " numbers for " +
-                                       std::to_string(drawn.first_node.back()) + " nodes");
-  }
-  drawn.counts = FixedArray<std::uint32_t>(drawn.first_node.back());
-  std::vector<std::int64_t> edges_of(static_cast<std::size_t>(batches()), 0);
-  parallel_for(request_.threads, batches(), [&](std::int64_t batch) {
-    const std::int64_t* const nodes =
-        of(batch, edges.target_type).nodes.data() + of(batch, edges.target_type).frontier_begin();
-    const std::int64_t first = drawn.first_node[static_cast<std::size_t>(batch)];
-    std::int64_t total = 0;
-    for (std::int64_t i = first; i < drawn.first_node[static_cast<std::size_t>(batch) + 1]; ++i) {
-      const std::int64_t begin = bounds[2 * static_cast<std::size_t>(i)];
-      const std::int64_t end = bounds[2 * static_cast<std::size_t>(i) + 1];
-      if (begin < 0 || end < begin) {
-        throw_bad_bounds(edges, nodes[i - first], begin, end);
-      }
-      const std::int64_t count = choice_count(end - begin, wanted, request_.replace);
-      check_batch_size(total += count);
-      drawn.counts[i] = static_cast<std::uint32_t>(count);
-    }
-    edges_of[static_cast<std::size_t>(batch)] = total;
-  });
-  drawn.first_edge.assign(1, 0);
-  for (const std::int64_t count : edges_of) {
-    drawn.first_edge.push_back(drawn.first_edge.back() + count);
-  }
+PassFrontier NeighborPass::Nodes::frontier() const {
+  const std::int64_t begin = frontier_begin();
+  return {nodes.data() + begin, trees.empty() ? nullptr : trees.data() + begin,
+          numbers.empty() ? nullptr : numbers.data() + begin, frontier_size()};
 }
 
-void NeighborPass::choose(int relation, std::int64_t batch, std::span<const std::int64_t> bounds, Drawn& drawn) const {
-  const PassRelation& edges = request_.relations[static_cast<std::size_t>(relation)];
-  const std::int64_t wanted = edges.num_neighbors[static_cast<std::size_t>(hop_)];
-  const auto number = static_cast<std::size_t>(batch);
-  const Nodes& nodes = of(batch, edges.target_type);
-  const std::int64_t* const frontier = nodes.nodes.data() + nodes.frontier_begin();
-  const std::int64_t first = drawn.first_node[number];
-  std::int64_t* out = drawn.positions.data() + drawn.first_edge[number];
-  EdgeChooser chooser;
-  for (std::int64_t i = first; i < drawn.first_node[number + 1]; ++i) {
-    const std::int64_t begin = bounds[2 * static_cast<std::size_t>(i)];
-    const EdgeSpan span{begin, bounds[2 * static_cast<std::size_t>(i) + 1] - begin};
-    const DrawSequence draws(request_.keys[number], static_cast<std::uint32_t>(hop_),
-                             static_cast<std::uint32_t>(relation), static_cast<std::uint64_t>(frontier[i - first]));
-    chooser.choose(draws, span, wanted, request_.replace, out);
-    out += drawn.counts[i];
-  }
-}
-
-std::span<const std::int64_t> NeighborPass::draw(int relation, std::span<const std::int64_t> bounds) {
+PassChoice& NeighborPass::choice_of(int relation) {
   check_relation(relation);
   Drawn& drawn = drawn_.back()[static_cast<std::size_t>(relation)];
-  if (!drawn.first_edge.empty()) {  // the positions have been lent
+  if (drawn.is_added || (drawn.choice && drawn.choice->is_done())) {
     throw Error(ErrorKind::kUsage, "expected one draw of each relation at a hop, received another of relation " +
                                        std::to_string(relation) + " at hop " + std::to_string(hop_));
   }
-  Drawn all;  // kept once nothing can fail any more
-  count_edges(relation, bounds, all);
-  all.positions = FixedArray<std::int64_t>(all.first_edge.back());
-  all.rows = FixedArray<std::uint32_t>(all.first_edge.back());
-  parallel_for(request_.threads, batches(), [&](std::int64_t batch) { choose(relation, batch, bounds, all); });
-  all.is_added = all.positions.size() == 0;
-  drawn = std::move(all);
-  return {drawn.positions.data(), static_cast<std::size_t>(drawn.positions.size())};
+  if (!drawn.choice) {
+    const PassRelation& its = request_.relations[static_cast<std::size_t>(relation)];
+    std::vector<PassFrontier> frontier;
+    for (std::int64_t batch = 0; batch < batches(); ++batch) {
+      frontier.push_back(of(batch, its.target_type).frontier());
+    }
+    drawn.choice = std::make_unique<PassChoice>(its, relation, hop_, request_.batches, std::move(frontier),
+                                                request_.threads);
+  }
+  return *drawn.choice;
+}
+
+void NeighborPass::draw_in(int relation, const Relation& lists) {
+  PassChoice& choice = choice_of(relation);
+  const PassRelation& its = request_.relations[static_cast<std::size_t>(relation)];
+  if (lists.adjacency.num_rows != request_.num_nodes[static_cast<std::size_t>(its.target_type)]) {
+    throw Error(ErrorKind::kUsage, "expected lists of some of all nodes of the target type", its.name);
+  }
+  choice.choose_in(lists);
+}
+
+Positions NeighborPass::draw(int relation, std::span<const std::int64_t> bounds) {
+  return choice_of(relation).choose_between(bounds);
 }
 
 void NeighborPass::add(int relation, std::span<const std::int32_t> narrow, std::span<const std::int64_t> wide) {
   check_relation(relation);
   Drawn& drawn = drawn_.back()[static_cast<std::size_t>(relation)];
-  const std::size_t expected = static_cast<std::size_t>(drawn.positions.size());
+  const PassRelation& its = request_.relations[static_cast<std::size_t>(relation)];
+  if (!drawn.choice || !drawn.choice->is_done()) {
+    throw Error(ErrorKind::kUsage, "expected a draw of relation " + std::to_string(relation) + " before its neighbours");
+  }
+  const auto expected = static_cast<std::size_t>(drawn.choice->num_missing());
   if (narrow.size() + wide.size() != expected || (!narrow.empty() && !wide.empty())) {
     throw Error(ErrorKind::kUsage, "expected the neighbour at each of " + std::to_string(expected) +
                                        " positions, received " + std::to_string(narrow.size() + wide.size()));
   }
-  for (std::size_t i = 0; i < narrow.size(); ++i) {
-    if (narrow[i] < 0) {
-      throw_bad_node(request_.relations[static_cast<std::size_t>(relation)], narrow[i],
-                     request_.num_nodes[static_cast<std::size_t>(
-                         request_.relations[static_cast<std::size_t>(relation)].source_type)]);
+  for (const std::int32_t node : narrow) {
+    if (node < 0) {
+      throw_bad_node(its, node, request_.num_nodes[static_cast<std::size_t>(its.source_type)]);
     }
-    drawn.rows.data()[i] = static_cast<std::uint32_t>(narrow[i]);
   }
-  if (!wide.empty()) {
-    drawn.wide = FixedArray<std::int64_t>(static_cast<std::int64_t>(wide.size()));
-    std::copy(wide.begin(), wide.end(), drawn.wide.data());
+  const bool is_narrow = wide.empty() && !drawn.choice->has_lists();
+  FixedArray<std::int64_t> found(is_narrow ? 0 : static_cast<std::int64_t>(expected));
+  if (!is_narrow) {
+    std::copy(narrow.begin(), narrow.end(), found.data());
+    std::copy(wide.begin(), wide.end(), found.data());
+  }
+  PassEdges edges = drawn.choice->finish(std::move(found));
+  drawn.choice.reset();
+  drawn.edges = std::move(edges);
+  drawn.rows = FixedArray<std::uint32_t>(drawn.edges.first_edge.back());
+  if (is_narrow) {
+    std::copy(narrow.begin(), narrow.end(), drawn.rows.data());
   }
   drawn.is_added = true;
+}
+
+Positions NeighborPass::positions(int relation) const {
+  check_relation(relation);
+  const Drawn& drawn = drawn_.back()[static_cast<std::size_t>(relation)];
+  if (!drawn.is_added) {
+    throw Error(ErrorKind::kUsage, "expected a relation whose neighbours are added");
+  }
+  return drawn.edges.positions;
 }
 
 void NeighborPass::end_hop() {
   check_relation(request_.relations.empty() ? -1 : 0);
   for (const Drawn& drawn : drawn_.back()) {
-    if (!drawn.is_added || drawn.first_edge.empty()) {
+    if (!drawn.is_added) {
       throw Error(ErrorKind::kUsage, "expected the neighbours of each relation before the hop ends");
     }
   }
   parallel_for(request_.threads, batches(), [&](std::int64_t batch) { number_batch(batch); });
   for (Drawn& drawn : drawn_.back()) {
-    drawn.wide = {};
+    drawn.edges.neighbors = {};
   }
   if (++hop_ < request_.hops) {
     drawn_.emplace_back(request_.relations.size());
@@ -217,10 +212,13 @@ void NeighborPass::number_batch(std::int64_t batch) {
     std::int64_t found = 0;
     for (std::size_t relation = 0; relation < request_.relations.size(); ++relation) {
       const Drawn& drawn = drawn_.back()[relation];
-      found += request_.relations[relation].source_type == type ? drawn.first_edge[at + 1] - drawn.first_edge[at] : 0;
+      const std::vector<std::int64_t>& first = drawn.edges.first_edge;
+      found += request_.relations[relation].source_type == type ? first[at + 1] - first[at] : 0;
     }
     check_batch_size(nodes.ends.back() + found);
-    if (found > 0) {
+    if (found > 0 && is_disjoint()) {
+      number_trees(batch, type, found);
+    } else if (found > 0) {
       with_map(request_.num_nodes[static_cast<std::size_t>(type)],
                [&](auto& map) { number_type(batch, type, found, map); });
     }
@@ -245,12 +243,13 @@ void NeighborPass::number_type(std::int64_t batch, int type, std::int64_t found,
       continue;
     }
     Drawn& drawn = drawn_.back()[relation];
-    const std::int64_t first = drawn.first_edge[static_cast<std::size_t>(batch)];
-    const std::int64_t count = drawn.first_edge[static_cast<std::size_t>(batch) + 1] - first;
+    const std::int64_t first = drawn.edges.first_edge[static_cast<std::size_t>(batch)];
+    const std::int64_t count = drawn.edges.first_edge[static_cast<std::size_t>(batch) + 1] - first;
     std::uint32_t* const rows = drawn.rows.data() + first;
     const PassRelation& edges = request_.relations[relation];
-    next = drawn.wide.size() > 0 ? number(edges, drawn.wide.data() + first, count, map, next, rows, nodes.data())
-                                 : number(edges, rows, count, map, next, rows, nodes.data());
+    const FixedArray<std::int64_t>& wide = drawn.edges.neighbors;
+    next = wide.size() > 0 ? number(edges, wide.data() + first, count, map, next, rows, nodes.data())
+                           : number(edges, rows, count, map, next, rows, nodes.data());
   }
   known.reserve(next);
   known.insert(known.end(), nodes.begin() + known.size(), nodes.begin() + next);
@@ -279,6 +278,58 @@ std::uint32_t NeighborPass::number(const PassRelation& relation, const Index* ne
   return next;
 }
 
+// The same in disjoint trees: a node is numbered in the tree of the node whose neighbour it is.
+void NeighborPass::number_trees(std::int64_t batch, int type, std::int64_t found) {
+  const auto at = static_cast<std::size_t>(batch);
+  Nodes& known = of(batch, type);
+  const std::int64_t num_nodes = request_.num_nodes[static_cast<std::size_t>(type)];
+  const std::int64_t nodes_per_tree = count_nodes_per_tree(num_nodes, trees_[at]);
+  const BorrowedMap<HashNodeMap> borrowed(-1);
+  HashNodeMap& map = *borrowed;
+  std::vector<std::uint32_t> nodes_of_tree(static_cast<std::size_t>(trees_[at]), 0);
+  for (std::size_t i = 0; i < known.nodes.size(); ++i) {
+    map.find_or_insert(known.trees[i] * nodes_per_tree + known.nodes[i], static_cast<std::uint32_t>(i));
+    ++nodes_of_tree[static_cast<std::size_t>(known.trees[i])];
+  }
+  PooledArray<std::int64_t> keys(found);  // of the neighbours in the map
+  for (std::size_t relation = 0; relation < request_.relations.size(); ++relation) {
+    const PassRelation& its = request_.relations[relation];
+    if (its.source_type != type) {
+      continue;
+    }
+    Drawn& drawn = drawn_.back()[relation];
+    // Its type may have been numbered already.
+    const Nodes& targets = of(batch, its.target_type);
+    const std::int64_t first_target = hop_ > 0 ? targets.ends[static_cast<std::size_t>(hop_) - 1] : 0;
+    const FixedArray<std::int64_t>& wide = drawn.edges.neighbors;
+    std::int64_t edge = drawn.edges.first_edge[at];
+    std::int64_t count = 0;
+    const std::int64_t first_node = drawn.edges.first_node[at];
+    for (std::int64_t i = 0; i < drawn.edges.first_node[at + 1] - first_node; ++i) {
+      const std::int64_t tree = targets.trees[static_cast<std::size_t>(first_target + i)];
+      for (std::uint32_t left = drawn.edges.counts[first_node + i]; left > 0; --left, ++edge) {
+        const std::int64_t node = wide.size() > 0 ? wide[edge] : std::int64_t{drawn.rows[edge]};
+        if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_nodes)) [[unlikely]] {
+          throw_bad_node(its, node, num_nodes);
+        }
+        keys[count++] = tree * nodes_per_tree + node;
+      }
+    }
+    std::uint32_t* const rows = drawn.rows.data() + drawn.edges.first_edge[at];
+    for (std::int64_t i = 0; i < count; ++i) {
+      map.prefetch(keys[std::min(i + kMapDistance, count - 1)]);
+      const auto next = static_cast<std::uint32_t>(known.nodes.size());
+      rows[i] = map.find_or_insert(keys[i], next);
+      if (rows[i] == next) {
+        const std::int64_t tree = keys[i] / nodes_per_tree;
+        known.nodes.push_back(keys[i] % nodes_per_tree);
+        known.trees.push_back(tree);
+        known.numbers.push_back(nodes_of_tree[static_cast<std::size_t>(tree)]++);
+      }
+    }
+  }
+}
+
 std::span<const std::int64_t> NeighborPass::nodes(std::int64_t batch, int type) const {
   if (batch < 0 || batch >= batches() || type < 0 || static_cast<std::size_t>(type) >= types() ||
       hop_ != request_.hops) {  // before, a hop would move the nodes
@@ -291,7 +342,7 @@ const std::vector<std::int64_t>& NeighborPass::first_edges(int hop, int relation
   if (hop < 0 || hop >= hop_ || relation < 0 || static_cast<std::size_t>(relation) >= request_.relations.size()) {
     throw Error(ErrorKind::kUsage, "expected a hop that is done and a relation of the pass");
   }
-  return drawn_[static_cast<std::size_t>(hop)][static_cast<std::size_t>(relation)].first_edge;
+  return drawn_[static_cast<std::size_t>(hop)][static_cast<std::size_t>(relation)].edges.first_edge;
 }
 
 NeighborSample NeighborPass::batch(std::int64_t batch) const {
@@ -305,6 +356,8 @@ NeighborSample NeighborPass::batch(std::int64_t batch) const {
     SampledNodes& out = sample.types.emplace_back();
     out.nodes.resize(static_cast<std::int64_t>(nodes.nodes.size()));
     std::copy(nodes.nodes.begin(), nodes.nodes.end(), out.nodes.data());
+    out.trees.resize(static_cast<std::int64_t>(nodes.trees.size()));
+    std::copy(nodes.trees.begin(), nodes.trees.end(), out.trees.data());
     std::int64_t before = 0;
     for (const std::int64_t end : nodes.ends) {
       out.nodes_per_hop.push_back(end - std::exchange(before, end));
@@ -314,7 +367,8 @@ NeighborSample NeighborPass::batch(std::int64_t batch) const {
     SampledEdges& out = sample.relations.emplace_back();
     std::int64_t total = 0;
     for (const std::vector<Drawn>& hop : drawn_) {
-      out.edges_per_hop.push_back(hop[relation].first_edge[number + 1] - hop[relation].first_edge[number]);
+      const std::vector<std::int64_t>& first = hop[relation].edges.first_edge;
+      out.edges_per_hop.push_back(first[number + 1] - first[number]);
       total += out.edges_per_hop.back();
     }
     out.rows.resize(total);
@@ -324,13 +378,14 @@ NeighborSample NeighborPass::batch(std::int64_t batch) const {
     std::int64_t edge = 0;
     for (std::size_t hop = 0; hop < drawn_.size(); ++hop) {
       const Drawn& drawn = drawn_[hop][relation];
-      const std::int64_t first = drawn.first_edge[number];
+      const PassEdges& edges = drawn.edges;
+      const std::int64_t first = edges.first_edge[number];
       std::copy_n(drawn.rows.data() + first, out.edges_per_hop[hop], out.rows.data() + edge);
-      std::copy_n(drawn.positions.data() + first, out.edges_per_hop[hop], out.edge_ids.data() + edge);
+      std::copy_n(edges.positions->data() + first, out.edges_per_hop[hop], out.edge_ids.data() + edge);
       std::int64_t col = hop > 0 ? ends[hop - 1] : 0;
-      for (std::int64_t i = drawn.first_node[number]; i < drawn.first_node[number + 1]; ++i, ++col) {
-        std::fill_n(out.cols.data() + edge, drawn.counts[i], col);
-        edge += drawn.counts[i];
+      for (std::int64_t i = edges.first_node[number]; i < edges.first_node[number + 1]; ++i, ++col) {
+        std::fill_n(out.cols.data() + edge, edges.counts[i], col);
+        edge += edges.counts[i];
       }
     }
   }
@@ -340,11 +395,19 @@ NeighborSample NeighborPass::batch(std::int64_t batch) const {
 std::uint64_t NeighborPass::bytes() const {
   std::uint64_t total = 0;
   for (const Nodes& nodes : nodes_) {
-    total += nodes.nodes.capacity() * sizeof(std::int64_t);
+    total += (nodes.nodes.capacity() + nodes.trees.capacity()) * sizeof(std::int64_t) +
+             nodes.numbers.capacity() * sizeof(std::uint32_t);
   }
   for (const std::vector<Drawn>& hop : drawn_) {
     for (const Drawn& drawn : hop) {
-      total += drawn.counts.bytes() + drawn.positions.bytes() + drawn.rows.bytes();
+      total += drawn.edges.counts.bytes() + drawn.rows.bytes();
+      total += drawn.edges.positions ? drawn.edges.positions->bytes() : 0;
+    }
+  }
+  for (const PassBatch& batch : request_.batches) {
+    for (const PassExclusion& each : batch.excluded) {
+      total += (each.rows.size() + each.sources.size() + each.groups.size() + each.group_of_tree.size()) *
+               sizeof(std::int64_t);
     }
   }
   return total;

@@ -94,7 +94,7 @@ TEST(excluded_edges, are_those_of_the_group_of_a_tree) {
 
 void exclude(const Lists& lists, const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& sources,
              const std::vector<std::int64_t>& group_of_tree) {
-  const ExcludedEdges excluded(lists.adjacency(), {rows, sources, {}, group_of_tree, true});
+  check_excluded({rows, sources, {}, group_of_tree, true}, lists.adjacency().num_rows, 1, "lists");
 }
 
 TEST(excluded_edges, must_lead_to_rows_and_have_as_many_sources_and_groups) {
@@ -102,6 +102,7 @@ TEST(excluded_edges, must_lead_to_rows_and_have_as_many_sources_and_groups) {
   CHECK_THROWS(exclude(lists, {kRows}, {0}, {}), ErrorKind::kUsage, "in [0, 40), received 40 at position 0");
   CHECK_THROWS(exclude(lists, {0}, {}, {}), ErrorKind::kUsage, "received 0 and 0");
   CHECK_THROWS(exclude(lists, {0}, {0}, {0, 0}), ErrorKind::kUsage, "1 groups of trees, received 1 and 0");
+  CHECK_THROWS(exclude(lists, {}, {}, {0, 0}), ErrorKind::kUsage, "each of 1 trees, received 2");
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ struct Case {
   std::vector<std::int64_t> first;   // neighbours per hop of one relation ...
   std::vector<std::int64_t> second;  // ... and of the other, whose indices are wide
   bool replace;
+  bool disjoint;
   int threads;
 };
 
@@ -62,7 +63,8 @@ void run_hops(NeighborPass& pass, const std::vector<Lists>& lists, int hops) {
       const auto positions = pass.draw(relation, bounds);
       std::vector<std::int32_t> narrow;
       std::vector<std::int64_t> wide;
-      for (const std::int64_t position : positions) {
+      for (std::int64_t i = 0; i < positions->size(); ++i) {
+        const std::int64_t position = (*positions)[i];
         relation == 0 ? narrow.push_back(its.narrow[static_cast<std::size_t>(position)])
                       : wide.push_back(its.wide[static_cast<std::size_t>(position)]);
       }
@@ -86,18 +88,19 @@ void check(const Case& given) {
   request.relations = {{0, 1, given.first, "first"}, {1, 0, given.second, "second"}};
   request.num_nodes = {kNodes, kNodes};
   request.hops = hops;
-  request.replace = given.replace;
   request.threads = given.threads;
-  std::vector<std::vector<std::span<const std::int64_t>>> views;
   for (std::size_t batch = 0; batch < seeds.size(); ++batch) {
-    request.keys.push_back(derive_key(Stream::kNeighbor, 9, 1, batch));
-    views.push_back({seeds[batch], seeds[seeds.size() - 1 - batch]});
+    NeighborRequest& its = request.batches.emplace_back().request;
+    its.seeds = {seeds[batch], seeds[seeds.size() - 1 - batch]};
+    its.replace = given.replace;
+    its.disjoint = given.disjoint;
+    its.key = derive_key(Stream::kNeighbor, 9, 1, batch);
   }
-  NeighborPass pass(request, views);
+  NeighborPass pass(request);
   run_hops(pass, lists, hops);
   CHECK(pass.bytes() > 0);
   for (std::size_t batch = 0; batch < seeds.size(); ++batch) {
-    NeighborRequest whole;
+    NeighborRequest whole = request.batches[batch].request;
     whole.relations.resize(2);
     for (std::size_t i = 0; i < 2; ++i) {
       whole.relations[i].adjacency = lists[i].adjacency(i == 1);
@@ -106,14 +109,12 @@ void check(const Case& given) {
       whole.relations[i].num_neighbors = request.relations[i].num_neighbors;
     }
     whole.num_nodes = request.num_nodes;
-    whole.seeds = views[batch];
     whole.hops = hops;
-    whole.replace = given.replace;
-    whole.key = request.keys[batch];
     const NeighborSample expected = sample_neighbors(whole);
     const NeighborSample found = pass.batch(static_cast<std::int64_t>(batch));
     for (std::size_t i = 0; i < 2; ++i) {
       CHECK(equal(found.types[i].nodes, expected.types[i].nodes));
+      CHECK(equal(found.types[i].trees, expected.types[i].trees));
       CHECK(found.types[i].nodes_per_hop == expected.types[i].nodes_per_hop);
       CHECK(equal(found.relations[i].rows, expected.relations[i].rows));
       CHECK(equal(found.relations[i].cols, expected.relations[i].cols));
@@ -127,11 +128,13 @@ void check(const Case& given) {
 
 TEST(tiered_neighbor, passes_are_what_batches_are_in_memory) {
   for (const bool replace : {false, true}) {
-    for (const int threads : {1, 3}) {
-      check({{5, 3}, {4, 6}, replace, threads});
-      check({{-1, 2}, {0, -1}, replace, threads});
-      check({{2, 0, 70}, {2, 3, 1}, replace, threads});
-      check({{0}, {0}, replace, threads});
+    for (const bool disjoint : {false, true}) {
+      for (const int threads : {1, 3}) {
+        check({{5, 3}, {4, 6}, replace, disjoint, threads});
+        check({{-1, 2}, {0, -1}, replace, disjoint, threads});
+        check({{2, 0, 70}, {2, 3, 1}, replace, disjoint, threads});
+        check({{0}, {0}, replace, disjoint, threads});
+      }
     }
   }
 }
@@ -140,8 +143,8 @@ TEST(tiered_neighbor, seeds_that_are_no_nodes_are_named) {
   const std::vector<std::int64_t> seeds{0, kNodes};
   PassRequest request;
   request.num_nodes = {kNodes};
-  request.keys = {{1, 2}};
-  CHECK_THROWS(NeighborPass(request, {{seeds}}), ErrorKind::kUsage, "at position 1");
+  request.batches.emplace_back().request.seeds = {seeds};
+  CHECK_THROWS(NeighborPass{request}, ErrorKind::kUsage, "at position 1");
 }
 
 }  // namespace

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from graphbox.errors import UnsupportedError, UsageError, did_you_mean
+from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import GraphLike, is_tiered
 
 __all__ = [
-    "check_graph",
     "nodes_of_type",
     "positive_integer",
     "present_nodes",
@@ -71,32 +70,16 @@ def refuse_unknown(unknown: Mapping[str, object], known: tuple[str, ...]) -> Non
         raise UsageError(f"the loader has no such argument, received {value!r}", where=name, hint=hint)
 
 
-def check_graph(graph: object) -> None:
-    """Raise when ``graph`` is none.
-
-    Raises:
-        UsageError: it is not.
-        UnsupportedError: it is a graph in tiers.
-    """
-    if is_tiered(graph):
-        raise UnsupportedError(
-            "expected a graph in memory or memory-mapped, received one in tiers",
-            where="graph",
-            hint="NeighborLoader takes those; give this loader the `graph` of it",
-        )
-    if not isinstance(graph, GraphLike):
-        raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
-
-
 def untiered(graph: object) -> GraphLike:
     """Return what says which nodes and edges there are: the graph, of one in tiers the graph it reads.
 
     Raises:
         UsageError: it is none.
     """
-    graph = graph.graph if is_tiered(graph) else graph
-    check_graph(graph)
-    return cast("GraphLike", graph)
+    whole = graph.graph if is_tiered(graph) else graph
+    if not isinstance(whole, GraphLike):
+        raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
+    return whole
 
 
 def positive_integer(value: object, name: str) -> int:

@@ -28,6 +28,7 @@ from graphbox.sample.loader.stages import (
     SampleStage,
 )
 from graphbox.sample.loader.tiered import TieredStages
+from graphbox.sample.sampled import HeteroSample
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
@@ -75,6 +76,12 @@ class Drawn:
     request: SampleRequest
     seeds: Seeds
     tree_labels: Int64Array | None = None
+
+    def labelled(self, sample: HeteroSample[Int64Array]) -> HeteroSample[Int64Array]:
+        """Return the sample with its trees called as the batch calls them."""
+        if self.tree_labels is None:
+            return sample
+        return replace(sample, trees={name: self.tree_labels[tree] for name, tree in sample.trees.items()})
 
 
 @dataclass(slots=True)
@@ -242,10 +249,7 @@ class Loader(ABC):
         size = self._batch_size
         drawn = [self._draw(order[batch * size : (batch + 1) * size], epoch, batch) for batch in numbers]
         samples = self._sampler.sample([each.request for each in drawn])
-        for index, each in enumerate(drawn):
-            if each.tree_labels is not None:
-                trees = {name: each.tree_labels[tree] for name, tree in samples[index].trees.items()}
-                samples[index] = replace(samples[index], trees=trees)
+        samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
         features = self._fetch.fetch(samples)
         made = []
         for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
@@ -267,8 +271,9 @@ class Loader(ABC):
 
         with closing(tiered.batches(requests())) as batches:
             for batch, (sample, rows) in enumerate(batches, first):
+                request = drawn.popleft()
                 features = rows | self._fetch.fetch([sample])[0]
-                data = self._assemble(Batch(epoch, batch, sample, features, drawn.popleft().seeds))
+                data = self._assemble(Batch(epoch, batch, request.labelled(sample), features, request.seeds))
                 yield data if self._transform is None else self._transform(data)
 
     def _next_of(self, stream: Generator[Any, None, None], batch: int) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Never
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array, is_torch, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
-from graphbox.sample.loader.arguments import check_graph, refuse_unknown, times_of
+from graphbox.sample.drawing import TemporalStrategy
+from graphbox.sample.loader.arguments import refuse_unknown, times_of, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import LinkSeeds
@@ -19,7 +20,9 @@ from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types
 from graphbox.sample.loader.negatives import LinkNegatives, NegativeSamplingLike, negative_sampling
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
-from graphbox.sample.neighbor import TemporalStrategy
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["LinkNeighborLoader", "links_of"]
 
@@ -60,7 +63,7 @@ class LinkNeighborLoader(Loader):
     no more. PyTorch Geometric's loader does not do this.
 
     Args:
-        graph: what to sample: :class:`graphbox.graph.Graph`, or one with its faces.
+        graph: as in :class:`NeighborLoader`.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
         edge_label_index: the links: (edge type, integers [2, n]), or the integers where there is one edge
             type, or an edge type or None for all its edges. They need not be edges of the graph.
@@ -108,7 +111,7 @@ class LinkNeighborLoader(Loader):
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         edge_label_index: tuple[EdgeType, Any] | EdgeType | npt.ArrayLike | None = None,
         edge_label: npt.ArrayLike | None = None,
@@ -141,15 +144,15 @@ class LinkNeighborLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
-        check_graph(graph)
-        self._edge_type, self._links = links_of(graph, edge_label_index)
+        whole = untiered(graph)
+        self._edge_type, self._links = links_of(whole, edge_label_index)
         self._times = times_of(edge_label_time, time_attr, self._links.shape[1], "edge_label_time")
         self._disjoint = bool(disjoint) or self._times is not None
         sampling = negative_sampling(neg_sampling, neg_sampling_ratio)
         self._labels = _labels_of(
             edge_label, self._links.shape[1], None if sampling is None else sampling.mode
         )
-        self._leaking = leaking_types(graph, self._edge_type, exclude_seed_edges)
+        self._leaking = leaking_types(whole, self._edge_type, exclude_seed_edges)
         # Not even backwards, or in another type that is asked for.
         self._negatives_are_no_edges = (
             avoid_known_positives and self._edge_type[0] != self._edge_type[2] and exclude_seed_edges is True
@@ -157,7 +160,7 @@ class LinkNeighborLoader(Loader):
         self._negatives: LinkNegatives | None = None
         if sampling is not None:
             known = self._links if avoid_known_positives else None
-            self._negatives = LinkNegatives(graph, self._edge_type, sampling, known, seed_number(seed))
+            self._negatives = LinkNegatives(whole, self._edge_type, sampling, known, seed_number(seed))
         self._negative_settings = (
             f"{sampling and (sampling.mode, sampling.amount)}, "
             f"avoid_known_positives={avoid_known_positives}, exclude_seed_edges={[*self._leaking]}"

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from graphbox.native import Int64Array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.loader.arguments import nodes_of_type, refuse_unknown, times_of, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import NodeSeeds
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
-from graphbox.sample.neighbor import TemporalStrategy
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.excluded import ExcludedEdges
-from graphbox.sample.neighbor import TemporalStrategy, sample_heterogeneous
+from graphbox.sample.neighbor import sample_heterogeneous
 from graphbox.sample.sampled import HeteroSample
 
 __all__ = ["Features", "FetchStage", "MemorySampler", "NeighborOptions", "SampleRequest", "SampleStage"]

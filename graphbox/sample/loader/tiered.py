@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphbox.errors import DoesNotFitError, UnsupportedError
+from graphbox.errors import DoesNotFitError
 from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
@@ -40,9 +40,6 @@ class TieredStages:
         pass_batches: batches in a pass; None: as many as the graph's ``pass_bytes`` hold. With one, memory
             keeps rows by how often they were used; with more, by when they will be.
         threads: of one pass.
-
-    Raises:
-        UnsupportedError: neighbours are to be drawn by weight, by LABOR or in disjoint trees.
     """
 
     def __init__(
@@ -53,7 +50,6 @@ class TieredStages:
         pass_batches: int | None,
         threads: int,
     ) -> None:
-        _refuse(weighted=bool(options.weighted), disjoint=options.disjoint, labor=options.labor)
         self._graph = graph
         self._options = options
         self._names = names
@@ -68,7 +64,8 @@ class TieredStages:
         """Give the sample and the features of each request, in order.
 
         Raises:
-            DoesNotFitError: what a pass samples takes more than the graph's ``pass_bytes``.
+            DoesNotFitError: what a pass samples, or one list that must be read as a whole, takes more than
+                the graph's ``pass_bytes`` have room for.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="graphbox-pass") as executor:
             passes = self._passes(requests, executor)
@@ -102,13 +99,18 @@ class TieredStages:
     def _sample(self, requests: Iterator[SampleRequest], size: int) -> PassSample:
         chosen = list(islice(requests, size))
         options = self._options
-        for request in chosen:
-            _refuse(times=request.times is not None, excluded_edges=bool(request.excluded_edges))
+        times = [request.times for request in chosen if request.times is not None]
         return sample_pass(
             self._graph,
             [request.seeds for request in chosen],
             options.num_neighbors,
             options.replace,
+            options.weighted,
+            labor=options.labor,
+            disjoint=options.disjoint,
+            input_time=times or None,
+            temporal_strategy=options.temporal_strategy,
+            excluded_edges=[request.excluded_edges for request in chosen],
             edge_attributes=options.edge_attributes,
             seed=options.seed,
             batches=[(request.epoch, request.batch) for request in chosen],
@@ -119,11 +121,11 @@ class TieredStages:
         """Return how many batches the next pass may have, from what those of this one take."""
         nodes = sum(len(each) for name in self._names for each in samples.nodes(name))
         batch_bytes = (samples.size_bytes + _TRACE_BYTES * nodes) / len(samples)
-        fitting = self._graph.pass_bytes / (_PASSES_HELD * batch_bytes)
+        fitting = (self._graph.pass_bytes - samples.list_bytes) / (_PASSES_HELD * batch_bytes)
         if self._pass_batches is None:
             return max(int(fitting / _SPARE), 1)
         if self._pass_batches > max(fitting, 1):
-            needed = int(np.ceil(_PASSES_HELD * batch_bytes * self._pass_batches))
+            needed = samples.list_bytes + int(np.ceil(_PASSES_HELD * batch_bytes * self._pass_batches))
             most = max(int(fitting), 1)
             raise DoesNotFitError(
                 f"expected passes that take at most {self._graph.pass_bytes:,} bytes (pass_bytes), received "
@@ -132,22 +134,3 @@ class TieredStages:
                 hint=f"give None or at most {most}, or more pass_bytes to Graph.tiered",
             )
         return self._pass_batches
-
-
-_REFUSED: dict[str, str] = {
-    "weighted": "neighbours drawn by weight need a table of all edges in memory",
-    "disjoint": "disjoint trees are sampled from graphs in memory",
-    "labor": "LABOR compares the whole lists of neighbours of all nodes of a hop",
-    "times": "neighbours up to a time need the order by time of all edges in memory",
-    "excluded_edges": "edges are left out of samples of graphs in memory",
-}
-
-
-def _refuse(**asked: bool) -> None:
-    for what, is_asked in asked.items():
-        if is_asked:
-            raise UnsupportedError(
-                f"expected neighbours drawn uniformly from a graph in tiers: {_REFUSED[what]}",
-                where="input_time" if what == "times" else what,
-                hint="leave it out, or give the loader the graph itself (its files are memory-mapped)",
-            )

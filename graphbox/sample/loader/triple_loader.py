@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Never, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
-from graphbox.sample.loader.arguments import check_graph, positive_integer, refuse_unknown
+from graphbox.sample.loader.arguments import positive_integer, refuse_unknown, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import TripleSeeds
@@ -21,6 +21,9 @@ from graphbox.sample.loader.link_loader import links_of
 from graphbox.sample.loader.negatives import node_sampler, with_links
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 from graphbox.sample.negative import NegativeSampler
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["Corrupt", "TripleLoader"]
 
@@ -59,7 +62,7 @@ class TripleLoader(Loader):
     :class:`LinkNeighborLoader`: no triple of the batch is among its edges, in either direction.
 
     Args:
-        graph: what to sample: :class:`graphbox.graph.Graph`, or one with its faces.
+        graph: as in :class:`NeighborLoader`.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all. ``[0]``
             samples none, for models that only embed entities.
         triples: integers [3, n]: heads, relations and tails; heads and tails are node indices of the
@@ -97,7 +100,7 @@ class TripleLoader(Loader):
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         triples: npt.ArrayLike | None = None,
         batch_size: int = 1,
@@ -126,20 +129,20 @@ class TripleLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(TripleLoader.__init__.__annotations__))
-        check_graph(graph)
+        whole = untiered(graph)
         if corrupt not in ("head", "tail", "both"):
             raise UsageError(f"expected head, tail or both, received {corrupt!r}", where="corrupt")
         self._corrupt = corrupt
         self._num_negatives = positive_integer(num_negatives, "num_negatives")
-        self.relations = _relations_of(graph, relations)
-        self._triples = _triples_of(graph, self.relations, triples)
+        self.relations = _relations_of(whole, relations)
+        self._triples = _triples_of(whole, self.relations, triples)
         hops = num_neighbors.values() if isinstance(num_neighbors, Mapping) else [num_neighbors]
         without_edges = all(isinstance(each, Sequence) and not any(each) for each in hops)
         control = exclude_seed_edges and not without_edges
-        self._leaking = [leaking_types(graph, each, control) for each in self.relations]
+        self._leaking = [leaking_types(whole, each, control) for each in self.relations]
         self._avoids = avoid_known_positives
         self._corruptions = [
-            self._corruption(graph, number, seed_number(seed)) for number in range(len(self.relations))
+            self._corruption(whole, number, seed_number(seed)) for number in range(len(self.relations))
         ]
         self._negative_settings = (
             f"{corrupt}, {num_negatives}, avoid_known_positives={avoid_known_positives}, "

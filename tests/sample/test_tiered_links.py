@@ -1,0 +1,133 @@
+"""Loaders of links and triples over a graph on disk: the batches of the graph in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
+from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.sample import LinkNeighborLoader, TripleLoader
+from tests.graph.test_tiered_graph import TO, change, make_graph
+from tests.sample.test_tiered_choices import LATEST, shop
+from tests.sample.test_tiered_loader import check_same
+from tests.sample.test_tiered_neighbor import BUYS, KNOWS
+
+NUM_LINKS = 600
+
+
+def some_links(graph: Graph, edge_type: Any = TO) -> tuple[Any, Any]:
+    """Return edges of the graph and pairs that are none."""
+    rng = np.random.default_rng(6)
+    csc = graph.csc(edge_type)
+    at = rng.integers(0, len(csc.indices), NUM_LINKS)
+    targets = np.searchsorted(csc.indptr, at, side="right") - 1
+    links = np.stack([csc.indices[at].astype(np.int64), targets])
+    links[0, ::7] = rng.integers(0, graph.num_nodes(edge_type[0]), len(links[0, ::7]))
+    return edge_type, links
+
+
+def link_loader(graph: Graph | TieredGraph, links: Any, **arguments: Any) -> LinkNeighborLoader:
+    options: dict[str, Any] = {"batch_size": 100, "shuffle": True, "output": "numpy", "seed": 3} | arguments
+    return LinkNeighborLoader(graph, options.pop("num_neighbors", [5, 3]), links, **options)
+
+
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"neg_sampling": "binary"},
+    {"neg_sampling": {"mode": "triplet", "amount": 2}, "replace": True},
+    {"neg_sampling_ratio": 1.5, "avoid_known_positives": True, "weighted": True},
+    {"neg_sampling": "triplet", "avoid_known_positives": True, "disjoint": True},
+    {"neg_sampling": "binary", "labor": True},
+    {"neg_sampling": "binary", "exclude_seed_edges": False},
+    {"neg_sampling": "triplet", "temporal": True, "weighted": True},
+    {"temporal": True, "temporal_strategy": "last"},
+]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_links_and_their_negatives(tmp_path: Path, way: dict[str, Any], changed: bool) -> None:
+    graph = make_graph(tmp_path / "graph", csr=True)
+    graph = change(tmp_path / "graph") if changed else graph
+    links = some_links(graph)
+    options = {"features": ("age", "taste"), "edge_attributes": ("weight",)} | way
+    if options.pop("temporal", False):
+        times = np.random.default_rng(2).integers(0, LATEST, NUM_LINKS)
+        options |= {"edge_label_time": times, "time_attr": "timestamp"}
+    expected = list(link_loader(graph, links, **options))
+    for pass_batches, pass_bytes in ((None, 1 << 20), (1, 2 << 20), (4, 32 << 20)):
+        tiered = graph.tiered(topology_bytes=2 << 20, feature_bytes=100_000, pass_bytes=pass_bytes)
+        check_same(link_loader(tiered, links, pass_batches=pass_batches, **options), expected)
+
+
+def test_no_batch_has_the_edges_of_its_links(tmp_path: Path) -> None:
+    graph = make_graph(tmp_path / "graph", csr=True)
+    tiered = graph.tiered(topology_bytes=100_000, pass_bytes=4 << 20)
+    seen = 0
+    for batch in link_loader(tiered, TO, num_neighbors=[-1], batch_size=3000):
+        nodes = batch.sample.nodes["node"]
+        ends = nodes[batch.seeds.edge_label_index]
+        labelled = {*map(tuple, ends.T.tolist())} | {*map(tuple, ends[::-1].T.tolist())}
+        for edge_type, rows in batch.sample.rows.items():
+            pairs = np.stack([nodes[rows], nodes[batch.sample.cols[edge_type]]])
+            assert not labelled & {*map(tuple, pairs.T.tolist())}
+            seen += len(rows)
+    assert seen > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_links_between_types(tmp_path: Path, seed: int) -> None:
+    graph = shop(tmp_path / "graph", seed)
+    for way in WAYS[:3]:
+        options = {"num_neighbors": [3, 2], "disjoint": seed == 1} | way
+        for edge_type in (BUYS, KNOWS):
+            links = some_links(graph, edge_type)
+            tiered = graph.tiered(topology_bytes=1 << 20, pass_bytes=4 << 20)
+            check_same(link_loader(tiered, links, **options), link_loader(graph, links, **options))
+
+
+@pytest.mark.parametrize("avoid", [False, True])
+def test_triples_and_their_corruptions(tmp_path: Path, avoid: bool) -> None:
+    graph = shop(tmp_path / "graph", 5)
+
+    def triples(of: Graph | TieredGraph, **options: Any) -> TripleLoader:
+        own: dict[str, Any] = {"batch_size": 300, "shuffle": True, "output": "numpy", "seed": 8} | options
+        return TripleLoader(of, own.pop("num_neighbors", [4, 2]), avoid_known_positives=avoid, **own)
+
+    tiered = graph.tiered(topology_bytes=20_000, pass_bytes=4 << 20)
+    ways: list[dict[str, Any]] = [
+        {"num_negatives": 3},
+        {"corrupt": "tail", "labor": True},
+        {"num_neighbors": [0]},
+        {"pass_batches": 2, "exclude_seed_edges": False, "weighted": [BUYS]},
+    ]
+    for way in ways:
+        check_same(triples(tiered, **way), triples(graph, **way))
+
+
+def test_pyg_batches_and_resuming(tmp_path: Path) -> None:
+    graph = make_graph(tmp_path / "graph", csr=True)
+    links = some_links(graph)
+    tiered = graph.tiered(topology_bytes=100_000)
+    options: dict[str, Any] = {"neg_sampling": "binary", "disjoint": True}
+    whole = list(link_loader(graph, links, **options))
+    first = link_loader(tiered, links, pass_batches=2, **options)
+    iterator = iter(first)
+    check_same([next(iterator), next(iterator)], whole[:2])
+    resumed = link_loader(tiered, links, **options)
+    resumed.load_state_dict(first.state_dict())
+    iterator.close()
+    check_same(resumed, whole[2:])
+    options["output"] = "pyg"
+    for one, other in zip(
+        link_loader(tiered, links, **options), link_loader(graph, links, **options), strict=True
+    ):
+        assert np.array_equal(one["node"].batch, other["node"].batch)
+        assert np.array_equal(one[TO].edge_label_index, other[TO].edge_label_index)
+    with pytest.raises(UsageError, match="expected a graph, received dict"):
+        link_loader({}, links)  # type: ignore[arg-type]
