@@ -12,6 +12,11 @@ def crc32c(bytes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C',
     CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.
     """
 
+def exchange_paths(first: str, second: str) -> bool:
+    """
+    Let two files or folders take each other's place in one step; False where the file system cannot.
+    """
+
 class ArrayFileWriter:
     """Writes a .npy file as a stream of rows."""
 
@@ -400,6 +405,9 @@ class OptimizerConfig:
     @property
     def mean_gradient(self) -> bool: ...
 
+class PartRecords:
+    """What the records of a checkpoint are."""
+
 class PulledRows:
     """Where the rows of some keys are."""
 
@@ -476,12 +484,38 @@ class Table:
     @lr.setter
     def lr(self, arg: float, /) -> None: ...
 
-    def save(self, path: str) -> None:
-        """Write the table to a file, durably and at once."""
+    def write_checkpoint(self, folder: str, contents: int, chain: int, is_delta: bool, threads: int) -> list[tuple[str, int, int, int, bool]]:
+        """
+        Write rows to new segments in a folder; returns name, rows, bytes, CRC-32C and whether they are erased keys.
+        """
 
-    @staticmethod
-    def load(path: str, memory_bytes: int) -> Table:
-        """Read a table from a file, and check it."""
+    def track_changes(self, chain: int) -> None:
+        """Follow what changes from now on."""
+
+    def confirm_changes(self, chain: int) -> None:
+        """The changes that a checkpoint took are safe."""
+
+    def restore_changes(self, chain: int) -> None:
+        """
+        The checkpoint did not become whole: the next one is to have its changes too.
+        """
+
+    def reserve(self, rows: int) -> None:
+        """Make room for that many more rows."""
+
+    def load_checkpoint(self, folder: str, parts: Sequence[tuple[str, int, int, int, bool]], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
+        """Put the rows of a checkpoint's parts, or of a shard, into the table."""
+
+    def part_records(self, contents: int) -> PartRecords:
+        """What the records of this table's checkpoints are."""
+
+    def apply_values(self, folder: str, parts: Sequence[tuple[str, int, int, int, bool]], records: PartRecords, threads: int) -> None:
+        """
+        Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.
+        """
+
+def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """The shard that each key belongs to, int64[n]."""
 
 def parse_integers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plain: bool, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
     """

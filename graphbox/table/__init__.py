@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
     from graphbox.table.module import TableEmbedding as TableEmbedding
 
-__all__ = ["EmbeddingTable", "TableEmbedding"]
+__all__ = ["EmbeddingTable", "TableEmbedding", "shard_of"]
 
 
 def __getattr__(name: str) -> Any:

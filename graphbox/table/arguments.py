@@ -24,6 +24,7 @@ __all__ = [
     "nonnegative",
     "number_pair",
     "positive_or_infinite",
+    "shard_numbers",
     "writable_rows",
 ]
 
@@ -105,3 +106,14 @@ def _checked(array: object, name: str, shape: tuple[int, ...]) -> Float32Array:
         received = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise UsageError(f"expected float32 {shape}, received {received}", where=name)
     return array
+
+
+def shard_numbers(shard: object) -> tuple[int, int]:
+    """Return the number of a shard and how many there are."""
+    if not isinstance(shard, tuple | list) or len(shard) != 2:
+        raise UsageError(
+            f"expected two integers, a shard's number and how many there are, received {shard!r}",
+            where="shard",
+        )
+    shards = integer(shard[1], "shard", 1, 2**31)
+    return integer(shard[0], "shard", 0, shards - 1), shards

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -28,8 +29,11 @@ from graphbox.table.arguments import (
     nonnegative,
     number_pair,
     positive_or_infinite,
+    shard_numbers,
     writable_rows,
 )
+from graphbox.table.checkpoint import ChainName, load_table, save_table
+from graphbox.table.manifest import Chain, ServingValues
 
 if TYPE_CHECKING:
     import torch
@@ -164,6 +168,8 @@ class EmbeddingTable:
             memory_bytes=budget_bytes(memory_bytes),
             skip_nonfinite=chosen(nonfinite, "nonfinite", Nonfinite) == "skip",
         )
+        self._saving = threading.Lock()
+        self._chains: dict[ChainName, Chain] = {}
 
     def __repr__(self) -> str:
         return f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, lr={self.lr})"
@@ -370,29 +376,90 @@ class EmbeddingTable:
             yield keys, rows
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write rows, state and settings to a file; a reader sees the old file or the new one.
+        """Write a checkpoint, a folder with everything: rows, state and settings.
 
-        Pulls of known keys go on meanwhile, changes wait. The format: docs/formats/table.md.
+        A reader sees the old checkpoint or the new one, whatever happens. Pulls of known keys go on
+        meanwhile, changes wait. Besides the table, saving takes 4 MiB for each thread and for two more. The
+        format: docs/formats/table.md.
+
+        Args:
+            path: of the folder; a checkpoint that is there is replaced in one step.
 
         Raises:
-            NotFoundError: the folder does not exist.
+            NotFoundError: the folder around it does not exist.
+            ConflictError: something else is at ``path``, or the file system cannot replace folders.
             DoesNotFitError: the disk is full.
             GraphboxError: the system refuses to write.
         """
-        self._table.save(str(Path(path)))
+        save_table(self, Path(path), "full")
+
+    def save_base(self, path: str | os.PathLike[str], *, serving: ServingValues | None = None) -> None:
+        """Write a checkpoint that :meth:`save_delta` continues: from now on the table notes what changes.
+
+        The note takes a bit for each row and 8 bytes for each erased key, within ``memory_bytes``.
+
+        Args:
+            path: see :meth:`save`.
+            serving: values alone, as this type, for :class:`graphbox.table.ServingTable`: a chain of its own
+                beside that of whole rows. ``float16`` is rounded to the nearest; ``int8`` is a scale for each
+                row and values in 127ths of its largest one.
+
+        Raises:
+            DataError: NaN or infinity in a row that is to be saved as float16 or int8.
+            GraphboxError: see :meth:`save`.
+        """
+        save_table(self, Path(path), "base", serving)
+
+    def save_delta(self, path: str | os.PathLike[str], *, serving: ServingValues | None = None) -> None:
+        """Write the rows that changed and the keys that were erased since the last base or delta.
+
+        A delta that could not be written changes nothing: the next one has its rows too.
+
+        Args:
+            path: see :meth:`save`.
+            serving: continue the chain for serving; another type than that of the base is fine.
+
+        Raises:
+            UsageError: no base was saved or loaded.
+            DoesNotFitError: the disk is full; or the erased keys had no room in ``memory_bytes``: save a
+                base.
+            GraphboxError: see :meth:`save_base`.
+        """
+        save_table(self, Path(path), "delta", serving)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, memory_bytes: int | None = None, threads: int | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        deltas: Iterable[str | os.PathLike[str]] = (),
+        memory_bytes: int | None = None,
+        threads: int | None = None,
+        shard: tuple[int, int] = (0, 1),
     ) -> EmbeddingTable:
-        """Return the table that :meth:`save` wrote; it goes on as the saved one would have.
+        """Return the table of a checkpoint; it goes on as the saved one would have, bit by bit.
+
+        After a base, with or without deltas, :meth:`save_delta` continues the chain.
+
+        Args:
+            path: of a full checkpoint or a base.
+            deltas: those after the base, all in their order.
+            memory_bytes: of the table, see :class:`EmbeddingTable`.
+            threads: of the table, and of loading.
+            shard: (i, n): only the keys whose :func:`graphbox.table.shard_of` among n is i.
 
         Raises:
-            NotFoundError: no such file.
-            FormatError: the file is damaged, cut off, no table, or of another version.
+            NotFoundError: no such checkpoint.
+            FormatError: it is damaged, no checkpoint, or of another version.
+            ConflictError: deltas of another base, or not all in their order.
+            UsageError: a delta without a base, a checkpoint for serving, or a wrong shard.
             DoesNotFitError: the table exceeds ``memory_bytes``.
         """
-        table = cls.__new__(cls)
-        table._threads = thread_count(threads)
-        table._table = _core.Table.load(str(Path(path)), budget_bytes(memory_bytes))
-        return table
+        return load_table(
+            cls,
+            Path(path),
+            [Path(delta) for delta in deltas],
+            shard_numbers(shard),
+            threads,
+            memory_bytes=memory_bytes,
+        )

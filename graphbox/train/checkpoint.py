@@ -1,7 +1,7 @@
 """Checkpoints: what is needed to go on with a training as if it had never stopped.
 
 A checkpoint is a folder: ``state.json`` (position, figures, digests of the other files),
-``dense.safetensors`` (parameters and optimizer state) and a file for each embedding table. It is written
+``dense.safetensors`` (parameters and optimizer state) and a folder for each embedding table. It is written
 beside and moved into place, so a killed process leaves a whole checkpoint or none; the last two are kept.
 """
 
@@ -21,8 +21,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from graphbox.errors import ConflictError, FormatError
+from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
+from graphbox.table.manifest import read_manifest
 from graphbox.train.storage import replace_file, sync_folder
 
 __all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
@@ -71,20 +72,23 @@ class CheckpointStore:
         beside = self._folder / f".{place.name}.partial"
         beside.mkdir()
         save_file({name: value.contiguous() for name, value in checkpoint.dense.items()}, beside / _DENSE)
-        for name, table in checkpoint.tables.items():
-            table.save(beside / _table_file(name))
         files = {path.name: _digest(path) for path in sorted(beside.iterdir())}
+        tables = {}
+        for name, table in checkpoint.tables.items():
+            table.save(beside / _table_folder(name))
+            tables[name] = read_manifest(beside / _table_folder(name)).digest
         header = {
             "format": _FORMAT,
             "version": _FORMAT_VERSION,
             "settings": self._settings,
             "files": files,
+            "tables": tables,
             "step": checkpoint.step,
             "state": dict(checkpoint.state),
         }
         (beside / _STATE).write_text(json.dumps({**header, "digest": _header_digest(header)}, indent=1))
-        for path in beside.iterdir():
-            _sync(path)
+        for name in (*files, _STATE):
+            _sync(beside / name)
         sync_folder(beside)
         if place.exists():  # the same position, reached again
             shutil.rmtree(place)
@@ -132,9 +136,8 @@ class CheckpointStore:
                 f"expected safetensors, received: {error}", where=str(place / _DENSE), hint=hint
             ) from error
         tables = {
-            _table_name(name): EmbeddingTable.load(place / name, threads=threads)
-            for name in header["files"]
-            if name.endswith(_TABLE_SUFFIX)
+            name: _load_table(place / _table_folder(name), digest, threads, hint)
+            for name, digest in header["tables"].items()
         }
         return Checkpoint(int(header["step"]), header["state"], dense, tables)
 
@@ -154,15 +157,18 @@ class CheckpointStore:
             shutil.rmtree(path)
 
 
-_TABLE_SUFFIX = ".table"
+def _table_folder(name: str) -> str:
+    return f"{name}.table"
 
 
-def _table_file(name: str) -> str:
-    return f"{name}{_TABLE_SUFFIX}"
-
-
-def _table_name(file: str) -> str:
-    return file.removesuffix(_TABLE_SUFFIX)
+def _load_table(path: Path, digest: str, threads: int | None, hint: str) -> EmbeddingTable:
+    """Return the table whose checkpoint has this digest."""
+    try:
+        if read_manifest(path).digest != digest:
+            raise FormatError("expected the table of this checkpoint, received another one", where=str(path))
+        return EmbeddingTable.load(path, threads=threads)
+    except (FormatError, NotFoundError) as error:
+        raise FormatError(error.message, where=error.where, hint=hint) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

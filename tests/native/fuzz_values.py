@@ -278,18 +278,36 @@ def _push_rows(world: World) -> dict[str, Any]:
     return {"rows": rows, "grads": np.ones(shape, np.float32)}
 
 
-def _saved_table(world: World) -> dict[str, Any]:
-    path = world.folder / "table"
-    if path.exists() and world.random.random() < 0.7:
-        content = bytearray(path.read_bytes())
+def _checkpoint(world: World) -> dict[str, Any]:
+    """Return a part of a checkpoint that was written before, spoilt at times."""
+    folder = world.folder / "checkpoint"
+    name = world.random.choice(["rows-00000.segment", "erased-00000.segment"])
+    path = folder / name
+    content = bytearray(path.read_bytes()) if path.exists() else bytearray()
+    rows = int.from_bytes(content[24:32], "little") if world.random.random() < 0.9 else 3
+    spoilt = world.folder / "spoilt"
+    spoilt.mkdir(exist_ok=True)
+    if content:
         for _ in range(world.random.choice([0, 1, 3])):
             content[world.random.randrange(len(content))] = world.random.getrandbits(8)
-        spoilt = world.folder / "spoilt"
-        spoilt.write_bytes(
-            content[: world.random.choice([len(content), world.random.randrange(len(content) + 1)])]
-        )
-        path = spoilt
-    return {"path": str(path), "memory_bytes": 1 << 24}
+    (spoilt / name).write_bytes(
+        content[: world.random.choice([len(content), world.random.randrange(len(content) + 1)])]
+    )
+    where = world.random.choice([folder, spoilt])
+    return {
+        "folder": str(where),
+        "parts": [(name, rows, len(content), 0, name.startswith("erased"))],
+        "records": world.object("PartRecords"),
+        "shard": world.random.choice([(0, 1), (1, 3)]),
+        "threads": 2,
+        "chain": 0,
+    }
+
+
+def _written_checkpoint(world: World) -> dict[str, Any]:
+    folder = world.folder / "checkpoint"
+    folder.mkdir(exist_ok=True)
+    return {"folder": str(folder), "contents": 0, "chain": world.random.choice([-1, 0, 1]), "threads": 2}
 
 
 RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
@@ -336,12 +354,15 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
         "init_scale": 0.1,
         "memory_bytes": 1 << 24,
     },
-    "Table.load": _saved_table,
+    "Table.apply_values": _checkpoint,
+    "Table.load_checkpoint": _checkpoint,
+    "Table.part_records": lambda world: {"contents": world.random.choice([0, 1, 2, 3])},
     "Table.pull_into": _push,
     "Table.pull_rows": _push,
     "Table.push": _push,
     "Table.push_rows": _push_rows,
-    "Table.save": lambda world: {"path": str(world.folder / "table")},
+    "Table.reserve": lambda world: {"rows": world.random.choice([0, 1000, 1 << 60])},
+    "Table.write_checkpoint": _written_checkpoint,
     "TimeOrder": lambda world: {"indptr": world.indptr, "timestamps": world.timestamps},
     "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},
     "TraceCache.begin_pass": lambda world: {"batches": [np.unique(world.nodes()) for _ in range(3)]},

@@ -7,6 +7,7 @@
 #include "bind/nouns.h"
 #include "io/array_file.h"
 #include "io/crc32c.h"
+#include "io/exchange.h"
 
 namespace graphbox::bind {
 namespace nb = nanobind;
@@ -21,6 +22,9 @@ void add_io(nb::module_& module) {
       },
       nb::arg("bytes"), nb::arg("before") = 0,
       "CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.");
+  module.def("exchange_paths", &exchange_paths, nb::arg("first"), nb::arg("second"),
+             nb::call_guard<nb::gil_scoped_release>(),
+             "Let two files or folders take each other's place in one step; False where the file system cannot.");
   nb::class_<ArrayFileWriter>(module, "ArrayFileWriter", "Writes a .npy file as a stream of rows.")
       .def(nb::init<std::string, std::string, std::vector<std::uint64_t>>(), nb::arg("path"), nb::arg("dtype"),
            nb::arg("row_shape") = std::vector<std::uint64_t>{})

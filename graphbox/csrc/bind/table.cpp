@@ -6,7 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
@@ -130,6 +130,46 @@ std::tuple<NumpyArray<std::int64_t>, NumpyArray<float, 2>, std::uint64_t> scan(c
   return {to_numpy(std::move(keys)), to_numpy<float, 2>(std::move(values), shape), scanned.next};
 }
 
+using Parts = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint32_t, bool>>;
+
+std::vector<CheckpointPart> parts_of(const Parts& parts) {
+  std::vector<CheckpointPart> all;
+  for (const auto& [name, rows, bytes, crc32c, is_erased] : parts) {
+    all.push_back({name, rows, bytes, crc32c, is_erased});
+  }
+  return all;
+}
+
+RowContents contents_of(std::uint32_t contents) {
+  if (contents >= kRowContents) {
+    throw Error(ErrorKind::kUsage, "expected contents from 0 to 3, received " + std::to_string(contents), "contents");
+  }
+  return static_cast<RowContents>(contents);
+}
+
+Parts write_checkpoint(Table& self, const std::string& folder, std::uint32_t contents, int chain, bool is_delta,
+                       int threads) {
+  const nb::gil_scoped_release release;
+  Parts parts;
+  for (const CheckpointPart& part : self.write_checkpoint({folder, contents_of(contents), chain, is_delta, threads})) {
+    parts.emplace_back(part.name, part.rows, part.bytes, part.crc32c, part.is_erased);
+  }
+  return parts;
+}
+
+void load_checkpoint(Table& self, const std::string& folder, const Parts& parts, bool is_delta,
+                     std::pair<std::uint64_t, std::uint64_t> shard, int threads) {
+  const nb::gil_scoped_release release;
+  self.load_checkpoint(folder, parts_of(parts), is_delta, {shard.first, shard.second}, threads);
+}
+
+PartRecords part_records(const Table& self, std::uint32_t contents) { return self.part_records(contents_of(contents)); }
+
+void apply_values(Table& self, const std::string& folder, const Parts& parts, const PartRecords& records, int threads) {
+  const nb::gil_scoped_release release;
+  self.apply_values(folder, parts_of(parts), records, threads);
+}
+
 }  // namespace
 
 void add_table(nb::module_& module) {
@@ -176,6 +216,7 @@ void add_table(nb::module_& module) {
       .def_ro("clip_norm", &OptimizerConfig::clip_norm)
       .def_ro("clip_value", &OptimizerConfig::clip_value)
       .def_ro("mean_gradient", &OptimizerConfig::mean_gradient);
+  nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
   nb::class_<PulledRows>(module, "PulledRows", "Where the rows of some keys are.")
       .def("__len__", [](const PulledRows& self) { return self.rows.size(); });
   nb::class_<Table>(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.")
@@ -232,10 +273,36 @@ void add_table(nb::module_& module) {
       .def_prop_ro("skipped_gradients", &Table::skipped_gradients, "Gradients left out because they were not finite.")
       .def_prop_rw(
           "lr", [](const Table& self) { return self.config().optimizer.lr; }, [](Table& self, float lr) { self.set_lr(lr); })
-      .def("save", &Table::save, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
-           "Write the table to a file, durably and at once.")
-      .def_static("load", &Table::load, nb::arg("path"), nb::arg("memory_bytes"),
-                  nb::call_guard<nb::gil_scoped_release>(), "Read a table from a file, and check it.");
+      .def("write_checkpoint", &write_checkpoint, nb::arg("folder"), nb::arg("contents"), nb::arg("chain"),
+           nb::arg("is_delta"), nb::arg("threads"),
+           "Write rows to new segments in a folder; returns name, rows, bytes, CRC-32C and whether they are erased keys.")
+      .def("track_changes", &Table::track_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+           "Follow what changes from now on.")
+      .def("confirm_changes", &Table::confirm_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+           "The changes that a checkpoint took are safe.")
+      .def("restore_changes", &Table::restore_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+           "The checkpoint did not become whole: the next one is to have its changes too.")
+      .def("reserve", &Table::reserve, nb::arg("rows"), nb::call_guard<nb::gil_scoped_release>(),
+           "Make room for that many more rows.")
+      .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
+           nb::arg("shard"), nb::arg("threads"), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
+      .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
+      .def("apply_values", &apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"), nb::arg("threads"),
+           "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
+  
+  module.def(
+      "shard_of",
+      [](InputArray<std::int64_t> keys, std::uint64_t shards) {
+        if (shards == 0) {
+          throw Error(ErrorKind::kUsage, "expected at least one shard, received 0", "shards");
+        }
+        PooledArray<std::int64_t> out(count_of(keys));
+        for (std::int64_t i = 0; i < out.size(); ++i) {
+          out[i] = static_cast<std::int64_t>(graphbox::shard_of(keys.data()[i], shards));
+        }
+        return to_numpy(std::move(out));
+      },
+      nb::arg("keys").noconvert(), nb::arg("shards"), "The shard that each key belongs to, int64[n].");
 }
 
 }  // namespace graphbox::bind

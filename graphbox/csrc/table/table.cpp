@@ -254,7 +254,7 @@ void Table::check_budget(std::uint64_t bytes, std::uint64_t rows) const {
 
 // Makes room for `rows` rows in all, or throws and changes nothing.
 void Table::make_room(std::uint64_t rows) {
-  const std::uint64_t slab_bytes = std::max(slab_.bytes(), slab_.bytes_for(rows));
+  const std::uint64_t slab_bytes = std::max(slab_.bytes(), slab_.bytes_for(rows)) + followed_bytes(rows);
   if (index_.has_room_for(rows)) {
     check_budget(index_.bytes() + slab_bytes, rows);
   } else {
@@ -281,11 +281,16 @@ std::uint32_t Table::take_row() {
     slab_.resize(slab_.rows() + 1);
   }
   set_live(row, true);
+  for (ChangeTracker& changes : trackers_) {
+    changes.grow(slab_.rows());
+    changes.mark(row);
+  }
   return row;
 }
 
 void Table::give_back(std::uint32_t row) {
   index_.erase(slab_.key(row), index_.hash(slab_.key(row)));
+  note_erased(slab_.key(row));
   free_rows_.push_back(row);
   set_live(row, false);
 }
@@ -412,7 +417,7 @@ std::uint64_t Table::rows() const {
 
 std::uint64_t Table::bytes() const {
   const std::shared_lock lock(mutex_);
-  return index_.bytes() + slab_.bytes();
+  return index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows());
 }
 
 TableConfig Table::config() const {

@@ -8,23 +8,25 @@
 // one of (seed, key, its steps).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "memory/buffer.h"
 #include "random/philox.h"
+#include "table/change_tracker.h"
+#include "table/checkpoint.h"
 #include "table/optimizer.h"
 #include "table/row_index.h"
 #include "table/slab.h"
 
 namespace graphbox {
-
-class FileReader;
 
 struct TableConfig {
   std::uint64_t dim = 0;
@@ -86,8 +88,26 @@ class Table {
   TableConfig config() const;
   void set_lr(float lr);
 
-  void save(const std::string& path) const;
-  static std::unique_ptr<Table> load(const std::string& path, std::uint64_t memory_bytes);
+  // Checkpoints: checkpoint_write.cpp. Pulls of known keys go on while one is written. One that takes the changes of a
+  // chain is followed by confirm_changes(), or by restore_changes() where it did not become whole.
+  std::vector<CheckpointPart> write_checkpoint(const CheckpointRequest& request);
+  void track_changes(int chain);
+  void confirm_changes(int chain);
+  void restore_changes(int chain);
+
+  // checkpoint_load.cpp. After an error of load_checkpoint() the table is to be dropped.
+  void reserve(std::uint64_t rows);  // room for that many more
+  void load_checkpoint(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
+                       const Shard& shard, int threads);
+
+  PartRecords part_records(RowContents contents) const {
+    return records_of(slab_.layout(), config_.optimizer.kind, contents);
+  }
+
+  // For serving: values of rows whose state is lost. All is verified before the first row changes; then rows change
+  // one after another, while pulls go on.
+  void apply_values(const std::string& folder, const std::vector<CheckpointPart>& parts, const PartRecords& records,
+                    int threads);
 
  private:
   struct Workspace;  // of a thread that updates rows
@@ -118,7 +138,19 @@ class Table {
   void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
   void update_row(std::uint32_t row, const float* gradient, float scale, Workspace& workspace) const;
 
-  std::uint64_t load_block(const FileReader& file, std::uint64_t offset, std::uint64_t count);
+  ChangeTracker& tracker(int chain);
+  void note_erased(std::int64_t key);
+  std::uint64_t followed_bytes(std::uint64_t rows) const;
+  std::vector<CheckpointPart> write_rows(const CheckpointRequest& request,
+                                         const std::vector<std::uint64_t>& selected) const;
+  void gather(const std::vector<std::uint32_t>& rows, RowContents contents, std::uint64_t stride, std::int64_t* keys,
+              std::byte* records) const;
+  std::vector<std::int64_t> erased_since(const ChangeTracker& changes) const;
+  PooledArray<std::uint32_t> place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard);
+  void forget(const std::vector<std::int64_t>& keys);
+  std::uint64_t check_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
+                             const PartRecords& records, int threads) const;
+  void set_row(std::int64_t key, const float* values);
 
   TableConfig config_;
   PhiloxKey init_key_;
@@ -130,6 +162,8 @@ class Table {
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
   std::uint64_t version_ = new_version();  // another one whenever rows lose their keys
   std::atomic<std::uint64_t> skipped_gradients_{0};
+  std::array<ChangeTracker, kChains> trackers_;
+  std::mutex saving_;  // one checkpoint at a time
   mutable std::shared_mutex mutex_;
 };
 

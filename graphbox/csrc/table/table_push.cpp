@@ -208,6 +208,9 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
     }
     const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
     update_row(unique.row, gradient, scale, workspace);
+    for (ChangeTracker& changes : trackers_) {
+      changes.mark(unique.row);
+    }
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -65,49 +64,6 @@ TEST(table, any_number_of_threads_gives_the_same_bits) {
       CHECK(std::equal(left.begin(), left.end(), right.begin(), right.end()));
     }
   }
-}
-
-TEST(table, saved_and_loaded_goes_on_the_same) {
-  const auto keys = some_keys(5000, 5000, 9);
-  for (const Optimizer optimizer : kAllOptimizers) {
-    Table table(config(optimizer, 5));
-    train(table, 1);
-    const std::string path = testing::temporary_path("table");
-    table.save(path);
-    const auto loaded = Table::load(path, UINT64_MAX);
-    CHECK(rows_of(table, keys) == rows_of(*loaded, keys));
-    train(table, 1, 50);
-    train(*loaded, 2, 50);
-    CHECK(rows_of(table, keys) == rows_of(*loaded, keys));
-    table.save(path);
-    loaded->save(testing::temporary_path("other"));
-    CHECK_EQUAL(std::filesystem::file_size(path), std::filesystem::file_size(testing::temporary_path("other")));
-  }
-}
-
-TEST(table, every_damaged_byte_is_noticed) {
-  Table table(config(Optimizer::kAdagrad, 3));
-  const auto keys = some_keys(50, 5000, 9);
-  std::vector<float> rows(keys.size() * 3);
-  table.pull(keys.data(), 50, rows.data(), true, 1);
-  const std::string path = testing::temporary_path("sound");
-  const std::string damaged = testing::temporary_path("damaged");
-  table.save(path);
-  std::ifstream in(path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  const auto write = [&](const std::string& text) { std::ofstream(damaged, std::ios::binary) << text; };
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    std::string flipped = bytes;
-    flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
-    write(flipped);
-    CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "");
-  }
-  for (std::size_t length = 0; length < bytes.size(); length += 7) {
-    write(bytes.substr(0, length));
-    CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "");
-  }
-  write(bytes + "x");
-  CHECK_THROWS(Table::load(damaged, UINT64_MAX), ErrorKind::kFormat, "after the table");
 }
 
 TEST(table, stays_within_its_budget_and_as_it_was) {
@@ -199,7 +155,12 @@ TEST(table, many_threads_use_one_table) {
     table.set_lr(0.01F * static_cast<float>(step));
   });
   run([&](std::uint64_t) {
-    table.save(testing::temporary_path("concurrent"));
+    const std::string folder = testing::temporary_path("concurrent");
+    std::filesystem::create_directory(folder);
+    table.write_checkpoint({folder, RowContents::kRecords, 0, false, 2});
+    table.confirm_changes(0);
+    table.write_checkpoint({folder, RowContents::kInt8, 1, false, 2});
+    table.restore_changes(1);
     table.keys();
     CHECK(table.bytes() > 0);
   });
@@ -207,7 +168,6 @@ TEST(table, many_threads_use_one_table) {
     thread.join();
   }
   CHECK_EQUAL(failures.load(), 0);
-  CHECK(Table::load(testing::temporary_path("concurrent"), UINT64_MAX)->rows() <= table.rows() + 4000);
 }
 
 // Rows that were pulled from one table and pushed to another are looked up there.

@@ -1,0 +1,222 @@
+// Loading checkpoints: the keys of a part get their rows in order, then several threads fill the rows of several parts.
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "errors/error.h"
+#include "io/block_reader.h"
+#include "io/crc32c.h"
+#include "io/read_queue.h"
+#include "parallel/parallel_for.h"
+#include "table/checkpoint.h"
+#include "table/table.h"
+
+namespace graphbox {
+namespace {
+
+constexpr unsigned kDepth = 8;  // large reads in flight for each thread
+constexpr std::size_t kKeyDistance = 32;
+
+// Lets threads through one after another, in the order of their numbers.
+class Turns {
+ public:
+  // False where an earlier one failed: then there is nothing to do any more.
+  bool wait(std::int64_t number) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return next_ == number || has_failed_; });
+    return !has_failed_;
+  }
+  void end(std::int64_t number, bool has_failed) {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = std::max(next_, number + 1);
+      has_failed_ = has_failed_ || has_failed;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t next_ = 0;
+  bool has_failed_ = false;
+};
+
+BackendChoice backend() { return choose_backend(ReadBackend::kAuto, kDepth); }
+
+// Calls visit(first, keys, records, count) for parts of the rows in any order; whoever changes something with them must
+// undo it when this throws.
+void scan_rows(const SegmentReader& segment, const CheckpointPart& part, const SegmentReader::VisitRows& visit) {
+  LentReader reader(backend().backend, kDepth);
+  PartChecksum checksum;
+  segment.scan(*reader.get(), 0, part.rows,
+               [&](std::uint64_t first, const std::int64_t* keys, const std::byte* records, std::uint64_t count) {
+                 checksum.add(first, count, sizeof(std::uint32_t),
+                              checksum_of_records(records, segment.info().stride(), count));
+                 visit(first, keys, records, count);
+               });
+  if (checksum.value() != part.crc32c) {
+    throw_other_content(segment.path(), checksum.value(), part.crc32c);
+  }
+}
+
+std::vector<std::int64_t> erased_keys(const SegmentReader& segment, const CheckpointPart& part) {
+  std::vector<std::int64_t> keys = segment.keys();
+  const std::uint32_t checksum = crc32c(0, keys.data(), keys.size() * sizeof(std::int64_t));
+  if (checksum != part.crc32c) {
+    throw_other_content(segment.path(), checksum, part.crc32c);
+  }
+  return keys;
+}
+
+}  // namespace
+
+void Table::reserve(std::uint64_t rows) {
+  const std::unique_lock lock(mutex_);
+  make_room(live_rows() + rows);
+}
+
+void Table::load_checkpoint(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
+                            const Shard& shard, int threads) {
+  if (shard.number >= shard.count) {
+    throw Error(ErrorKind::kUsage,
+                "expected the number of a shard and how many there are, received " + std::to_string(shard.number) +
+                    " and " + std::to_string(shard.count),
+                "shard");
+  }
+  const std::unique_lock lock(mutex_);
+  const PartRecords records = part_records(RowContents::kRecords);
+  Turns turns;
+  parallel_for(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t number) {
+    const CheckpointPart& part = parts[static_cast<std::size_t>(number)];
+    std::unique_ptr<SegmentReader> segment;
+    PooledArray<std::uint32_t> rows;
+    try {
+      segment = open_part(folder + "/" + part.name, part, records);
+      if (!turns.wait(number)) {
+        return;
+      }
+      if (part.is_erased) {
+        forget(erased_keys(*segment, part));
+      } else {
+        rows = place_keys(*segment, is_delta, shard);
+      }
+      turns.end(number, false);
+    } catch (...) {
+      turns.end(number, true);
+      throw;
+    }
+    if (!part.is_erased) {
+      scan_rows(*segment, part,
+                [&](std::uint64_t first, const std::int64_t*, const std::byte* data, std::uint64_t count) {
+                  const std::uint64_t stride = segment->info().stride();
+                  for (std::uint64_t i = 0; i < count; ++i) {
+                    const std::uint32_t row = rows[static_cast<std::int64_t>(first + i)];
+                    if (row != kNoRow) {
+                      slab_.read_record(row, data + i * stride);
+                    }
+                  }
+                });
+    }
+  });
+}
+
+// The rows of a segment's keys, new ones for those that have none; kNoRow for those of other shards.
+PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard) {
+  PooledArray<std::uint32_t> rows(static_cast<std::int64_t>(segment.info().rows));
+  segment.scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (i + kKeyDistance < count) {
+        index_.prefetch(index_.hash(keys[i + kKeyDistance]));
+      }
+      std::uint32_t& row = rows[static_cast<std::int64_t>(first + i)];
+      row = kNoRow;
+      if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
+        continue;
+      }
+      row = find(keys[i]);
+      if (row == kNoRow) {
+        row = take_row();
+        slab_.key(row) = keys[i];
+        index_.insert(keys[i], index_.hash(keys[i]), row);
+      } else if (!is_delta) {
+        throw Error(ErrorKind::kFormat, "key " + std::to_string(keys[i]) + " appears twice in the checkpoint",
+                    segment.path(), kRestoreCheckpoint);
+      }
+    }
+  });
+  return rows;
+}
+
+void Table::forget(const std::vector<std::int64_t>& keys) {
+  for (const std::int64_t key : keys) {
+    const std::uint32_t row = find(key);
+    if (row != kNoRow) {
+      give_back(row);
+    }
+  }
+  ++version_;
+}
+
+// --- Serving ---------------------------------------------------------------------------------------------------------
+
+std::uint64_t Table::check_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
+                                  const PartRecords& records, int threads) const {
+  if (records.values == RowContents::kRecords || records.bytes < served_bytes(config_.dim, records.values)) {
+    throw Error(ErrorKind::kUsage, "expected records with " + std::to_string(config_.dim) +
+                                       " values, received those of a table of another dim", "records");
+  }
+  std::atomic<std::uint64_t> unknown{0};
+  parallel_for(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t number) {
+    const CheckpointPart& part = parts[static_cast<std::size_t>(number)];
+    const auto segment = open_part(folder + "/" + part.name, part, records);
+    if (part.is_erased) {
+      erased_keys(*segment, part);
+      return;
+    }
+    scan_rows(*segment, part, [&](std::uint64_t, const std::int64_t* keys, const std::byte*, std::uint64_t count) {
+      const std::shared_lock lock(mutex_);
+      unknown += static_cast<std::uint64_t>(
+          std::count_if(keys, keys + count, [&](std::int64_t key) { return find(key) == kNoRow; }));
+    });
+  });
+  return unknown;
+}
+
+void Table::apply_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
+                         const PartRecords& records, int threads) {
+  reserve(check_values(folder, parts, records, threads));
+  parallel_for(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t number) {
+    const CheckpointPart& part = parts[static_cast<std::size_t>(number)];
+    const auto segment = open_part(folder + "/" + part.name, part, records);
+    if (part.is_erased) {
+      const std::vector<std::int64_t> keys = erased_keys(*segment, part);
+      const std::unique_lock lock(mutex_);
+      forget(keys);
+      return;
+    }
+    std::vector<float> values(config_.dim);
+    scan_rows(*segment, part,
+              [&](std::uint64_t, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
+                const std::unique_lock lock(mutex_);
+                for (std::uint64_t i = 0; i < count; ++i) {
+                  decode_values(data + i * segment->info().stride(), records.values, values);
+                  set_row(keys[i], values.data());
+                }
+              });
+  });
+}
+
+// Gives the key these values, and the state that new rows have.
+void Table::set_row(std::int64_t key, const float* values) {
+  std::uint32_t row = find(key);
+  if (row == kNoRow) {
+    row = take_row();
+    slab_.key(row) = key;
+    index_.insert(key, index_.hash(key), row);
+  }
+  slab_.set_values(row, values);
+  update_.initialize(slab_.state(row), config_.dim);
+}
+
+}  // namespace graphbox

@@ -1,0 +1,283 @@
+"""Checkpoints of a table: everything at once, or a base and the deltas after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+from graphbox import _core
+from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageError
+from graphbox.table.atomic_folder import atomic_folder, write_durably
+from graphbox.table.manifest import (
+    MANIFEST,
+    RESTORE,
+    Chain,
+    Contents,
+    Kind,
+    Manifest,
+    Part,
+    ServingValues,
+    read_manifest,
+)
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
+
+__all__ = [
+    "ChainName",
+    "check_chain",
+    "is_checkpoint",
+    "load_table",
+    "read_chain",
+    "save_table",
+    "write_checkpoint",
+]
+
+ChainName: TypeAlias = Literal["training", "serving"]
+TableType = TypeVar("TableType", bound="EmbeddingTable")
+
+_CHAINS: Final[dict[ChainName, int]] = {"training": 0, "serving": 1}
+"""Their numbers in the core: a table follows the changes for each of them."""
+
+_CHANGING = ("lr",)
+"""Settings that may differ between a base and its deltas: the last ones count."""
+
+
+def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None = None) -> None:
+    """Write a checkpoint of ``table``; see :meth:`graphbox.table.EmbeddingTable.save`."""
+    if serving is not None and serving not in get_args(ServingValues):
+        raise UsageError(
+            f"expected one of {', '.join(get_args(ServingValues))}, received {serving!r}", where="serving"
+        )
+    with table._saving:
+        if kind == "full":
+            with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
+                write_checkpoint(table, folder, "full", "records", None)
+        else:
+            _save_in_chain(table, path, kind, serving)
+
+
+def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None) -> None:
+    name: ChainName = "training" if serving is None else "serving"
+    chain = None
+    if kind == "delta":
+        chain = table._chains.get(name)
+        if chain is None:
+            call = "save_base(path)" if serving is None else f"save_base(path, serving={serving!r})"
+            raise UsageError(
+                f"expected a table whose {name} base was saved or loaded, there is none",
+                hint=f"call {call} first",
+            )
+    try:
+        with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
+            manifest = write_checkpoint(table, folder, kind, serving or "records", chain)
+    except BaseException:
+        table._table.restore_changes(_CHAINS[name])
+        raise
+    table._table.confirm_changes(_CHAINS[name])
+    table._chains[name] = manifest.after()
+
+
+def write_checkpoint(
+    table: EmbeddingTable, folder: Path, kind: Kind, contents: Contents, chain: Chain | None
+) -> Manifest:
+    """Write the files of a checkpoint into an empty folder and return what its manifest says.
+
+    A base or delta takes the changes of its chain: the caller confirms or restores them.
+    """
+    number = -1 if kind == "full" else _CHAINS["training" if contents == "records" else "serving"]
+    written = table._table.write_checkpoint(
+        str(folder), _CONTENTS[contents], number, kind == "delta", table.threads
+    )
+    manifest = Manifest(kind, contents, table_settings(table), chain, tuple(Part(*part) for part in written))
+    write_durably(folder / MANIFEST, manifest.text().encode())
+    return manifest
+
+
+_CONTENTS: Final[dict[Contents, int]] = {"records": 0, "float32": 1, "float16": 2, "int8": 3}
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Return whether ``path`` may be replaced by a checkpoint: it is one, or an empty folder."""
+    if not path.is_dir():
+        return False
+    return not any(path.iterdir()) or (path / MANIFEST).is_file()
+
+
+def table_settings(table: EmbeddingTable) -> dict[str, Any]:
+    """Return the arguments that make a table like this one, as JSON keeps them."""
+    native = table._table
+    optimizer = native.optimizer
+    lowest, highest = optimizer.bounds
+    return {
+        "dim": native.dim,
+        "dtype": native.dtype,
+        "optimizer": optimizer.name,
+        "lr": native.lr,
+        "eps": optimizer.eps,
+        "init_scale": native.init_scale,
+        "initial_accumulator": optimizer.initial_accumulator,
+        "betas": list(optimizer.betas),
+        "beta": optimizer.beta,
+        "l1": optimizer.l1,
+        "l2": optimizer.l2,
+        "weight_decay": optimizer.weight_decay,
+        "decoupled_weight_decay": optimizer.decoupled_weight_decay,
+        "bounds": [_finite_or_none(lowest), _finite_or_none(highest)],
+        "clip_norm": _finite_or_none(optimizer.clip_norm),
+        "clip_value": _finite_or_none(optimizer.clip_value),
+        "mean_gradient": optimizer.mean_gradient,
+        "nonfinite": "skip" if native.skip_nonfinite else "refuse",
+        "seed": native.seed,
+    }
+
+
+def table_arguments(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the arguments that :func:`table_settings` kept.
+
+    Raises:
+        FormatError: they are not those of a table.
+    """
+    try:
+        lowest, highest = settings["bounds"]
+    except (KeyError, TypeError, ValueError):
+        raise FormatError(
+            "the manifest names no settings of a table", where=str(folder / MANIFEST), hint=RESTORE
+        ) from None
+    bounds = (-math.inf if lowest is None else lowest, math.inf if highest is None else highest)
+    return {**settings, "bounds": bounds}
+
+
+def _finite_or_none(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
+
+
+def load_table(
+    table_type: type[TableType],
+    path: Path,
+    deltas: Iterable[Path],
+    shard: tuple[int, int],
+    threads: int | None,
+    **budget: Any,
+) -> TableType:
+    """Return the table of a checkpoint and its deltas; see :meth:`graphbox.table.EmbeddingTable.load`."""
+    folders = (path, *deltas)
+    while True:
+        manifests = read_chain(folders)
+        try:
+            return _load(table_type, folders, manifests, shard, threads, **budget)
+        except (FormatError, NotFoundError):
+            # A checkpoint that was replaced meanwhile: what replaced it is loaded instead.
+            if [manifest.digest for manifest in read_chain(folders)] == [each.digest for each in manifests]:
+                raise
+
+
+def read_chain(folders: tuple[Path, ...]) -> list[Manifest]:
+    """Return the manifests of a checkpoint and the deltas after it, checked against each other."""
+    manifests = [read_manifest(folder) for folder in folders]
+    check_chain(None, manifests[0], folders[0])
+    place = manifests[0].after()
+    for manifest, folder in zip(manifests[1:], folders[1:], strict=True):
+        if manifests[0].kind != "base":
+            raise UsageError(
+                "expected a base, which deltas can follow, received a full checkpoint",
+                where=str(folders[0]),
+                hint="save_base() writes one",
+            )
+        check_chain(place, manifest, folder)
+        _check_settings(manifests[0], manifest, folder)
+        place = manifest.after()
+    return manifests
+
+
+def check_chain(place: Chain | None, manifest: Manifest, folder: Path) -> None:
+    """Check that a checkpoint belongs at a place of a chain: a delta there, or with None what stands alone.
+
+    Raises:
+        ConflictError: a delta of another base, one that was applied before, or one that comes too early.
+        UsageError: a delta where a base is wanted, or the other way round.
+    """
+    chain = manifest.chain
+    if place is None or chain is None:
+        if (place is None) != (chain is None):
+            wanted, received = ("a full checkpoint or a base", "a delta")
+            if place is not None:
+                wanted, received = "a delta", f"a {manifest.kind} checkpoint"
+            raise UsageError(f"expected {wanted}, received {received}", where=str(folder))
+        return
+    if chain == place:
+        return
+    number = f"delta {chain.sequence}"
+    if chain.base != place.base:
+        message, hint = (
+            f"received {number} of another base",
+            "give the deltas that were saved after this base",
+        )
+    elif chain.sequence < place.sequence:
+        message, hint = f"received {number}, which was applied before", "leave it out"
+    elif chain.sequence > place.sequence:
+        message, hint = f"received {number}: one before it is missing", f"give delta {place.sequence} first"
+    else:
+        message = f"received {number} of another history"
+        hint = "tables that went on from one checkpoint more than once saved both: give those of one"
+    raise ConflictError(
+        f"expected delta {place.sequence} of the base, {message}", where=str(folder), hint=hint
+    )
+
+
+def _check_settings(base: Manifest, manifest: Manifest, folder: Path) -> None:
+    def fixed(settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in settings.items() if name not in _CHANGING}
+
+    if fixed(base.table) != fixed(manifest.table):
+        raise FormatError(
+            "the delta's settings are not those of its base", where=str(folder / MANIFEST), hint=RESTORE
+        )
+
+
+def _load(
+    table_type: type[TableType],
+    folders: tuple[Path, ...],
+    manifests: list[Manifest],
+    shard: tuple[int, int],
+    threads: int | None,
+    **budget: Any,
+) -> TableType:
+    if any(manifest.contents != "records" for manifest in manifests):
+        raise UsageError(
+            "expected a checkpoint of whole rows, received one of values alone",
+            where=str(folders[0]),
+            hint="open it with graphbox.table.ServingTable",
+        )
+    arguments = table_arguments(manifests[-1].table, folders[-1])
+    try:
+        table = table_type(**arguments, threads=threads, **budget)
+    except (TypeError, UsageError) as error:
+        raise FormatError(
+            f"the manifest names settings that no table has: {error}",
+            where=str(folders[-1] / MANIFEST),
+            hint=RESTORE,
+        ) from error
+    if shard[1] == 1:
+        table._table.reserve(manifests[0].rows)
+    for folder, manifest in zip(folders, manifests, strict=True):
+        _read_parts(table._table, folder, manifest, shard, table.threads)
+    if manifests[0].kind == "base" and shard[1] == 1:
+        table._table.track_changes(_CHAINS["training"])
+        table._chains["training"] = manifests[-1].after()
+    return table
+
+
+def _read_parts(
+    native: _core.Table, folder: Path, manifest: Manifest, shard: tuple[int, int], threads: int
+) -> None:
+    """Put the rows of a checkpoint into a table; those of a delta replace the ones that are there."""
+    native.load_checkpoint(str(folder), native_parts(manifest), manifest.kind == "delta", shard, threads)
+
+
+def native_parts(manifest: Manifest) -> list[tuple[str, int, int, int, bool]]:
+    """Return the parts as the core takes them, keys to be erased first."""
+    return [astuple(part) for part in sorted(manifest.parts, key=lambda part: not part.erased)]
