@@ -20,7 +20,7 @@ REACHED = (
     "AliasTable.sample_for",
     "find_collisions",
     "Store.read_rows",
-    "Table.load",
+    "Table.load_checkpoint",
     "Table.push_rows",
     "Table.scan",
 )

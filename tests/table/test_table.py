@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphbox.errors import DataError, DoesNotFitError, FormatError, NotFoundError, UsageError
+from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
 from tests.table.reference import initial_row
@@ -208,107 +208,3 @@ def test_wrong_arrays() -> None:
             table.pull(wrong)
     with pytest.raises(UsageError, match="lr"):
         table.lr = -1
-
-
-# ------------------------------------------------------------------ files
-
-
-def test_files_replace_each_other(tmp_path: Path) -> None:
-    table = EmbeddingTable(4)
-    table.save(tmp_path / "table")
-    table.pull([1, 2, 3])
-    table.save(str(tmp_path / "table"))
-    assert [path.name for path in tmp_path.iterdir()] == ["table"]
-    assert EmbeddingTable.load(tmp_path / "table").keys().tolist() == [1, 2, 3]
-
-
-def test_settings_are_saved(tmp_path: Path) -> None:
-    for optimizer in get_args(Optimizer):
-        table = EmbeddingTable(
-            5,
-            optimizer,
-            lr=0.3,
-            eps=0.1,
-            init_scale=0.7,
-            initial_accumulator=0.2,
-            betas=(0.7, 0.8),
-            beta=0.3,
-            l1=0.01,
-            l2=0.02,
-            weight_decay=0.1,
-            decoupled_weight_decay=optimizer != "ftrl",
-            bounds=(-0.9, 0.8),
-            mean_gradient=True,
-            seed=2**63,
-            memory_bytes=1 << 30,
-        )
-        table.lr = 0.4
-        table.save(tmp_path / "table")
-        loaded = EmbeddingTable.load(tmp_path / "table")
-        assert (loaded.dim, loaded.optimizer, loaded.lr, loaded.seed) == (5, optimizer, table.lr, 2**63)
-        assert loaded.memory_bytes is None
-        grads = np.random.default_rng(0).normal(size=(20, 3, 5)).astype(Float32)
-        for one in (table, loaded):
-            for gradient in grads:
-                one.push([9, 9, 3], gradient)
-        np.testing.assert_array_equal(table.pull([9, 3]), loaded.pull([9, 3]))
-
-
-def test_files_of_version_1(formats: Path) -> None:
-    table = EmbeddingTable.load(formats / "table-1.bin")
-    assert (table.dim, table.optimizer, table.seed, len(table)) == (3, "adagrad", 7, 5)
-    assert table.keys().tolist() == [0, -1, INT64.min, INT64.max, 12345]
-    expected = EmbeddingTable(3, "adagrad", lr=0.5, init_scale=1.0, seed=7)
-    expected.push(table.keys(), np.arange(15, dtype=Float32).reshape(5, 3))
-    np.testing.assert_array_equal(table.pull(table.keys()), expected.pull(table.keys()))
-
-
-@pytest.fixture
-def formats() -> Path:
-    return Path(__file__).parents[1] / "formats"
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    path = tmp_path / "table"
-    table = EmbeddingTable(4)
-    table.pull(np.arange(9000))
-    table.save(path)
-    sound = path.read_bytes()
-
-    def load(content: bytes) -> None:
-        path.write_bytes(content)
-        EmbeddingTable.load(path)
-
-    def flip(position: int) -> bytes:
-        return sound[:position] + bytes([sound[position] ^ 4]) + sound[position + 1 :]
-
-    for content, message in (
-        (b"", "at least 136 bytes; the file has 0"),
-        (b"x" * 200, "starts with GBXTABLE"),
-        (flip(3), "starts with GBXTABLE"),
-        (flip(8), "format version 1, the file has version 5"),
-        (flip(12), "other byte order"),
-        (flip(40), "header of the table is damaged"),
-        (flip(140), "rows 0 to 4095 of the table are damaged"),
-        (flip(len(sound) - 20), "rows 8192 to 8999 of the table are damaged"),
-        (flip(len(sound) - 1), "last bytes"),
-        (sound[:-1], "the table is cut off: 9000 rows take"),
-        (sound[:1000], "the table is cut off"),
-        (sound + b"x", "bytes after the table"),
-    ):
-        with pytest.raises(FormatError, match=message) as caught:
-            load(content)
-        assert caught.value.where == str(path)
-    load(sound)
-
-
-def test_absent_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="No such file"):
-        EmbeddingTable.load(tmp_path / "absent")
-    with pytest.raises(NotFoundError, match="cannot create the file"):
-        EmbeddingTable(4).save(tmp_path / "absent" / "table")
-    table = EmbeddingTable(64)
-    table.pull(np.arange(50_000))
-    table.save(tmp_path / "table")
-    with pytest.raises(DoesNotFitError, match="memory_bytes"):
-        EmbeddingTable.load(tmp_path / "table", memory_bytes=4 << 20)

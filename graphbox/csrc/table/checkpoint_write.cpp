@@ -167,6 +167,9 @@ CheckpointPart write_erased(const std::string& folder, const std::vector<std::in
 }  // namespace
 
 std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& request) {
+  if (request.folder.empty()) {
+    throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
+  }
   const std::lock_guard saving(saving_);
   const std::shared_lock lock(mutex_);
   ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
