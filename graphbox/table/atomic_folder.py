@@ -65,15 +65,14 @@ def atomic_folder(path: Path, is_ours: Callable[[Path], bool], what: str) -> Ite
 
 @contextmanager
 def system_errors(path: Path) -> Iterator[None]:
-    """Turn the system's errors into ours; ``path`` where it names no file."""
+    """Turn the system's errors into ours, about ``path``."""
     try:
         yield
     except OSError as error:
         kind = DoesNotFitError if error.errno in _NO_ROOM else GraphboxError
         hint = "free some disk space, or write somewhere else" if kind is DoesNotFitError else None
-        raise kind(
-            f"the system refuses: {error.strerror or error}", where=str(error.filename or path), hint=hint
-        ) from error
+        file = f"{error.filename}: " if error.filename else ""
+        raise kind(f"cannot write: {file}{error.strerror or error}", where=str(path), hint=hint) from error
 
 
 def write_durably(path: Path, content: bytes) -> None:
