@@ -77,7 +77,7 @@ test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the
 	$(BIN)/python -m pytest --ignore tests/e2e -m "not stress"
 
 .PHONY: test-stress
-test-stress: $(VENV)/.core ## a hundred kills of import, append and compaction, long random changes, plans of large imports
+test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction and tables, long random changes, plans of large imports
 	$(BIN)/python -m pytest --ignore tests/e2e -m stress
 	GRAPHBOX_KILLS=100 $(BIN)/python -m pytest --timeout 1800 tests/graph/test_ingest_crash.py
 
