@@ -57,6 +57,35 @@ def save_forever(path: Path, first: int) -> None:
         print(step, flush=True)
 
 
+def save_chain_forever(folder: Path, first: int) -> None:
+    """The same with a base and deltas after it; a chain that has become long is begun anew."""
+    folder.mkdir(exist_ok=True)
+    chain = chain_in(folder)
+    table = EmbeddingTable.load(chain[0], deltas=chain[1:], threads=2) if chain else new_table()
+    print("ready", flush=True)
+    for step in itertools.count(first):
+        train(table, step)
+        if not chain or len(chain) > 8:
+            shutil.rmtree(folder / "new", ignore_errors=True)
+            (folder / "new").mkdir()
+            chain = [folder / "new" / "base"]
+            table.save_base(chain[0])
+            # The chain is what is in one folder: it appears, or is replaced, at once.
+            current = folder / f"chain-{step:06}"
+            (folder / "new").rename(current)
+            chain = [current / "base"]
+        else:
+            chain.append(chain[0].parent / f"delta-{len(chain):03}")
+            table.save_delta(chain[-1])
+        print(step, flush=True)
+
+
+def chain_in(folder: Path) -> list[Path]:
+    """Return the base and the deltas of the newest chain."""
+    chains = sorted(folder.glob("chain-*"))
+    return [chains[-1] / "base", *sorted(chains[-1].glob("delta-???"))] if chains else []
+
+
 def save_until_full(path: Path) -> None:
     """Save ever more, until there is no room; tell the error, and go on with the table in memory."""
     table = new_table()
@@ -152,6 +181,27 @@ def test_killed_saves_leave_a_checkpoint(kills: int, tmp_path: Path) -> None:
     assert done > kills
     if kills > 50:
         assert unfinished
+    EmbeddingTable.load(path).save(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table"]  # what killed saves left is gone
+
+
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed_deltas_leave_a_chain(kills: int, tmp_path: Path) -> None:
+    delays = random.Random(kills)
+    folder = tmp_path / "chains"
+    reference = Reference()
+    done = 0
+    for _ in range(kills):
+        done = killed(save_chain_forever, folder, done, delays)
+        chain = chain_in(folder)
+        if not chain:
+            assert done == 0
+            continue
+        rows = rows_of(EmbeddingTable.load(chain[0], deltas=chain[1:]))
+        if rows != reference.rows_after(done):
+            done += 1
+            assert rows == reference.rows_after(done)
+    assert done > kills
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from graphbox.errors import DataError
+from graphbox.errors import DataError, NotFoundError
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import DType, Optimizer
 from graphbox.table.table import Slots
@@ -69,6 +69,7 @@ class TableMachine(RuleBasedStateMachine):
         self.twin = EmbeddingTable(dim, optimizer, dtype=dtype, seed=seed, threads=1, **SETTINGS)
         self.plain = PlainTable(dim, optimizer, seed)
         self.slots: list[tuple[Slots, Slots, list[int]]] = []
+        self.chain: list[Path] = []
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -151,8 +152,44 @@ class TableMachine(RuleBasedStateMachine):
     @rule()
     def save_and_load(self) -> None:
         self.table.save(self.folder / "table")
-        self.table = EmbeddingTable.load(self.folder / "table", threads=self.table.threads)
+        self.go_on_with(EmbeddingTable.load(self.folder / "table", threads=self.table.threads))
+        self.chain = []
+
+    def go_on_with(self, table: EmbeddingTable) -> None:
+        self.table = table
         self.slots = []  # they are of the table that was
+
+    @rule()
+    def save_base(self) -> None:
+        self.chain = [self.folder / "base"]
+        self.table.save_base(self.chain[0])
+
+    @precondition(lambda self: self.chain)
+    @rule(is_written=st.booleans())
+    def save_delta(self, is_written: bool) -> None:
+        if is_written:
+            self.chain.append(self.folder / f"delta-{len(self.chain)}")
+            self.table.save_delta(self.chain[-1])
+        else:  # what a failed one took belongs to the next one
+            with pytest.raises(NotFoundError):
+                self.table.save_delta(self.folder / "absent" / "delta")
+
+    @precondition(lambda self: self.chain)
+    @rule(shards=st.integers(1, 3))
+    def save_delta_and_load(self, shards: int) -> None:
+        self.save_delta(True)
+        base, *deltas = self.chain
+        tables = [
+            EmbeddingTable.load(base, deltas=deltas, shard=(shard, shards), threads=self.table.threads)
+            for shard in range(shards)
+        ]
+        keys = np.concatenate([table.keys() for table in tables])
+        assert sorted(keys.tolist()) == sorted(self.plain.rows)
+        for table in tables:
+            own = table.keys()
+            np.testing.assert_array_equal(table.pull(own), self.twin.pull(own))
+        if shards == 1:
+            self.go_on_with(tables[0])
 
     @invariant()
     def same_keys(self) -> None:
@@ -177,7 +214,7 @@ def run(machine: type[TableMachine], examples: int, steps: int, *, is_fixed: boo
 
 
 def test_agrees_with_a_dictionary() -> None:
-    run(TableMachine, 40, 40, is_fixed=True)
+    run(TableMachine, 20, 30, is_fixed=True)
 
 
 @pytest.mark.stress
