@@ -413,6 +413,22 @@ class PulledRows:
 
     def __len__(self) -> int: ...
 
+    @property
+    def changes(self) -> int:
+        """The table's count of changes before the rows were read."""
+
+    @staticmethod
+    def joined(parts: Sequence[PulledRows]) -> PulledRows:
+        """Those of several pulls of one table, one after another."""
+
+    def replace(self, positions: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], later: PulledRows) -> None:
+        """Take the rows that a later pull found for the keys at some positions."""
+
+    def stale(self, pushed: Sequence[PulledRows], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]:
+        """
+        Whether each result has a key without a row, or with one among those that were pushed, bool[n].
+        """
+
 class Table:
     """Rows for any int64 keys, with optimizer state, in memory."""
 
@@ -424,7 +440,7 @@ class Table:
     def pull_into(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> None:
         """The same into an array of the caller."""
 
-    def pull_rows(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], threads: int) -> PulledRows:
+    def pull_rows(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> PulledRows:
         """Pull into an array of the caller, and return where the rows are."""
 
     def push_rows(self, rows: PulledRows, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
@@ -513,6 +529,18 @@ class Table:
         """
         Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.
         """
+
+    def pull_bags(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, divisors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> PulledRows:
+        """Sums of rows into an array of the caller; returns where the rows are."""
+
+    def push_bags(self, rows: PulledRows, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, weights: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, divisors: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], lr: float | None, threads: int) -> int:
+        """
+        Push gradients of sums, or of the rows themselves; returns the count of changes.
+        """
+
+    @property
+    def changes(self) -> int:
+        """How often values of rows changed, or rows lost their keys."""
 
 def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The shard that each key belongs to, int64[n]."""

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphbox.table.salt import salted_keys, unsalted_keys
 from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
+    from graphbox.table.bag import BagSlot as BagSlot
+    from graphbox.table.bag import TableEmbeddingBag as TableEmbeddingBag
+    from graphbox.table.bag import TableEmbeddingBagCollection as TableEmbeddingBagCollection
     from graphbox.table.module import TableEmbedding as TableEmbedding
+    from graphbox.table.optimizer import TableOptimizer as TableOptimizer
 
-__all__ = ["EmbeddingTable", "TableEmbedding", "shard_of"]
+_MODULE_OF = {
+    "BagSlot": "graphbox.table.bag",
+    "TableEmbedding": "graphbox.table.module",
+    "TableEmbeddingBag": "graphbox.table.bag",
+    "TableEmbeddingBagCollection": "graphbox.table.bag",
+    "TableOptimizer": "graphbox.table.optimizer",
+}
+"""Names that need torch: loaded on first use."""
+
+__all__ = [
+    "BagSlot",
+    "EmbeddingTable",
+    "TableEmbedding",
+    "TableEmbeddingBag",
+    "TableEmbeddingBagCollection",
+    "TableOptimizer",
+    "salted_keys",
+    "shard_of",
+    "unsalted_keys",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TableEmbedding":  # needs torch: loaded on first use
-        from graphbox.table.module import TableEmbedding
-
-        return TableEmbedding
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
     raise AttributeError(f"module 'graphbox.table' has no attribute {name!r}")

@@ -2,60 +2,167 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphbox.errors import UnsupportedError, UsageError
+from graphbox.native import integer_array
+from graphbox.table.gradients import Gradients
+from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["TableEmbedding"]
+__all__ = ["Ahead", "TableEmbedding", "TableModule", "in_eager_mode"]
+
+_Forward = TypeVar("_Forward", bound=Callable[..., Any])
 
 
-class TableEmbedding(torch.nn.Module):
-    """Looks rows up in an :class:`EmbeddingTable`, and trains them when gradients come back.
+def in_eager_mode(forward: _Forward) -> _Forward:
+    """Decorate a forward pass: ``torch.compile`` breaks the graph there and compiles what is around it."""
+    disabled: _Forward = torch.compiler.disable(
+        forward, reason="rows come from a table, outside of the graph"
+    )  # type: ignore[no-untyped-call]
+    return disabled
 
-    The rows are no parameters of the module: the table applies its own optimizer to them during
-    ``backward()``, once for each forward pass, with the gradients of equal keys summed. The module's
-    ``state_dict`` does not hold them either: save the table.
+
+class Ahead(Protocol):
+    """Has pulled rows ahead of their forward pass."""
+
+    def take(self, module: TableModule, arguments: tuple[Any, ...]) -> tuple[Plan, list[PulledLookup]] | None:
+        """Return what was pulled for the forward pass with these arguments, up to date, or None."""
+        ...
+
+    def settle(self) -> None:
+        """Wait until all gradients so far are applied."""
+        ...
+
+
+class TableModule(torch.nn.Module):
+    """What all modules over tables have in common.
+
+    Rows are no parameters: a table applies its own optimizer to them at the end of ``backward()``, to each
+    row once, with the sum of its gradients over all lookups of the backward pass. :class:`TableOptimizer`
+    applies them at its ``step()`` instead, so that several backward passes count as one.
 
     In training mode unknown keys get a row. In evaluation mode, and while gradients are off, they get their
     initial values and the table stays as it is.
 
-    Args:
-        table: where the rows are. Several modules may share it.
+    ``torch.compile`` breaks the graph at these modules and compiles what is around them. Copies and pickles
+    of a module are refused, as they would share the table or lose it.
     """
 
-    def __init__(self, table: EmbeddingTable) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.table = table
+        self._gradients: Gradients | None = None
+        self._ahead: Ahead | None = None
+
+    @property
+    def tables(self) -> tuple[EmbeddingTable, ...]:
+        """The tables, each once."""
+        raise NotImplementedError
+
+    def plan(self, *arguments: Any) -> Plan:
+        """Return what ``forward`` with these arguments looks up."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> NoReturn:
+        raise UnsupportedError(
+            f"{type(self).__name__} can be neither copied nor pickled: its rows are in a table",
+            hint="save the table by its own save(), the rest of the model by its state_dict()",
+        )
+
+    def _look_up(self, *arguments: Any) -> Any:
+        if not (self.training and torch.is_grad_enabled()):
+            if self._ahead is not None:
+                self._ahead.settle()
+            plan = self.plan(*arguments)
+            return plan.finish(
+                [torch.from_numpy(each.pull(create=False).values).to(plan.device) for each in plan.lookups]
+            )
+        ahead = None if self._ahead is None else self._ahead.take(self, arguments)
+        if ahead is None:
+            plan = self.plan(*arguments)
+            ahead = plan, [each.pull() for each in plan.lookups]
+        plan, pulled = ahead
+        return plan.finish([look_up(each, plan.device, self._gradients) for each in pulled])
+
+
+class TableEmbedding(TableModule):
+    """Looks rows up in an :class:`EmbeddingTable`, and trains them when gradients come back.
+
+    In the place of ``torch.nn.Embedding``, with any int64 as a key. :class:`TableModule` says what differs.
+
+    Args:
+        table: where the rows are. Several modules may share it.
+        padding_idx: this key stands for nothing: it gives zeros, gets no row and learns nothing.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(self, table: EmbeddingTable, *, padding_idx: int | None = None) -> None:
+        super().__init__()
+        self.table = table_checked(table)
+        self.padding_idx = padding_checked(padding_idx)
+
+    @property
+    def tables(self) -> tuple[EmbeddingTable, ...]:
+        """The table."""
+        return (self.table,)
 
     def extra_repr(self) -> str:
         """Describe the table in ``repr``."""
-        return repr(self.table)
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.table!r}{padding}"
 
-    def forward(self, keys: torch.Tensor) -> torch.Tensor:
+    @in_eager_mode
+    def forward(self, keys: Tensor) -> Tensor:
         """Return the rows of ``keys``.
 
         Args:
-            keys: int64 [...], on any device.
+            keys: integers [...], on any device.
 
         Returns:
             float32 [..., dim] on the device of ``keys``.
+
+        Raises:
+            UsageError: keys that are no integers.
+            DoesNotFitError: new rows would exceed the table's ``memory_bytes``; none was created.
         """
-        host_keys = keys.detach().cpu()
-        if not (self.training and torch.is_grad_enabled()):
-            return self.table.pull(host_keys, create=False).to(keys.device)
-        rows = self.table.pull(host_keys).requires_grad_()
-        rows.register_post_accumulate_grad_hook(_Push(self.table, host_keys))  # type: ignore[no-untyped-call]
-        return rows.to(keys.device) if keys.device.type != "cpu" else rows.view_as(rows)
+        rows: Tensor = self._look_up(keys)
+        return rows
+
+    def plan(self, *arguments: Any) -> Plan:
+        """Return the lookup of ``forward``'s keys."""
+        (keys,) = arguments
+        array = integer_array(keys, "keys", dimensions=None)
+        shape = (*array.shape, self.table.dim)
+        flat, bags = array.reshape(-1), None
+        if self.padding_idx is not None:  # bags of one key or none
+            is_key = flat != self.padding_idx
+            if not is_key.all():
+                flat, bags = flat[is_key], Bags(np.concatenate([np.zeros(1, np.int64), np.cumsum(is_key)]))
+
+        def finish(results: Sequence[Tensor]) -> Tensor:
+            return results[0].view(shape)
+
+        return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
 
 
-class _Push:
-    """Gives the gradient of pulled rows to the table, and drops it."""
+def table_checked(table: object) -> EmbeddingTable:
+    """Return the table, or refuse what is none."""
+    if not isinstance(table, EmbeddingTable):
+        raise UsageError(f"expected an EmbeddingTable, received {type(table).__name__}", where="table")
+    return table
 
-    def __init__(self, table: EmbeddingTable, keys: torch.Tensor) -> None:
-        self._table = table
-        self._keys = keys
 
-    def __call__(self, rows: torch.Tensor) -> None:
-        gradient, rows.grad = rows.grad, None
-        if gradient is not None:
-            self._table.push(self._keys, gradient)
+def padding_checked(padding_idx: object) -> int | None:
+    """Return the key that stands for nothing, or refuse what is no key."""
+    if padding_idx is None:
+        return None
+    if isinstance(padding_idx, bool) or not isinstance(padding_idx, int | np.integer):
+        raise UsageError(f"expected a key or None, received {padding_idx!r}", where="padding_idx")
+    return int(padding_idx)

@@ -294,7 +294,7 @@ class EmbeddingTable:
             result = like(rows.reshape(shape), keys)
         else:
             rows, result = writable_rows(out, "out", shape), out
-        pulled = self._table.pull_rows(array.reshape(-1), rows, self._threads)
+        pulled = self._table.pull_rows(array.reshape(-1), rows, True, self._threads)
         return result, Slots(self, array.shape, pulled)
 
     def push_slots(self, slots: Slots, grads: Any) -> None:

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "bind/arrays.h"
+#include "bind/bag.h"
 #include "bind/nouns.h"
 
 namespace graphbox::bind {
@@ -84,16 +85,16 @@ void pull_into(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2>
   self.pull(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
-PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, int threads) {
+PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, bool create, int threads) {
   check_rows("out", out, keys.shape(0), self.config().dim);
   const nb::gil_scoped_release release;
-  return self.pull_rows(keys.data(), count_of(keys), out.data(), threads);
+  return self.pull_rows(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
 void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradients, int threads) {
   check_rows("grads", gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim);
   const nb::gil_scoped_release release;
-  self.push_rows(rows, gradients.data(), threads);
+  self.push_rows(rows, {gradients.data(), rows.rows.size(), rows.rows.size()}, std::nullopt, threads);
 }
 
 void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads) {
@@ -217,9 +218,9 @@ void add_table(nb::module_& module) {
       .def_ro("clip_value", &OptimizerConfig::clip_value)
       .def_ro("mean_gradient", &OptimizerConfig::mean_gradient);
   nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
-  nb::class_<PulledRows>(module, "PulledRows", "Where the rows of some keys are.")
-      .def("__len__", [](const PulledRows& self) { return self.rows.size(); });
-  nb::class_<Table>(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.")
+  add_pulled_rows(module);
+  nb::class_<Table> table(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.");
+  table
       .def(
           "__init__",
           [](Table* self, std::uint64_t dim, const std::string& dtype, const OptimizerConfig& optimizer,
@@ -233,8 +234,8 @@ void add_table(nb::module_& module) {
            "Rows of the keys, float32[n, dim].")
       .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
            nb::arg("threads"), "The same into an array of the caller.")
-      .def("pull_rows", &pull_rows, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("threads"),
-           "Pull into an array of the caller, and return where the rows are.")
+      .def("pull_rows", &pull_rows, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
+           nb::arg("threads"), "Pull into an array of the caller, and return where the rows are.")
       .def("push_rows", &push_rows, nb::arg("rows"), nb::arg("grads").noconvert(), nb::arg("threads"),
            "Push to rows that were pulled from this table.")
       .def("push", &push, nb::arg("keys").noconvert(), nb::arg("grads").noconvert(), nb::arg("threads"),
@@ -289,7 +290,8 @@ void add_table(nb::module_& module) {
       .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
       .def("apply_values", &apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"), nb::arg("threads"),
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
-  
+  add_bags(table);
+
   module.def(
       "shard_of",
       [](InputArray<std::int64_t> keys, std::uint64_t shards) {

@@ -155,7 +155,7 @@ void Table::forget(const std::vector<std::int64_t>& keys) {
       give_back(row);
     }
   }
-  ++version_;
+  version_ = new_version();
 }
 
 // --- Serving ---------------------------------------------------------------------------------------------------------
@@ -217,6 +217,7 @@ void Table::set_row(std::int64_t key, const float* values) {
   }
   slab_.set_values(row, values);
   update_.initialize(slab_.state(row), config_.dim);
+  ++updates_;
 }
 
 }  // namespace graphbox

@@ -130,14 +130,18 @@ void Table::pull(const std::int64_t* keys, std::int64_t count, float* out, bool 
   read(keys, count, out, create, threads, nullptr);
 }
 
-PulledRows Table::pull_rows(const std::int64_t* keys, std::int64_t count, float* out, int threads) {
+PulledRows Table::pull_rows(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads) {
   PulledRows pulled;
   pulled.keys.resize(count);
   std::copy_n(keys, count, pulled.keys.data());
   pulled.rows.resize(count);
   // Before the rows are looked up: if keys are erased meanwhile, the push looks them up again.
-  pulled.version = version_now();
-  read(pulled.keys.data(), count, out, true, threads, pulled.rows.data());
+  {
+    const std::shared_lock lock(mutex_);
+    pulled.version = version_;
+    pulled.changes = changes_now();
+  }
+  read(pulled.keys.data(), count, out, create, threads, pulled.rows.data());
   return pulled;
 }
 
@@ -147,9 +151,9 @@ std::uint64_t Table::new_version() {
   return ++last;
 }
 
-std::uint64_t Table::version_now() const {
+std::uint64_t Table::changes() const {
   const std::shared_lock lock(mutex_);
-  return version_;
+  return changes_now();
 }
 
 // What pull() does; writes the rows' numbers too unless `rows` is null.
@@ -346,10 +350,23 @@ void Table::initial_values(std::int64_t key, float* values) const {
 
 // Writes the row of each key; keys without one get it.
 void Table::locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads) {
+  const std::vector<std::int64_t> missing = missing_keys(keys, count, rows, threads);
+  if (missing.empty()) {
+    return;
+  }
+  std::vector<std::uint32_t> created(missing.size());
+  create_missing(keys, missing, created.data(), threads);
+  for (std::size_t i = 0; i < missing.size(); ++i) {
+    rows[missing[i]] = created[i];
+  }
+}
+
+// Writes the row of each key, kNoRow where it has none, and returns where that is.
+std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
+                                              int threads) const {
   const std::int64_t chunks = chunks_of(count);
-  threads = useful_threads(threads, count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
-  parallel_for(threads, chunks, [&](std::int64_t chunk) {
+  parallel_for(useful_threads(threads, count), chunks, [&](std::int64_t chunk) {
     const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
     for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
       if (i + kIndexDistance < end) {
@@ -361,15 +378,7 @@ void Table::locate_or_create(const std::int64_t* keys, std::int64_t count, std::
       }
     }
   });
-  const std::vector<std::int64_t> missing = joined(missing_by_chunk);
-  if (missing.empty()) {
-    return;
-  }
-  std::vector<std::uint32_t> created(missing.size());
-  create_missing(keys, missing, created.data(), threads);
-  for (std::size_t i = 0; i < missing.size(); ++i) {
-    rows[missing[i]] = created[i];
-  }
+  return joined(missing_by_chunk);
 }
 
 // Fills values and state of rows whose keys are there.

@@ -14,15 +14,18 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "memory/buffer.h"
 #include "random/philox.h"
+#include "table/bag.h"
 #include "table/change_tracker.h"
 #include "table/checkpoint.h"
 #include "table/optimizer.h"
+#include "table/pulled_rows.h"
 #include "table/row_index.h"
 #include "table/slab.h"
 
@@ -38,17 +41,18 @@ struct TableConfig {
   bool skip_nonfinite = false;  // leave gradients that hold NaN or infinity out, instead of refusing the batch
 };
 
-// The rows that a pull found. They are those of its keys until some key is erased.
-struct PulledRows {
-  PooledArray<std::int64_t> keys;
-  PooledArray<std::uint32_t> rows;
-  std::uint64_t version = 0;
-};
-
-// What a push applies: gradients[count, dim] of the batch's keys.
+// What a push applies to the rows of a batch.
 struct Push {
   const float* gradients;
-  std::int64_t count;
+  std::int64_t count;                          // of keys
+  std::int64_t gradient_count;                 // of gradients, dim values each
+  const std::uint32_t* gradient_of = nullptr;  // of each key: its gradient; null: there is one for each
+  const float* scale_of = nullptr;             // of each key: what its gradient is multiplied by; null: 1
+
+  const float* gradient(std::int64_t key, std::size_t dim) const {
+    return gradients + static_cast<std::size_t>(gradient_of != nullptr ? gradient_of[key] : key) * dim;
+  }
+  float scale(std::int64_t key) const { return scale_of != nullptr ? scale_of[key] : 1.0F; }
 };
 
 // Thread safe: pulls go on side by side, whatever changes the table waits for them.
@@ -60,14 +64,23 @@ class Table {
   // initial values are written.
   void pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads);
 
-  // The same with create = true, and says where the rows are.
-  PulledRows pull_rows(const std::int64_t* keys, std::int64_t count, float* out, int threads);
+  // The same, and says where the rows are.
+  PulledRows pull_rows(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads);
+
+  // The same with sums of rows: out[bags.count, dim].
+  PulledRows pull_bags(const std::int64_t* keys, std::int64_t count, const Bags& bags, float* out, bool create,
+                       int threads);
 
   // Sums (or averages) the gradients[count, dim] of equal keys and applies them; unknown keys get a row first.
   void push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads);
 
-  // The same for the keys of a pull of this table, which are looked up only if keys were erased since.
-  void push_rows(const PulledRows& pulled, const float* gradients, int threads);
+  // The same for the keys of a pull of this table, which are looked up only if keys were erased since. `lr` stands for
+  // the table's own if there is one. Returns the number of changes, this one among them.
+  std::uint64_t push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads);
+
+  // The same for gradients[bags.count, dim] of sums.
+  std::uint64_t push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients, std::optional<float> lr,
+                          int threads);
 
   void contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const;
   std::int64_t erase(const std::int64_t* keys, std::int64_t count);
@@ -84,6 +97,9 @@ class Table {
 
   std::uint64_t rows() const;
   std::uint64_t bytes() const;
+
+  // How often values of rows changed, or rows lost their keys.
+  std::uint64_t changes() const;
   std::uint64_t skipped_gradients() const { return skipped_gradients_.load(std::memory_order_relaxed); }
   TableConfig config() const;
   void set_lr(float lr);
@@ -117,7 +133,10 @@ class Table {
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
   static std::uint64_t new_version();
-  std::uint64_t version_now() const;
+  std::uint64_t changes_now() const { return updates_ + version_; }  // of a caller that holds the lock
+  std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
+                                         int threads) const;
+  void sum_bags(const PulledRows& pulled, const Bags& bags, float* out, int threads) const;
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, std::uint32_t* rows);
   void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
   void create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
@@ -133,6 +152,7 @@ class Table {
   void initialize_rows(const std::vector<std::uint32_t>& rows, int threads);
 
   std::vector<std::int64_t> nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const;
+  std::vector<std::int64_t> nonfinite_gradients(const Push& push, int threads) const;
   void leave_out(const std::vector<std::int64_t>& positions, std::uint32_t* rows);
   void apply(const std::uint32_t* rows, const Push& push, int threads);
   void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
@@ -161,6 +181,7 @@ class Table {
   std::vector<std::uint64_t> live_;        // a bit for each row: whether it has a key
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
   std::uint64_t version_ = new_version();  // another one whenever rows lose their keys
+  std::uint64_t updates_ = 0;              // how often values of rows changed
   std::atomic<std::uint64_t> skipped_gradients_{0};
   std::array<ChangeTracker, kChains> trackers_;
   std::mutex saving_;  // one checkpoint at a time

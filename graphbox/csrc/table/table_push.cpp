@@ -1,6 +1,7 @@
 // Learning: gradients of equal keys are summed and applied once.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 
@@ -17,6 +18,21 @@ namespace {
 constexpr std::int64_t kUpdateDistance = 8;  // rows between asking for one's memory and updating it
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
+
+// Another learning rate for one push.
+class LearningRate {
+ public:
+  LearningRate(RowUpdate& update, std::optional<float> lr) : update_(update), own_(update.config().lr) {
+    update_.set_lr(lr.value_or(own_));
+  }
+  ~LearningRate() { update_.set_lr(own_); }
+  LearningRate(const LearningRate&) = delete;
+  LearningRate& operator=(const LearningRate&) = delete;
+
+ private:
+  RowUpdate& update_;
+  float own_;
+};
 
 }  // namespace
 
@@ -38,7 +54,7 @@ struct Table::Workspace {
 };
 
 void Table::push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads) {
-  const Push push = {gradients, count};
+  const Push push = {gradients, count, count};
   const std::vector<std::int64_t> left_out = nonfinite_positions(keys, push, threads);
   PooledArray<std::uint32_t> rows(count);
   const std::unique_lock lock(mutex_);
@@ -47,13 +63,13 @@ void Table::push(const std::int64_t* keys, const float* gradients, std::int64_t 
   apply(rows.data(), push, threads);
 }
 
-void Table::push_rows(const PulledRows& pulled, const float* gradients, int threads) {
-  const Push push = {gradients, pulled.rows.size()};
+std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
   const std::unique_lock lock(mutex_);
+  const LearningRate learning_rate(update_, lr);
   if (pulled.version == version_ && left_out.empty()) {
     apply(pulled.rows.data(), push, threads);
-    return;
+    return changes_now();
   }
   PooledArray<std::uint32_t> rows(push.count);
   if (pulled.version == version_) {
@@ -63,35 +79,54 @@ void Table::push_rows(const PulledRows& pulled, const float* gradients, int thre
   }
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
+  return changes_now();
 }
 
-// Where gradients hold NaN or infinity. If those are to be refused, the first one is, before anything changes.
+// Which keys have gradients that hold NaN or infinity. If those are to be refused, the first one is, before anything
+// changes.
 std::vector<std::int64_t> Table::nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const {
   if (push.count > kMostPushed) {
     throw Error(ErrorKind::kUsage, "a push can have at most 2^30 keys, received " + std::to_string(push.count), {},
                 "push smaller batches");
   }
+  std::vector<std::int64_t> gradients = nonfinite_gradients(push, threads);
+  const bool is_scaled = push.scale_of != nullptr && !all_finite(push.scale_of, static_cast<std::size_t>(push.count));
+  if (gradients.empty() && !is_scaled) {
+    return gradients;
+  }
+  std::vector<std::int64_t> positions;
+  for (std::int64_t i = 0; i < push.count; ++i) {
+    const std::int64_t gradient = push.gradient_of != nullptr ? push.gradient_of[i] : i;
+    if (std::binary_search(gradients.begin(), gradients.end(), gradient) || !std::isfinite(push.scale(i))) {
+      if (!config_.skip_nonfinite) {
+        throw Error(ErrorKind::kData,
+                    "gradients must be finite; the one at position " + std::to_string(gradient) +
+                        " holds NaN or infinity, and none was applied",
+                    "key " + std::to_string(keys[i]),
+                    "lower the learning rate, or make the table with nonfinite=\"skip\"");
+      }
+      positions.push_back(i);
+    }
+  }
+  return positions;
+}
+
+// Which gradients hold NaN or infinity.
+std::vector<std::int64_t> Table::nonfinite_gradients(const Push& push, int threads) const {
   const std::size_t dim = config_.dim;
-  std::vector<std::vector<std::int64_t>> found_by_chunk(static_cast<std::size_t>(chunks_of(push.count)));
-  parallel_for(useful_threads(threads, push.count), chunks_of(push.count), [&](std::int64_t chunk) {
+  const std::int64_t count = push.gradient_count;
+  std::vector<std::vector<std::int64_t>> found_by_chunk(static_cast<std::size_t>(chunks_of(count)));
+  parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
     const std::int64_t begin = chunk * kChunkKeys;
-    const std::int64_t end = std::min(begin + kChunkKeys, push.count);
+    const std::int64_t end = std::min(begin + kChunkKeys, count);
     const auto values = static_cast<std::size_t>(end - begin) * dim;
     if (all_finite(push.gradients + static_cast<std::size_t>(begin) * dim, values)) {
       return;
     }
     for (std::int64_t i = begin; i < end; ++i) {
-      if (all_finite(push.gradients + static_cast<std::size_t>(i) * dim, dim)) {
-        continue;
+      if (!all_finite(push.gradients + static_cast<std::size_t>(i) * dim, dim)) {
+        found_by_chunk[static_cast<std::size_t>(chunk)].push_back(i);
       }
-      if (!config_.skip_nonfinite) {
-        throw Error(ErrorKind::kData,
-                    "gradients must be finite; the one at position " + std::to_string(i) +
-                        " holds NaN or infinity, and none was applied",
-                    "key " + std::to_string(keys[i]),
-                    "lower the learning rate, or make the table with nonfinite=\"skip\"");
-      }
-      found_by_chunk[static_cast<std::size_t>(chunk)].push_back(i);
     }
   });
   return joined(found_by_chunk);
@@ -107,6 +142,7 @@ void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t*
 
 // Groups the batch by row, so that each row belongs to one thread and keeps its order.
 void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
+  ++updates_;
   const std::int64_t count = push.count;
   if (threads <= 1) {
     apply_group(rows, push, nullptr, count);
@@ -181,9 +217,8 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
       unique.last = static_cast<std::uint32_t>(i);
     }
   }
-  const auto gradient_at = [&](std::uint32_t i) {
-    return push.gradients + static_cast<std::size_t>(position_of(static_cast<std::int64_t>(i))) * dim;
-  };
+  const auto gradient_at = [&](std::uint32_t i) { return push.gradient(position_of(i), dim); };
+  const auto scale_at = [&](std::uint32_t i) { return push.scale(position_of(i)); };
   Workspace workspace(config_);
   for (std::int64_t i = 0; i < unique_count; ++i) {
     if (i + kUpdateDistance < unique_count) {
@@ -197,14 +232,21 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
     const Unique& unique = uniques[i];
     const float* gradient = gradient_at(unique.first);
     float count_of_key = 1;
-    if (unique.first != unique.last) {
-      float* const sum = workspace.sum.data();
-      std::memcpy(sum, gradient, dim * sizeof(float));
-      for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
-        add_gradient(sum, gradient_at(other), dim);
-        ++count_of_key;
-      }
+    float* const sum = workspace.sum.data();
+    if (push.scale_of != nullptr) {
+      set_scaled(sum, gradient, scale_at(unique.first), dim);
       gradient = sum;
+    } else if (unique.first != unique.last) {
+      std::memcpy(sum, gradient, dim * sizeof(float));
+      gradient = sum;
+    }
+    for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
+      if (push.scale_of != nullptr) {
+        add_scaled(sum, gradient_at(other), scale_at(other), dim);
+      } else {
+        add_gradient(sum, gradient_at(other), dim);
+      }
+      ++count_of_key;
     }
     const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
     update_row(unique.row, gradient, scale, workspace);

@@ -144,8 +144,12 @@ TEST(table, many_threads_use_one_table) {
   run([&](std::uint64_t step) {
     const auto keys = some_keys(9000, 4000, 50 + step);
     std::vector<float> rows(keys.size() * 8);
-    const PulledRows pulled = table.pull_rows(keys.data(), 9000, rows.data(), 2);
-    table.push_rows(pulled, rows.data(), 2);
+    const PulledRows pulled = table.pull_rows(keys.data(), 9000, rows.data(), true, 2);
+    table.push_rows(pulled, {rows.data(), 9000, 9000}, std::nullopt, 2);
+    const std::int64_t offsets[] = {0, 0, 4000, 9000};
+    const PulledRows sums = table.pull_bags(keys.data(), 9000, {offsets, 3}, rows.data(), step % 2 == 0, 2);
+    table.push_bags(sums, {offsets, 3}, rows.data(), 0.01F, 2);
+    CHECK(table.changes() >= sums.changes);
   });
   run([&](std::uint64_t step) {
     const auto keys = some_keys(100, 4000, 100 + step);
@@ -176,9 +180,9 @@ TEST(table, pulled_rows_of_another_table) {
   Table other(config(Optimizer::kSgd));
   const auto keys = some_keys(5000, 4000, 1);
   std::vector<float> rows(keys.size() * 8);
-  const PulledRows pulled = one.pull_rows(keys.data(), 5000, rows.data(), 1);
-  other.push_rows(pulled, rows.data(), 1);
-  one.push_rows(pulled, rows.data(), 1);
+  const PulledRows pulled = one.pull_rows(keys.data(), 5000, rows.data(), true, 1);
+  other.push_rows(pulled, {rows.data(), 5000, 5000}, std::nullopt, 1);
+  one.push_rows(pulled, {rows.data(), 5000, 5000}, std::nullopt, 1);
   CHECK(rows_of(one, keys) == rows_of(other, keys));
 }
 

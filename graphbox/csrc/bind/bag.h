@@ -1,0 +1,13 @@
+// What pulls say, and sums of rows, for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "table/table.h"
+
+namespace graphbox::bind {
+
+void add_pulled_rows(nanobind::module_& module);
+void add_bags(nanobind::class_<Table>& table);
+
+}  // namespace graphbox::bind

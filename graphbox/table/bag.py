@@ -1,0 +1,333 @@
+"""Sums and means of table rows over multi-valued slots, as torch modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.native import Int64Array
+from graphbox.table.bag_input import BagInput, bag_input
+from graphbox.table.lookup import Bags, Lookup, Plan
+from graphbox.table.module import TableModule, in_eager_mode, padding_checked, table_checked
+from graphbox.table.salt import salted
+from graphbox.table.table import EmbeddingTable
+
+__all__ = ["BagMode", "BagSlot", "TableEmbeddingBag", "TableEmbeddingBagCollection"]
+
+BagMode: TypeAlias = Literal["sum", "mean"]
+SlotInput: TypeAlias = Tensor | tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor | None]
+
+
+@dataclass(frozen=True)
+class BagSlot:
+    """A multi-valued slot of a :class:`TableEmbeddingBagCollection`.
+
+    Attributes:
+        table: where its rows are.
+        mode: ``sum`` of the rows of a bag, or their ``mean``.
+        salt: makes the slot's keys its own, see :func:`salted_keys`; None: slots over one table share rows.
+        padding_idx: this key stands for nothing.
+    """
+
+    table: EmbeddingTable
+    mode: BagMode = "sum"
+    salt: str | None = None
+    padding_idx: int | None = None
+
+    def __post_init__(self) -> None:
+        table_checked(self.table)
+        _check_mode(self.mode)
+        padding_checked(self.padding_idx)
+        if self.salt is not None and not isinstance(self.salt, str):
+            raise UsageError(f"expected a text or None, received {self.salt!r}", where="salt")
+
+
+class TableEmbeddingBag(TableModule):
+    """Sums or averages the rows of each bag of keys, and trains them when gradients come back.
+
+    In the place of ``torch.nn.EmbeddingBag``, with any int64 as a key; see :class:`TableModule` for what
+    differs. The rows of the keys are nowhere in memory but in the table, unless the weights want a
+    gradient. A bag without keys gives zeros.
+
+    Args:
+        table: where the rows are. Several modules may share it.
+        mode: ``sum`` or ``mean``.
+        include_last_offset: offsets end with the number of keys.
+        padding_idx: this key stands for nothing: it adds nothing, does not count in the mean, gets no row and
+            learns nothing.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(
+        self,
+        table: EmbeddingTable,
+        mode: BagMode = "mean",
+        *,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.table = table_checked(table)
+        self.mode = _check_mode(mode)
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_checked(padding_idx)
+
+    @property
+    def tables(self) -> tuple[EmbeddingTable, ...]:
+        """The table."""
+        return (self.table,)
+
+    def extra_repr(self) -> str:
+        """Describe the table in ``repr``."""
+        return f"{self.table!r}, mode={self.mode!r}"
+
+    @in_eager_mode
+    def forward(
+        self,
+        input: Tensor,  # noqa: A002 - as torch.nn.EmbeddingBag calls it
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """Return a row for each bag.
+
+        Args:
+            input: the keys: integers [bags, keys of each], or nested, one bag after another, or [keys] with
+                offsets.
+            offsets: integers [bags], where each bag begins; [bags + 1] with ``include_last_offset``.
+            per_sample_weights: as ``input``, floating: factors of the rows, with ``mode="sum"`` only.
+
+        Returns:
+            float32 [bags, dim] on the device of ``input``.
+
+        Raises:
+            UsageError: arguments that do not fit each other.
+            DoesNotFitError: new rows would exceed the table's ``memory_bytes``; none was created.
+        """
+        rows: Tensor = self._look_up(input, offsets, per_sample_weights)
+        return rows
+
+    def plan(self, *arguments: Any) -> Plan:
+        """Return the lookup of ``forward``'s bags."""
+        values, offsets, weights = (*arguments, None, None)[:3]
+        bags = bag_input(
+            values,
+            offsets,
+            weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
+        )
+        merged = _MergedBags([bags], [self.mode], ["input"])
+        lookup = merged.lookup(self.table, [bags.keys])
+
+        def finish(results: Sequence[Tensor]) -> Tensor:
+            return merged.sums(results[0])
+
+        return Plan([lookup], finish, bags.device)
+
+
+class TableEmbeddingBagCollection(TableModule):
+    """Sums or averages the rows of many slots; those over one table are merged into one pull and one push.
+
+    Args:
+        slots: by name, each slot's table, or a :class:`BagSlot` that says more.
+        include_last_offset: offsets end with the number of keys.
+        concatenate: give one tensor, the slots side by side in their order, instead of one for each.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+
+    def __init__(
+        self,
+        slots: Mapping[str, BagSlot | EmbeddingTable],
+        *,
+        include_last_offset: bool = False,
+        concatenate: bool = False,
+    ) -> None:
+        super().__init__()
+        if not slots:
+            raise UsageError("expected one slot at least, received none", where="slots")
+        self.slots = {
+            name: slot if isinstance(slot, BagSlot) else BagSlot(slot) for name, slot in slots.items()
+        }
+        self.include_last_offset = include_last_offset
+        self.concatenate = concatenate
+
+    @property
+    def tables(self) -> tuple[EmbeddingTable, ...]:
+        """The tables, each once."""
+        return tuple(dict.fromkeys(slot.table for slot in self.slots.values()))
+
+    @property
+    def dim(self) -> int:
+        """Length of all slots' rows side by side."""
+        return sum(slot.table.dim for slot in self.slots.values())
+
+    def extra_repr(self) -> str:
+        """Describe the slots in ``repr``."""
+        return "\n".join(f"{name}: {slot}" for name, slot in self.slots.items())
+
+    @in_eager_mode
+    def forward(self, batch: Mapping[str, SlotInput]) -> dict[str, Tensor] | Tensor:
+        """Return a row for each bag of each slot.
+
+        Args:
+            batch: by slot, the keys as :class:`TableEmbeddingBag` takes them: a tensor, a tuple of keys and
+                offsets, or of keys, offsets and weights.
+
+        Returns:
+            By slot, float32 [bags, dim] on the device of its keys; with ``concatenate`` one
+            float32 [bags, sum of dims].
+
+        Raises:
+            UsageError: slots that are missing or unknown, or arguments that do not fit each other.
+            DoesNotFitError: new rows would exceed a table's ``memory_bytes``; that table got none.
+        """
+        rows: dict[str, Tensor] | Tensor = self._look_up(batch)
+        return rows
+
+    def plan(self, *arguments: Any) -> Plan:
+        """Return the lookups of ``forward``'s bags, one for each table."""
+        (batch,) = arguments
+        self._check_names(batch)
+        bags = {name: self._bags(name, batch[name]) for name in self.slots}
+        if self.concatenate and len({len(each.offsets) for each in bags.values()}) > 1:
+            counts = ", ".join(f"{name}: {len(each.offsets) - 1}" for name, each in bags.items())
+            raise UsageError(f"expected as many bags in each slot, received {counts}", where="batch")
+        names_of: dict[EmbeddingTable, list[str]] = {}
+        for name, slot in self.slots.items():
+            names_of.setdefault(slot.table, []).append(name)
+        merged = [
+            _MergedBags([bags[name] for name in names], [self.slots[name].mode for name in names], names)
+            for names in names_of.values()
+        ]
+        lookups = [
+            each.lookup(table, [self._keys(name, bags[name]) for name in names])
+            for each, (table, names) in zip(merged, names_of.items(), strict=True)
+        ]
+        devices = {name: each.device for name, each in bags.items()}
+
+        def finish(results: Sequence[Tensor]) -> dict[str, Tensor] | Tensor:
+            by_name: dict[str, Tensor] = {}
+            for each, names, result in zip(merged, names_of.values(), results, strict=True):
+                parts = torch.split(each.sums(result), [len(bags[name].offsets) - 1 for name in names])
+                by_name |= {name: part.to(devices[name]) for name, part in zip(names, parts, strict=True)}
+            if self.concatenate:
+                return torch.cat([by_name[name] for name in self.slots], dim=1)
+            return {name: by_name[name] for name in self.slots}
+
+        return Plan(lookups, finish, next(iter(devices.values())))
+
+    def _check_names(self, batch: object) -> None:
+        if not isinstance(batch, Mapping):
+            raise UsageError(
+                f"expected a mapping of slots to keys, received {type(batch).__name__}", where="batch"
+            )
+        for name in batch:
+            if name not in self.slots:
+                raise UsageError(
+                    f"expected the slots {', '.join(self.slots)}, received {name}",
+                    where="batch",
+                    hint=did_you_mean(str(name), self.slots),
+                )
+        missing = [name for name in self.slots if name not in batch]
+        if missing:
+            raise UsageError(
+                f"expected keys for each slot, received none for {', '.join(missing)}",
+                where="batch",
+                hint="a slot without values has empty bags",
+            )
+
+    def _bags(self, name: str, values: SlotInput) -> BagInput:
+        parts: tuple[Any, ...] = values if isinstance(values, tuple) else (values,)
+        if not 1 <= len(parts) <= 3:
+            raise UsageError(
+                f"expected keys, offsets and weights at most, received {len(parts)} parts", where=name
+            )
+        keys, offsets, weights = (*parts, None, None)[:3]
+        return bag_input(
+            keys,
+            offsets,
+            weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.slots[name].padding_idx,
+            where=name,
+        )
+
+    def _keys(self, name: str, bags: BagInput) -> Int64Array:
+        salt = self.slots[name].salt
+        return bags.keys if salt is None else salted(bags.keys, salt)
+
+
+class _MergedBags:
+    """The bags of several slots as those of one lookup, one slot after another."""
+
+    def __init__(self, bags: Sequence[BagInput], modes: Sequence[BagMode], names: Sequence[str]) -> None:
+        for each, mode, name in zip(bags, modes, names, strict=True):
+            if each.weights is not None and mode != "sum":
+                raise UsageError(
+                    f"expected weights with mode sum only, received them with {mode}",
+                    where=f"{name}: per_sample_weights",
+                )
+        lengths = [len(each.keys) for each in bags]
+        starts = np.cumsum([0, *lengths])
+        self._offsets = np.concatenate(
+            [*(each.offsets[:-1] + start for each, start in zip(bags, starts, strict=False)), starts[-1:]]
+        )
+        self._divisors = None
+        if "mean" in modes:
+            self._divisors = np.concatenate(
+                [
+                    np.maximum(np.diff(each.offsets), 1) if mode == "mean" else np.ones(len(each.offsets) - 1)
+                    for each, mode in zip(bags, modes, strict=True)
+                ]
+            ).astype(np.float32)
+        self._weights = None
+        if any(each.weights is not None for each in bags):
+            self._weights = torch.cat(
+                [
+                    torch.ones(len(each.keys)) if each.weights is None else each.weights.float().cpu()
+                    for each in bags
+                ]
+            )
+        self._sums_here = (
+            self._weights is not None and self._weights.requires_grad and torch.is_grad_enabled()
+        )
+
+    def lookup(self, table: EmbeddingTable, keys: Sequence[Int64Array]) -> Lookup:
+        """Return the lookup of the bags' sums, or of the rows alone where weights want a gradient."""
+        joined = keys[0] if len(keys) == 1 else np.concatenate(keys)
+        if self._sums_here:
+            return Lookup(table, joined)
+        weights = None if self._weights is None else self._weights.detach().numpy()
+        return Lookup(table, joined, Bags(self._offsets, weights, self._divisors))
+
+    def sums(self, result: Tensor) -> Tensor:
+        """Return the sums of all bags from what the lookup gave."""
+        if not self._sums_here or self._weights is None:
+            return result
+        lengths = torch.from_numpy(np.diff(self._offsets))
+        bag_of = torch.repeat_interleave(lengths).to(result.device)
+        weighted = result * self._weights.to(result.device).unsqueeze(1)
+        sums = result.new_zeros(len(lengths), result.shape[1]).index_add(0, bag_of, weighted)
+        if self._divisors is not None:
+            sums = sums / torch.from_numpy(self._divisors).to(result.device).unsqueeze(1)
+        return sums
+
+
+def _check_mode(mode: BagMode) -> BagMode:
+    if mode not in get_args(BagMode):
+        raise UsageError(
+            f"expected the mode sum or mean, received {mode!r}",
+            where="mode",
+            hint="anything else can be made of the rows that TableEmbedding gives",
+        )
+    return mode

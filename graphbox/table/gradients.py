@@ -1,0 +1,153 @@
+"""Gradients of table rows on their way from autograd to the tables."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import torch
+
+from graphbox import _core
+from graphbox.native import Int64Array
+from graphbox.table.arguments import Float32Array
+from graphbox.table.table import EmbeddingTable
+
+__all__ = ["Gradient", "Gradients", "Pusher", "collect", "pushers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """The gradient of a lookup's results.
+
+    Attributes:
+        number: of the lookup, in the order of the forward passes.
+        table: whose rows were looked up.
+        rows: where they are.
+        values: float32 [results, dim].
+        offsets: int64 [results + 1], where the keys of each result begin; None: each result is one row.
+        weights: float32 [keys], factors of the rows.
+        divisors: float32 [results], of the sums.
+    """
+
+    number: int
+    table: EmbeddingTable
+    rows: _core.PulledRows
+    values: Float32Array
+    offsets: Int64Array | None = None
+    weights: Float32Array | None = None
+    divisors: Float32Array | None = None
+
+    def push(self, lr: float | None = None) -> int:
+        """Apply it, by the table's learning rate unless one is given; return the count of changes."""
+        return self.table._table.push_bags(
+            self.rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
+        )
+
+
+class Pusher(Protocol):
+    """Applies the gradients of a table in a way of its own."""
+
+    def push(self, gradient: Gradient) -> None:
+        """Apply a gradient, now or later."""
+        ...
+
+
+pushers: Final[weakref.WeakKeyDictionary[EmbeddingTable, Pusher]] = weakref.WeakKeyDictionary()
+"""The tables whose gradients are not applied at once."""
+
+
+class Gradients:
+    """Gradients of several lookups: each table gets its own as one push, in the order of the forward passes.
+
+    So a row that was looked up twice learns once, from the sum, as torch's optimizers have it.
+    """
+
+    def __init__(self) -> None:
+        self._gradients: list[Gradient] = []
+        self._lock = threading.Lock()  # backward passes of several devices run in several threads
+
+    def add(self, gradient: Gradient) -> None:
+        """Keep a gradient."""
+        with self._lock:
+            self._gradients.append(gradient)
+
+    def drop(self) -> None:
+        """Forget all gradients."""
+        with self._lock:
+            self._gradients = []
+
+    def push(self) -> None:
+        """Apply all gradients, and forget them.
+
+        Raises:
+            DataError: a gradient that holds NaN or infinity; its table learned nothing, nor did those that
+                come after it in the forward pass.
+        """
+        with self._lock:
+            gradients, self._gradients = self._gradients, []
+        by_table: dict[EmbeddingTable, list[Gradient]] = {}
+        for gradient in sorted(gradients, key=lambda each: each.number):
+            by_table.setdefault(gradient.table, []).append(gradient)
+        for of_table in by_table.values():
+            gradient = _joined(of_table)
+            pusher = pushers.get(gradient.table)
+            if pusher is None:
+                gradient.push()
+            else:
+                pusher.push(gradient)
+
+
+_open: Final[weakref.WeakValueDictionary[int, Gradients]] = weakref.WeakValueDictionary()
+"""Gradients of the backward passes that are running. Autograd holds them, and drops them if it fails."""
+_open_lock: Final = threading.Lock()
+
+
+def collect(gradient: Gradient) -> None:
+    """Keep a gradient until the backward pass of this thread has come to its end, and apply it then."""
+    backward_pass = torch._C._current_graph_task_id()
+    with _open_lock:
+        gradients = _open.get(backward_pass)
+        if gradients is None:
+            gradients = _open[backward_pass] = Gradients()
+            torch.autograd.Variable._execution_engine.queue_callback(gradients.push)
+    gradients.add(gradient)
+
+
+def _joined(gradients: Sequence[Gradient]) -> Gradient:
+    """Return gradients of one table as one."""
+    first = gradients[0]
+    if len(gradients) == 1:
+        return first
+    lengths = [len(each.rows) for each in gradients]
+    ends = np.cumsum(lengths)
+    offsets = None
+    if any(each.offsets is not None for each in gradients):
+        starts = [
+            (np.arange(length) if each.offsets is None else each.offsets[:-1]) + end - length
+            for each, length, end in zip(gradients, lengths, ends, strict=True)
+        ]
+        offsets = np.concatenate([*starts, ends[-1:]])
+    return Gradient(
+        first.number,
+        first.table,
+        _core.PulledRows.joined([each.rows for each in gradients]),
+        np.concatenate([each.values for each in gradients]),
+        offsets,
+        _factors([each.weights for each in gradients], lengths),
+        _factors([each.divisors for each in gradients], [len(each.values) for each in gradients]),
+    )
+
+
+def _factors(parts: Sequence[Float32Array | None], lengths: Sequence[int]) -> Float32Array | None:
+    if all(part is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            np.ones(length, np.float32) if part is None else part
+            for part, length in zip(parts, lengths, strict=True)
+        ]
+    )
