@@ -278,7 +278,7 @@ def test_slots_side_by_side() -> None:
     assert isinstance(result, Tensor)
     assert result.shape == (12, module.dim)
     torch.testing.assert_close(result, torch.cat(list(apart(batch).values()), dim=1))
-    result[:, :DIM].sum().backward()  # only one slot is used: the others learn nothing  # type: ignore[no-untyped-call]
+    result[:, :DIM].sum().backward()  # type: ignore[no-untyped-call]
 
 
 def test_weights_of_one_slot() -> None:
