@@ -10,20 +10,24 @@ new file of that size, and what it reads from front to back (where fio is instal
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from benchmarks.measure import Rate, rate_of, show_in_turns
+from benchmarks.measure import Measurement, Rate, rate_of, show, show_in_turns
 from benchmarks.store import HAS_FIO, LARGE_READ_BYTES, drop_cached, fio
 from benchmarks.table import DIM, filled
-from benchmarks.table_peers import random_rows
+from benchmarks.table_peers import keys_of, random_rows
 from graphbox.native import thread_count
 from graphbox.table import EmbeddingTable
 
@@ -71,10 +75,10 @@ class Checkpoints:
         self._repeats = repeats
         self._as_json = as_json
 
-    def _show(self, case: str, systems: dict[str, Rate]) -> None:
+    def _show(self, case: str, systems: dict[str, Rate], unit: str = "bytes/s") -> None:
         show_in_turns(
             f"{case}-{self._rows}x{DIM}",
-            "bytes/s",
+            unit,
             systems,
             as_json=self._as_json,
             threads=thread_count(None),
@@ -119,6 +123,47 @@ class Checkpoints:
             largest = max(files_of(path), key=lambda file: file.stat().st_size)
             systems["limit"] = lambda: fio(largest, "read", LARGE_READ_BYTES)[1]
         self._show("load-cold", systems)
+        shutil.rmtree(path)
+        peer_path.unlink()
+
+    def deltas(self) -> None:
+        """Deltas of one row in a hundred beside saves of the whole table: how often, and how large."""
+        count = max(self._rows // 100, 1)
+        folders = itertools.count()
+        rng = np.random.default_rng(0)
+        sizes: dict[str, int] = {}
+        whole = "graphbox, whole table"
+
+        def saves(name: str, save: Callable[[Path], None]) -> Rate:
+            def rate() -> float:
+                if name != whole:  # else there are two in a hundred until the next delta
+                    touched = keys_of(rng.choice(self._rows, count, replace=False))
+                    self._table.push(touched, torch.full((count, DIM), 0.01))
+                path = self._folder / f"{next(folders)}"
+                started = time.perf_counter()
+                save(path)
+                seconds = time.perf_counter() - started
+                sizes[name] = bytes_of(path)
+                shutil.rmtree(path)
+                return 1 / seconds
+
+            return rate
+
+        save_serving = partial(self._table.save_delta, serving="int8")
+        self._table.save_base(self._folder / "base")
+        systems = {whole: saves(whole, self._table.save)}
+        systems["graphbox"] = saves("graphbox", self._table.save_delta)
+        self._show("delta-of-1%", systems, "saves/s")
+        self._table.save_base(self._folder / "serving", serving="int8")
+        serving = "graphbox, int8 for serving"
+        self._show("delta-of-1%-for-serving", {serving: saves(serving, save_serving)}, "saves/s")
+        for name, size in sizes.items():
+            case = f"bytes-of-delta-of-1%-{self._rows}x{DIM}"
+            threads = thread_count(None)
+            measured = Measurement(case, name, threads, size, "bytes", size, size, self._repeats, size)
+            show(measured, as_json=self._as_json)
+        for name in ("base", "serving"):
+            shutil.rmtree(self._folder / name)
 
 
 def cold(path: Path, work: Callable[[], float]) -> Rate:
@@ -155,6 +200,7 @@ def run(folder: Path, rows: int, repeats: int, *, as_json: bool) -> None:
     try:
         checkpoints = Checkpoints(own, rows, repeats, as_json=as_json)
         checkpoints.save_and_load()
+        checkpoints.deltas()
     finally:
         shutil.rmtree(own)
 
