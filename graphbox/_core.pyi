@@ -163,6 +163,17 @@ class WeightSums:
     @property
     def bytes(self) -> int: ...
 
+class RelationIndex:
+    """
+    The lists of all nodes of a type in several relations that are not empty: 8 bytes for
+    each node, 16 for each list, refused where that is more than the indptr take.
+    """
+
+    def __init__(self, indptrs: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], num_edges: Sequence[int], names: Sequence[str], threads: int) -> None: ...
+
+    @property
+    def bytes(self) -> int: ...
+
 class Relation:
     """An edge type to sample: arrays, node type numbers, neighbours per hop."""
 
@@ -183,12 +194,12 @@ class Relation:
         Give the timestamp of each sampled edge: of those of the base and of those of the overlay.
         """
 
-def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False, tree_times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, take_last: bool = False, excluded: Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bool]] = [], labor: bool = False) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]]:
+def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False, tree_times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, take_last: bool = False, excluded: Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bool]] = [], labor: bool = False, indexed: Sequence[tuple[RelationIndex, Sequence[int]]] = []) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')] | None, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]]]:
     """
     Sample in-neighbours hop by hop.
 
-    Returns (nodes, nodes per hop, trees, empty unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,
-    timestamps) for each relation, the last two empty unless the relation gives them.
+    Returns (nodes, nodes per hop, trees, None unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,
+    timestamps) for each relation, the last two None unless the relation gives them.
     -1 in num_nodes means unknown, for types that are only sources.
     """
 

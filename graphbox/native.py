@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Int64Array",
     "batch_number",
+    "converter",
     "epoch_number",
     "held_bytes",
     "host_array",
@@ -39,11 +41,17 @@ def is_torch(value: object) -> bool:
 
 def like(result: npt.NDArray[Any], example: object) -> Any:
     """Return ``result`` as a torch tensor on the device of ``example`` if that is one, else as it is."""
+    return converter(example)(result)
+
+
+def converter(example: object) -> Callable[[npt.NDArray[Any]], Any]:
+    """Return what makes arrays :func:`like` ``example``."""
     if not is_torch(example):
-        return result
+        return lambda result: result
     import torch
 
-    return torch.from_numpy(result).to(cast("torch.Tensor", example).device)
+    device = cast("torch.Tensor", example).device
+    return lambda result: torch.from_numpy(result).to(device)
 
 
 def host_array(values: object, name: str, *, shared: bool = False) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -12,22 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
+from graphbox.errors import DoesNotFitError, UsageError
 from graphbox.native import Int64Array, thread_count
-from graphbox.sample.adjacency import Adjacency, EdgeColumn, EdgeColumnName, LiveAdjacency, edge_column
+from graphbox.sample.adjacency import (
+    Adjacency,
+    Arrays,
+    EdgeColumn,
+    EdgeColumnName,
+    LiveAdjacency,
+    edge_column,
+)
 
 __all__ = [
+    "RelationLists",
     "Times",
     "WeightSums",
     "Weights",
     "derived_table_bytes",
     "no_column",
+    "relation_lists_of",
     "times_of",
     "weight_sums_of",
     "weights_of",
 ]
 
 Table = TypeVar("Table", _core.AliasTables, _core.TimeOrder, _core.WeightSums)
+Kept = TypeVar("Kept")
 _Build: TypeAlias = Callable[[Int64Array, npt.NDArray[Any], str, int], Table]
 
 
@@ -67,9 +77,56 @@ class WeightSums(NamedTuple):
     overlay: _core.WeightSums | None
 
 
+class RelationLists:
+    """An index over the lists of relations with one target type, which has those that are not empty.
+
+    To make it all rows are read, so it is made when about as many were read without it.
+
+    Args:
+        arrays: the indptr of each relation, all of one length, then the indices of each.
+        names: of the relations, for messages.
+
+    Attributes:
+        index: as the native core looks it up; None: not yet, or not worth its memory.
+    """
+
+    def __init__(self, arrays: Sequence[npt.NDArray[Any]], names: Sequence[str]) -> None:
+        self.index: _core.RelationIndex | None = None
+        self._indptrs = arrays[: len(names)]
+        self._num_edges = [len(indices) for indices in arrays[len(names) :]]
+        self._names = list(names)
+        self._expanded = 0
+        self._making = threading.Lock()
+        self._is_decided = False
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held."""
+        return 0 if self.index is None else self.index.bytes
+
+    def count(self, expanded: int, threads: int | None) -> None:
+        """Note that a sample has expanded some nodes of the target type."""
+        self._expanded += expanded
+        if self._is_decided or self._expanded < len(self._indptrs[0]):
+            return
+        if self._making.acquire(blocking=False):  # who comes meanwhile does without
+            try:
+                if not self._is_decided:
+                    self.index = self._make(thread_count(threads))
+                    self._is_decided = True
+            finally:
+                self._making.release()
+
+    def _make(self, threads: int) -> _core.RelationIndex | None:
+        try:
+            return _core.RelationIndex(list(self._indptrs), self._num_edges, self._names, threads)
+        except DoesNotFitError:
+            return None
+
+
 @dataclass(frozen=True)
 class _Entry:
-    owner: weakref.ref[Any]
+    owners: tuple[weakref.ref[Any], ...]
     table: Any
     arrays: tuple[npt.NDArray[Any], ...]  # what it was built of
 
@@ -78,12 +135,16 @@ class _Entry:
 
 
 _lock = threading.RLock()
-# By the identity of what they belong to, which takes its entries along when it goes, and the kind of table.
-_entries: dict[tuple[int, str], _Entry] = {}
+# By the identities of what they belong to, which takes its entries along when it goes, and the kind of table.
+_entries: dict[tuple[tuple[int, ...], str], _Entry] = {}
 
 
 def derived_table_bytes() -> int:
-    """Return the bytes of all tables that are kept: for each edge 8 of alias tables or sums, 12 of orders."""
+    """Return the bytes of all tables that are kept.
+
+    For each edge 8 of alias tables or sums and 12 of orders; of types with several relations also their
+    index, see :func:`relation_lists_of`.
+    """
     with _lock:
         return sum(entry.table.bytes for entry in list(_entries.values()))
 
@@ -156,6 +217,27 @@ def weight_sums_of(adjacency: Adjacency, name: str, threads: int | None = None) 
     return WeightSums(part(adjacency.base, adjacency.base.indptr, orders.base, 0), own)
 
 
+def relation_lists_of(
+    adjacencies: Sequence[Adjacency], arrays: Sequence[Arrays], names: Sequence[str]
+) -> RelationLists:
+    """Return the index over relations with one target type, kept as long as their adjacencies.
+
+    It takes 8 bytes for each node and 16 for each list that is not empty, and never more than the indptr of
+    the relations do.
+
+    Args:
+        adjacencies: of the relations, without changes, all with as many rows.
+        arrays: theirs.
+        names: of the relations, for messages.
+    """
+    return _kept_of(
+        tuple(adjacencies),
+        "relations",
+        lambda built_of: RelationLists(built_of, names),
+        (*(each.indptr for each in arrays), *(each.indices for each in arrays)),
+    )
+
+
 def _column(adjacency: Adjacency, column: EdgeColumnName, name: str) -> EdgeColumn:
     values = edge_column(adjacency, column, name)
     if values is None:
@@ -194,31 +276,45 @@ def _kept(
     threads: int,
 ) -> Table:
     """Return the table of ``owner`` built of its ``arrays``: indptr, values and what else it depends on."""
-    key = (id(owner), kind)
-    arrays = (np.ascontiguousarray(arrays[0]), *arrays[1:])
+    return _kept_of(
+        (owner,),
+        kind,
+        lambda arrays: build(arrays[0], arrays[1], name, threads),
+        (np.ascontiguousarray(arrays[0]), *arrays[1:]),
+    )
+
+
+def _kept_of(
+    owners: tuple[object, ...],
+    kind: str,
+    build: Callable[[tuple[npt.NDArray[Any], ...]], Kept],
+    arrays: tuple[npt.NDArray[Any], ...],
+) -> Kept:
+    """Return what ``owners`` have of a kind, built of their ``arrays`` unless it is there."""
+    key = (tuple(map(id, owners)), kind)
     with _lock:
         entry = _entries.get(key)
         if entry is not None and entry.is_of(arrays):
-            kept: Table = entry.table
+            kept: Kept = entry.table
             return kept
-        table = build(arrays[0], arrays[1], name, threads)
+        table = build(arrays)
         try:
-            reference = weakref.ref(owner, lambda gone: _forget(key, gone))
+            references = tuple(weakref.ref(owner, lambda gone: _forget(key, gone)) for owner in owners)
         except TypeError:  # such an object cannot say when it goes: its tables serve this call only
             return table
-        _entries[key] = _Entry(reference, table, arrays)
+        _entries[key] = _Entry(references, table, arrays)
         return table
 
 
-def _forget(key: tuple[int, str], owner: weakref.ref[Any]) -> None:
+def _forget(key: tuple[tuple[int, ...], str], owner: weakref.ref[Any]) -> None:
     with _lock:
-        if key in _entries and _entries[key].owner is owner:
+        if key in _entries and any(owner is each for each in _entries[key].owners):
             del _entries[key]
 
 
 def _same_memory(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     """Return whether two arrays are the same, both being alive."""
-    return (
+    return one is other or (
         one.__array_interface__["data"][0] == other.__array_interface__["data"][0]
         and one.shape == other.shape
         and one.strides == other.strides

@@ -12,9 +12,9 @@ from graphbox.errors import UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
+    converter,
     epoch_number,
     integer_array,
-    like,
     seed_number,
     thread_count,
 )
@@ -24,19 +24,12 @@ from graphbox.sample.adjacency import (
     EdgeType,
     GraphLike,
     as_arrays,
-    edge_column,
     edge_type_name,
     lists_of,
 )
-from graphbox.sample.drawing import (
-    TemporalStrategy,
-    alias_tables,
-    sample_until,
-    time_array,
-    times_of_trees,
-    weighted_types,
-)
+from graphbox.sample.drawing import TemporalStrategy, time_array, times_of_trees, weighted_types
 from graphbox.sample.excluded import ExcludedEdges, excluded_rows
+from graphbox.sample.relations import give_attributes, indexed_lists, keep_to_times, sampled_relation
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 
 if TYPE_CHECKING:
@@ -44,7 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["hops_by_edge_type", "sample_heterogeneous", "sample_neighbors"]
 
-_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 _MOST_HOPS = 255
 _MOST_NEIGHBORS = 2**31 - 1
 _UNKNOWN = -1
@@ -167,18 +159,21 @@ def sample_neighbors(
         adjacency, name = lists_of(graph, edge_type, "in"), edge_type_name(edge_type)
     else:
         adjacency = graph
-    indptr, indices, overlay = as_arrays(adjacency, name)
-    num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else len(indptr) - 1
+    arrays = as_arrays(adjacency, name)
+    rows = len(arrays.indptr) - 1
+    num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else rows
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    weights = alias_tables(adjacency, name, weighted, input_time is not None, threads)
-    relation = _core.Relation(indptr, indices, 0, 0, hops, name, overlay, *weights)
+    is_temporal = input_time is not None
+    relation = sampled_relation(
+        adjacency, arrays, name, (0, 0), hops, weighted=weighted, is_temporal=is_temporal, threads=threads
+    )
     times = None
     if input_time is not None:
         times = time_array(input_time, seeds, "input_time")
-        sample_until([(relation, adjacency, name, weighted)], temporal_strategy, replace, threads)
-    given = _give_attributes([(relation, adjacency, name)], edge_attributes)
+        keep_to_times([relation], temporal_strategy, replace, threads)
+    give_attributes([relation], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
-        [relation],
+        [relation.native],
         [num_nodes],
         [integer_array(seeds, "seeds")],
         len(hops),
@@ -198,16 +193,17 @@ def sample_neighbors(
         ),
         labor,
     )
+    as_given = converter(seeds)
     return NeighborSample(
-        nodes=like(nodes[0], seeds),
-        rows=like(edges[0], seeds),
-        cols=like(edges[1], seeds),
-        edge_ids=like(edges[2], seeds),
+        nodes=as_given(nodes[0]),
+        rows=as_given(edges[0]),
+        cols=as_given(edges[1]),
+        edge_ids=as_given(edges[2]),
         nodes_per_hop=nodes[1],
         edges_per_hop=edges[3],
-        weight=like(edges[4], seeds) if 0 in given["weight"] else None,
-        timestamp=like(edges[5], seeds) if 0 in given["timestamp"] else None,
-        trees=like(nodes[2], seeds) if disjoint or times is not None else None,
+        weight=None if edges[4] is None else as_given(edges[4]),
+        timestamp=None if edges[5] is None else as_given(edges[5]),
+        trees=None if nodes[2] is None else as_given(nodes[2]),
     )
 
 
@@ -312,11 +308,7 @@ def sample_heterogeneous(
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
     hops_by_type = hops_by_edge_type(graph, num_neighbors)
-    cscs = {
-        edge_type: lists_of(graph, edge_type, "in") if isinstance(graph, GraphLike) else graph[edge_type]
-        for edge_type in hops_by_type
-    }
-    arrays = {edge_type: as_arrays(csc, edge_type_name(edge_type)) for edge_type, csc in cscs.items()}
+    cscs = _adjacencies(graph, hops_by_type)
     num_nodes = _node_counts(graph, cscs, seeds)
     numbers = {node_type: number for number, node_type in enumerate(num_nodes)}
     for node_type in seeds:
@@ -325,46 +317,30 @@ def sample_heterogeneous(
                 f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
             )
     chosen = weighted_types(weighted, cscs)
-    relations = [
-        _core.Relation(
-            arrays[edge_type].indptr,
-            arrays[edge_type].indices,
-            numbers[edge_type[0]],
-            numbers[edge_type[2]],
-            hops,
-            edge_type_name(edge_type),
-            arrays[edge_type].overlay,
-            *alias_tables(
-                cscs[edge_type],
-                edge_type_name(edge_type),
-                edge_type in chosen,
-                input_time is not None,
-                threads,
-            ),
+    is_temporal = input_time is not None
+    relations = []
+    for edge_type, csc in cscs.items():
+        name = edge_type_name(edge_type)
+        relations.append(
+            sampled_relation(
+                csc,
+                as_arrays(csc, name),
+                name,
+                (numbers[edge_type[0]], numbers[edge_type[2]]),
+                hops_by_type[edge_type],
+                weighted=edge_type in chosen,
+                is_temporal=is_temporal,
+                threads=threads,
+            )
         )
-        for edge_type, hops in hops_by_type.items()
-    ]
     times = None
     if input_time is not None:
         times = times_of_trees(input_time, seeds, list(num_nodes))
-        sample_until(
-            [
-                (relation, csc, edge_type_name(edge_type), edge_type in chosen)
-                for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
-            ],
-            temporal_strategy,
-            replace,
-            threads,
-        )
-    given = _give_attributes(
-        [
-            (relation, csc, edge_type_name(edge_type))
-            for relation, (edge_type, csc) in zip(relations, cscs.items(), strict=True)
-        ],
-        edge_attributes,
-    )
+        keep_to_times(relations, temporal_strategy, replace, threads)
+    give_attributes(relations, edge_attributes)
+    indexed = indexed_lists(relations)
     types, edges = _core.sample_neighbors(
-        relations,
+        [each.native for each in relations],
         list(num_nodes.values()),
         [integer_array(seeds.get(node_type, ()), f"seeds[{node_type!r}]") for node_type in num_nodes],
         max((len(hops) for hops in hops_by_type.values()), default=0),
@@ -383,57 +359,24 @@ def sample_heterogeneous(
             threads=thread_count(threads),
         ),
         labor,
+        [(each.lists.index, each.numbers) for each in indexed if each.lists.index is not None],
     )
-    example = next(iter(seeds.values()), None)
+    for each in indexed:
+        each.lists.count(sum(types[each.target][1][:-1]), threads)
+    as_given = converter(next(iter(seeds.values()), None))
     by_node_type = dict(zip(num_nodes, types, strict=True))
-    by_edge_type = dict(zip(hops_by_type, edges, strict=True))
+    by_edge_type = dict(zip(cscs, edges, strict=True))
     return HeteroSample(
-        nodes={node_type: like(entry[0], example) for node_type, entry in by_node_type.items()},
-        rows={edge_type: like(entry[0], example) for edge_type, entry in by_edge_type.items()},
-        cols={edge_type: like(entry[1], example) for edge_type, entry in by_edge_type.items()},
-        edge_ids={edge_type: like(entry[2], example) for edge_type, entry in by_edge_type.items()},
-        nodes_per_hop={node_type: entry[1] for node_type, entry in by_node_type.items()},
-        edges_per_hop={edge_type: entry[3] for edge_type, entry in by_edge_type.items()},
-        weight={
-            edge_type: like(entry[4], example)
-            for number, (edge_type, entry) in enumerate(by_edge_type.items())
-            if number in given["weight"]
-        },
-        timestamp={
-            edge_type: like(entry[5], example)
-            for number, (edge_type, entry) in enumerate(by_edge_type.items())
-            if number in given["timestamp"]
-        },
-        trees={name: like(entry[2], example) for name, entry in by_node_type.items()}
-        if disjoint or times is not None
-        else {},
+        nodes={name: as_given(entry[0]) for name, entry in by_node_type.items()},
+        rows={name: as_given(entry[0]) for name, entry in by_edge_type.items()},
+        cols={name: as_given(entry[1]) for name, entry in by_edge_type.items()},
+        edge_ids={name: as_given(entry[2]) for name, entry in by_edge_type.items()},
+        nodes_per_hop={name: entry[1] for name, entry in by_node_type.items()},
+        edges_per_hop={name: entry[3] for name, entry in by_edge_type.items()},
+        weight={name: as_given(entry[4]) for name, entry in by_edge_type.items() if entry[4] is not None},
+        timestamp={name: as_given(entry[5]) for name, entry in by_edge_type.items() if entry[5] is not None},
+        trees={name: as_given(entry[2]) for name, entry in by_node_type.items() if entry[2] is not None},
     )
-
-
-def _give_attributes(
-    relations: Sequence[tuple[_core.Relation, Adjacency, str]], wanted: Collection[EdgeColumnName]
-) -> dict[str, set[int]]:
-    """Make relations give the wanted values of their edges; return the numbers of those that do."""
-    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
-        raise UsageError(
-            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
-            where="edge_attributes",
-        )
-    giving: dict[str, set[int]] = {attribute: set() for attribute in _EDGE_ATTRIBUTES}
-    for attribute in wanted:
-        for number, (relation, adjacency, name) in enumerate(relations):
-            column = edge_column(adjacency, attribute, name)
-            if column is not None:
-                give = relation.give_weight if attribute == "weight" else relation.give_timestamp
-                give(*column)
-                giving[attribute].add(number)
-        if relations and not giving[attribute]:
-            raise UsageError(
-                f"no sampled edges have a {attribute}: {', '.join(name for _, _, name in relations)}",
-                where="edge_attributes",
-                hint=f"import them with a {attribute} column",
-            )
-    return giving
 
 
 def _only_edge_type(graph: GraphLike) -> EdgeType:
@@ -494,6 +437,15 @@ def hops_by_edge_type(
             hint="0 skips a hop",
         )
     return by_type
+
+
+def _adjacencies(
+    graph: GraphLike | Mapping[EdgeType, Adjacency], edge_types: Collection[EdgeType]
+) -> Mapping[EdgeType, Adjacency]:
+    """Return the in-neighbours of each edge type, in the same order."""
+    if isinstance(graph, GraphLike):
+        return {edge_type: lists_of(graph, edge_type, "in") for edge_type in edge_types}
+    return {edge_type: graph[edge_type] for edge_type in edge_types}
 
 
 def _node_counts(

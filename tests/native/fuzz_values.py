@@ -149,7 +149,16 @@ def _sample(world: World) -> dict[str, Any]:
         if world.random.random() < 0.3
         else [],
         "replace": world.random.random() < 0.3,
+        "indexed": [(world.object("RelationIndex"), [0, 1][: world.random.choice([1, 2])])]
+        if world.random.random() < 0.3
+        else [],
     }
+
+
+def _relation_index(world: World) -> dict[str, Any]:
+    few = np.minimum(world.indptr, world.indptr[len(world.indptr) // 4])  # most lists are empty
+    count = world.random.choice([1, 2])
+    return {"indptrs": [few] * count, "num_edges": [world.num_edges] * count, "names": ["edges"] * count}
 
 
 def _walk_step(world: World) -> dict[str, Any]:
@@ -354,6 +363,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
         "num_rows": world.num_nodes,
     },
     "Relation": _relation,
+    "RelationIndex": _relation_index,
     "Relation.give_timestamp": lambda world: {"base": world.timestamps, "overlay": world.timestamps[:0]},
     "Relation.give_weight": lambda world: {"base": world.weights, "overlay": world.weights[:0]},
     "Relation.sample_until": lambda world: {"base": world.object("TimeOrder"), "overlay": None},

@@ -18,19 +18,50 @@
 #include "bind/relation.h"
 #include "sample/excluded_edges.h"
 #include "sample/neighbor_check.h"
+#include "sample/relation_index.h"
 
 namespace graphbox::bind {
 namespace {
 
-using NodesResult = std::tuple<NumpyArray<std::int64_t>, std::vector<std::int64_t>, NumpyArray<std::int64_t>>;
+template <typename T>
+using OptionalResult = std::optional<NumpyArray<T>>;
+using NodesResult = std::tuple<NumpyArray<std::int64_t>, std::vector<std::int64_t>, OptionalResult<std::int64_t>>;
 using EdgesResult =
     std::tuple<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, std::vector<std::int64_t>,
-               NumpyArray<float>, NumpyArray<std::int64_t>>;
+               OptionalResult<float>, OptionalResult<std::int64_t>>;
+
+template <typename T>
+OptionalResult<T> to_numpy_if(bool is_wanted, PooledArray<T>&& array) {
+  return is_wanted ? OptionalResult<T>(to_numpy(std::move(array))) : std::nullopt;
+}
 
 // Edges that must not be sampled: the number of their relation, targets, sources, groups of trees and the group of each
 // tree (both empty: all trees), and whether the lists of the adjacency ascend.
 using ExcludedArrays = std::tuple<std::size_t, InputArray<std::int64_t>, InputArray<std::int64_t>,
                                   InputArray<std::int64_t>, InputArray<std::int64_t>, bool>;
+
+// An index and the numbers of the relations it is of.
+using IndexedArrays = std::tuple<const RelationIndex*, std::vector<std::size_t>>;
+
+std::vector<Adjacency> to_index(const std::vector<InputArray<std::int64_t>>& indptrs,
+                                const std::vector<std::int64_t>& num_edges, const std::vector<std::string>& names) {
+  bool sound = !indptrs.empty() && num_edges.size() == indptrs.size() && names.size() == indptrs.size();
+  for (const InputArray<std::int64_t>& indptr : indptrs) {
+    sound = sound && indptr.shape(0) > 0 && indptr.shape(0) == indptrs.front().shape(0);
+  }
+  if (!sound) {
+    throw Error(ErrorKind::kUsage, "expected the indptr, number of edges and name of each relation, with as many rows");
+  }
+  std::vector<Adjacency> relations;
+  for (std::size_t i = 0; i < indptrs.size(); ++i) {
+    Adjacency& relation = relations.emplace_back();
+    relation.indptr = indptrs[i].data();
+    relation.num_rows = static_cast<std::int64_t>(indptrs[i].shape(0)) - 1;
+    relation.num_edges = num_edges[i];
+    relation.name = names[i];
+  }
+  return relations;
+}
 
 void check_types(const std::vector<const RelationArrays*>& relations, std::size_t types, std::size_t seeds, int hops) {
   refuse_none(relations, "relations");
@@ -55,13 +86,19 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
     const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
     std::uint64_t batch, int threads, bool disjoint, std::optional<InputArray<std::int64_t>> tree_times, bool take_last,
-    const std::vector<ExcludedArrays>& excluded, bool labor) {
+    const std::vector<ExcludedArrays>& excluded, bool labor, const std::vector<IndexedArrays>& indexed) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
     NeighborRequest request;
     for (const RelationArrays* arrays : relations) {
       request.relations.push_back(arrays->relation);
+    }
+    for (const auto& [index, numbers] : indexed) {
+      if (index == nullptr) {
+        throw Error(ErrorKind::kUsage, "expected an index, received None", "indexed");
+      }
+      request.indexed.push_back({index, numbers});
     }
     request.num_nodes = std::move(num_nodes);
     for (const auto& array : seeds) {
@@ -97,12 +134,15 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
   std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> result;
   for (SampledNodes& type : sampled.types) {
     result.first.emplace_back(to_numpy(std::move(type.nodes)), std::move(type.nodes_per_hop),
-                              to_numpy(std::move(type.trees)));
+                              to_numpy_if(disjoint, std::move(type.trees)));
   }
-  for (SampledEdges& relation : sampled.relations) {
-    result.second.emplace_back(to_numpy(std::move(relation.rows)), to_numpy(std::move(relation.cols)),
-                               to_numpy(std::move(relation.edge_ids)), std::move(relation.edges_per_hop),
-                               to_numpy(std::move(relation.weight)), to_numpy(std::move(relation.timestamp)));
+  for (std::size_t i = 0; i < relations.size(); ++i) {
+    const Relation& given = relations[i]->relation;
+    SampledEdges& edges = sampled.relations[i];
+    result.second.emplace_back(to_numpy(std::move(edges.rows)), to_numpy(std::move(edges.cols)),
+                               to_numpy(std::move(edges.edge_ids)), std::move(edges.edges_per_hop),
+                               to_numpy_if(given.weight.is_wanted, std::move(edges.weight)),
+                               to_numpy_if(given.timestamp.is_wanted, std::move(edges.timestamp)));
   }
   return result;
 }
@@ -153,6 +193,19 @@ void add_neighbor(nb::module_& module) {
           nb::arg("order"), nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"),
           nb::arg("threads"), nb::keep_alive<1, 4>())
       .def_prop_ro("bytes", &WeightSums::bytes);
+  nb::class_<RelationIndex>(module, "RelationIndex",
+                            "The lists of all nodes of a type in several relations that are not empty: 8 bytes for\n"
+                            "each node, 16 for each list, refused where that is more than the indptr take.")
+      .def(
+          "__init__",
+          [](RelationIndex* self, const std::vector<InputArray<std::int64_t>>& indptrs,
+             const std::vector<std::int64_t>& num_edges, const std::vector<std::string>& names, int threads) {
+            const std::vector<Adjacency> relations = to_index(indptrs, num_edges, names);
+            const nb::gil_scoped_release release;
+            new (self) RelationIndex(relations, threads);
+          },
+          nb::arg("indptrs").noconvert(), nb::arg("num_edges"), nb::arg("names"), nb::arg("threads"))
+      .def_prop_ro("bytes", &RelationIndex::bytes);
   nb::class_<RelationArrays>(module, "Relation",
                              "An edge type to sample: arrays, node type numbers, neighbours per hop.")
       .def(
@@ -204,10 +257,10 @@ void add_neighbor(nb::module_& module) {
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"), nb::arg("disjoint") = false, nb::arg("tree_times").noconvert() = nb::none(),
              nb::arg("take_last") = false, nb::arg("excluded") = std::vector<ExcludedArrays>(),
-             nb::arg("labor") = false,
+             nb::arg("labor") = false, nb::arg("indexed") = std::vector<IndexedArrays>(),
              "Sample in-neighbours hop by hop.\n\n"
-             "Returns (nodes, nodes per hop, trees, empty unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
-             "timestamps) for each relation, the last two empty unless the relation gives them.\n"
+             "Returns (nodes, nodes per hop, trees, None unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
+             "timestamps) for each relation, the last two None unless the relation gives them.\n"
              "-1 in num_nodes means unknown, for types that are only sources.");
 }
 

@@ -25,30 +25,40 @@ struct Adjacency {
   std::int64_t num_base_rows = 0;  // rows of indptr, where there is an overlay
 };
 
-// The edges of `row` in the base, checked: a damaged indptr never leads out of `indices`.
-GRAPHBOX_INLINE EdgeSpan base_edges_of(const Adjacency& adjacency, std::int64_t row) {
-  const std::int64_t begin = adjacency.indptr[row];
-  const std::int64_t end = adjacency.indptr[row + 1];
-  if (begin < 0 || end < begin || end > adjacency.num_edges) [[unlikely]] {
+// Where the begin of a row's list, and after it its end, stand: in the indptr of the base or of the overlay.
+struct RowBounds {
+  const std::int64_t* bounds;
+  std::int64_t number;  // of the row's new list, -1: it has none
+};
+
+GRAPHBOX_INLINE RowBounds bounds_of(const Adjacency& adjacency, std::int64_t row) {
+  if (adjacency.overlay == nullptr) [[likely]] {
+    return {adjacency.indptr + row, -1};
+  }
+  static constexpr std::int64_t kNoEdges[2] = {0, 0};
+  const std::int64_t number = adjacency.overlay->find(row);
+  const std::int64_t* const base = row < adjacency.num_base_rows ? adjacency.indptr + row : kNoEdges;
+  return {number >= 0 ? adjacency.overlay->bounds(number) : base, number};
+}
+
+// The edges of `row` between its bounds, checked: a damaged indptr never leads out of `indices`.
+GRAPHBOX_INLINE EdgeSpan edges_between(const Adjacency& adjacency, RowBounds place, std::int64_t row) {
+  const std::int64_t begin = place.bounds[0];
+  const std::int64_t end = place.bounds[1];
+  const bool is_new = place.number >= 0;
+  const std::int64_t edges = is_new ? adjacency.overlay->num_edges() : adjacency.num_edges;
+  if (begin < 0 || end < begin || end > edges) [[unlikely]] {
     throw Error(ErrorKind::kData,
-                "indptr must rise from 0 to the number of edges, " + std::to_string(adjacency.num_edges) +
-                    "; it goes from " + std::to_string(begin) + " to " + std::to_string(end) + " at node " +
-                    std::to_string(row),
+                "indptr must rise from 0 to the number of edges, " + std::to_string(edges) + "; it goes from " +
+                    std::to_string(begin) + " to " + std::to_string(end) + " at node " + std::to_string(row),
                 adjacency.name, "the graph is damaged: import it again");
   }
-  return {begin, end - begin};
+  return {begin + (is_new ? adjacency.num_edges : 0), end - begin};
 }
 
 // The edges of `row`.
 GRAPHBOX_INLINE EdgeSpan edges_of(const Adjacency& adjacency, std::int64_t row) {
-  if (adjacency.overlay == nullptr) [[likely]] {
-    return base_edges_of(adjacency, row);
-  }
-  const std::int64_t number = adjacency.overlay->find(row);
-  if (number >= 0) {
-    return {adjacency.num_edges + adjacency.overlay->begin(number), adjacency.overlay->degree(number)};
-  }
-  return row < adjacency.num_base_rows ? base_edges_of(adjacency, row) : EdgeSpan{0, 0};
+  return edges_between(adjacency, bounds_of(adjacency, row), row);
 }
 
 // Asks for what edges_of() will read.
@@ -62,19 +72,17 @@ GRAPHBOX_INLINE void prefetch_row(const Adjacency& adjacency, std::int64_t row) 
 // Where the neighbour of the edge at `position` stands. `indices` are those of the adjacency.
 template <typename Index>
 GRAPHBOX_INLINE const Index* neighbor_at(const Adjacency& adjacency, const Index* indices, std::int64_t position) {
-  if (adjacency.overlay == nullptr || position < adjacency.num_edges) [[likely]] {
+  if (adjacency.overlay == nullptr) [[likely]] {
     return indices + position;
   }
-  if constexpr (sizeof(Index) == 4) {
-    return adjacency.overlay->narrow_indices() + (position - adjacency.num_edges);
-  } else {
-    return adjacency.overlay->wide_indices() + (position - adjacency.num_edges);
-  }
+  const bool is_new = position >= adjacency.num_edges;
+  const Index* const list = is_new ? adjacency.overlay->template indices<Index>() : indices;
+  return list + (position - (is_new ? adjacency.num_edges : 0));
 }
 
 // The id of the edge at `position`.
 GRAPHBOX_INLINE std::int64_t edge_id_at(const Adjacency& adjacency, std::int64_t position) {
-  return position < adjacency.num_edges ? position : adjacency.overlay->edge_id(position - adjacency.num_edges);
+  return position < adjacency.num_edges ? position : adjacency.overlay->edge_ids()[position - adjacency.num_edges];
 }
 
 [[noreturn]] inline void throw_bad_neighbor(const Adjacency& adjacency, std::int64_t edge, std::int64_t node,

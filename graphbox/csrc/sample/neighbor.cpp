@@ -1,8 +1,11 @@
 #include "sample/neighbor.h"
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "parallel/parallel_for.h"
+#include "sample/hop_lists.h"
 #include "sample/neighbor_check.h"
 #include "sample/neighbor_hop.h"
 #include "sample/neighbor_nodes.h"
@@ -44,10 +47,41 @@ void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
   if (adjacency.overlay == nullptr) {
     return;
   }
-  for (std::int64_t i = 0; i < edges.edge_ids.size(); ++i) {
-    edges.edge_ids[i] = edge_id_at(adjacency, edges.edge_ids[i]);
+  std::int64_t* const ids = edges.edge_ids.data();
+  const std::int64_t count = edges.edge_ids.size();
+  // Which edges are new cannot be predicted: those of the base read themselves.
+  const auto place = [&](std::int64_t i) -> const std::int64_t* {
+    const std::int64_t number = ids[i] - adjacency.num_edges;
+    return number < 0 ? ids + i : adjacency.overlay->edge_ids() + number;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    prefetch(place(std::min(i + kColumnDistance, count - 1)));
+    ids[i] = *place(i);
   }
 }
+
+// The lists of the nodes of a hop in the relations that have an index.
+class FoundLists {
+ public:
+  FoundLists(const NeighborRequest& request, const std::vector<BatchNodes>& types) : lists_(request.relations.size()) {
+    for (const IndexedRelations& indexed : request.indexed) {
+      const Relation& first = request.relations[indexed.relations.front()];
+      const BatchNodes& target = types[static_cast<std::size_t>(first.target_type)];
+      hops_.emplace_back(*indexed.index, target.out->nodes.data() + target.frontier_begin,
+                         target.frontier_end - target.frontier_begin, request.threads);
+      for (std::size_t i = 0; i < indexed.relations.size(); ++i) {
+        lists_[indexed.relations[i]] = hops_.back().lists(i);
+      }
+    }
+  }
+
+  // Absent for a relation without.
+  const std::optional<HopLists>& of(std::size_t relation) const { return lists_[relation]; }
+
+ private:
+  std::vector<IndexedHop> hops_;
+  std::vector<std::optional<HopLists>> lists_;
+};
 
 }  // namespace
 
@@ -58,11 +92,12 @@ NeighborSample sample_neighbors(const NeighborRequest& request) {
   sample.relations.resize(request.relations.size());
   std::vector<BatchNodes> types = start_batch(request, sample.types);
   for (int hop = 0; hop < request.hops; ++hop) {
+    const FoundLists found(request, types);
     for (std::size_t relation = 0; relation < request.relations.size(); ++relation) {
       const Relation& edges = request.relations[relation];
       BatchNodes& source = types[static_cast<std::size_t>(edges.source_type)];
       const BatchNodes& target = types[static_cast<std::size_t>(edges.target_type)];
-      sample_hop(request, static_cast<int>(relation), hop, source, target, sample.relations[relation]);
+      sample_hop(request, static_cast<int>(relation), hop, source, target, found.of(relation), sample.relations[relation]);
     }
     for (BatchNodes& type : types) {
       type.frontier_begin = type.frontier_end;

@@ -16,6 +16,7 @@
 namespace graphbox {
 
 class ExcludedEdges;
+class RelationIndex;
 
 // A value for each edge of an adjacency and of its overlay; absent unless asked for.
 template <typename Value>
@@ -42,8 +43,15 @@ struct Relation {
   EdgeColumn<std::int64_t> timestamp;            // ... this
 };
 
+// Relations with one target type, none with an overlay, whose lists are found by an index over them.
+struct IndexedRelations {
+  const RelationIndex* index = nullptr;
+  std::vector<std::size_t> relations;  // their numbers in the request, in the order of the index
+};
+
 struct NeighborRequest {
   std::vector<Relation> relations;
+  std::vector<IndexedRelations> indexed;             // none of them twice; the same sample as without
   std::vector<std::int64_t> num_nodes;               // for each node type, -1: unknown
   std::vector<std::span<const std::int64_t>> seeds;  // for each node type
   int hops = 0;

@@ -1,8 +1,10 @@
 #include "sample/neighbor_check.h"
 
 #include <string>
+#include <vector>
 
 #include "errors/error.h"
+#include "sample/relation_index.h"
 
 namespace graphbox {
 namespace {
@@ -57,6 +59,28 @@ void check_column(const EdgeColumn<Value>& column, const Adjacency& adjacency, c
   }
 }
 
+// An index of other arrays would lead out of these.
+void check_index(const NeighborRequest& request, const IndexedRelations& indexed, std::vector<bool>& is_indexed) {
+  const std::vector<std::int64_t>& num_edges = indexed.index->num_edges();
+  bool sound = num_edges.size() == indexed.relations.size();
+  for (std::size_t i = 0; sound && i < num_edges.size(); ++i) {
+    const std::size_t number = indexed.relations[i];
+    sound = number < request.relations.size() && !is_indexed[number];
+    if (sound) {
+      const Relation& relation = request.relations[number];
+      sound = relation.target_type == request.relations[indexed.relations.front()].target_type &&
+              relation.adjacency.overlay == nullptr && relation.adjacency.num_edges == num_edges[i] &&
+              relation.adjacency.num_rows == indexed.index->num_rows();
+      is_indexed[number] = true;
+    }
+  }
+  if (!sound) {
+    throw Error(ErrorKind::kUsage,
+                "expected an index of the adjacencies of relations with one target type and without changes, each in "
+                "one index");
+  }
+}
+
 }  // namespace
 
 std::size_t count_seeds(const NeighborRequest& request) {
@@ -97,6 +121,10 @@ void check_request(const NeighborRequest& request) {
                   relation.adjacency.name);
     }
     check_tables(request, relation);
+  }
+  std::vector<bool> is_indexed(request.relations.size(), false);
+  for (const IndexedRelations& indexed : request.indexed) {
+    check_index(request, indexed, is_indexed);
   }
 }
 

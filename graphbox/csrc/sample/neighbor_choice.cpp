@@ -11,6 +11,7 @@ namespace graphbox {
 namespace {
 
 constexpr std::int64_t kRun = 8;  // positions that are written at a time
+constexpr std::int64_t kRareShare = 16;  // what fewer nodes than one in so many do can be predicted
 constexpr std::int64_t kShiftDistance = 32;  // how far ahead of its use the memory line of an edge is asked for
 
 // Writes begin, begin + 1 ... `count` of them, eight at a time where `room` allows that.
@@ -46,10 +47,25 @@ class UniformChooser : public NeighborChooser {
   }
 
  private:
-  // Nodes that must draw wait until the lanes are full. Which do cannot be predicted, so little branches on it: all
-  // nodes are written as if they gave their first edges, and as if they waited.
+  // Nodes that must draw wait until the lanes are full.
   void choose_in_lanes(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room) {
     const std::int64_t least = frontier.replace ? 0 : frontier.wanted;  // nodes with up to so many edges give all
+    std::int64_t drawing = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      drawing += frontier.spans[i].degree > least ? 1 : 0;
+    }
+    if (drawing * kRareShare < end - begin) {
+      choose_in_lanes<true>(frontier, begin, end, room, least);
+    } else {
+      choose_in_lanes<false>(frontier, begin, end, room, least);
+    }
+  }
+
+  // Unless it is rare that nodes draw, which do cannot be predicted, so little branches on it: all nodes are written as
+  // if they gave their first edges, and as if they waited.
+  template <bool kRare>
+  void choose_in_lanes(const Frontier& frontier, std::int64_t begin, std::int64_t end, std::span<std::int64_t> room,
+                       std::int64_t least) {
     std::int64_t* out = room.data();
     std::int64_t* const room_end = out + room.size();
     std::uint32_t waiting = 0;
@@ -58,6 +74,12 @@ class UniformChooser : public NeighborChooser {
       const std::int64_t count = frontier.count(i);
       const bool draws = span.degree > least;
       write_all(span.begin, draws ? 0 : count, room_end - out, out);
+      if constexpr (kRare) {
+        if (!draws) [[likely]] {
+          out += count;
+          continue;
+        }
+      }
       if (span.degree >= std::int64_t{UINT32_MAX}) [[unlikely]] {
         chooser_.choose(frontier.draws(i), span, frontier.wanted, frontier.replace, out);
         out += count;
@@ -250,7 +272,7 @@ std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& reque
   if (relation.weights != nullptr) {
     return std::make_unique<WeightChooser>(relation);
   }
-  return std::make_unique<UniformChooser>();
+  return std::make_unique_for_overwrite<UniformChooser>();  // it has room that needs no zeros
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "sample/neighbor_hop.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <variant>
@@ -14,14 +15,13 @@ namespace {
 
 // How far ahead of their use memory lines are asked for, in nodes or edges. A random line takes some 100 ns, a step
 // some 5: far enough to cover that, near enough that the lines are still there when their turn comes.
-constexpr std::int64_t kIndptrDistance = 48;
+constexpr std::int64_t kIndptrDistance = 64;
 constexpr std::int64_t kIndicesDistance = 64;
 constexpr std::int64_t kMapDistance = 32;
 
 constexpr std::int64_t kRun = 8;                  // columns that are written at a time
 constexpr std::int64_t kStrip = 16;               // edges that go through a stage at a time
 constexpr std::int64_t kBlockNodes = 128;         // frontier nodes whose edges are chosen at a time
-constexpr std::int64_t kChunkNodes = 1024;        // that one thread takes at a time
 constexpr std::int64_t kParallelFrontier = 4096;  // smaller frontiers are not worth waking a thread
 
 // kLive: the relation has an overlay; kDisjoint: each seed has a tree.
@@ -29,7 +29,7 @@ template <typename Index, bool kLive, bool kDisjoint>
 class RelationHop {
  public:
   RelationHop(const NeighborRequest& request, int relation, int hop, BatchNodes& source, const BatchNodes& target,
-              SampledEdges& out)
+              const std::optional<HopLists>& found, SampledEdges& out)
       : request_(request),
         relation_(request.relations[static_cast<std::size_t>(relation)]),
         adjacency_(relation_.adjacency),
@@ -38,6 +38,8 @@ class RelationHop {
         frontier_size_(target.frontier_end - target.frontier_begin),
         first_target_(target.frontier_begin),
         threads_(frontier_size_ >= kParallelFrontier ? request.threads : 1),
+        is_found_(found.has_value()),
+        lists_(found.value_or(HopLists{})),
         out_(out) {
     if constexpr (sizeof(Index) == 4) {
       indices_ = adjacency_.narrow_indices;
@@ -54,7 +56,9 @@ class RelationHop {
 
   void run() {
     const std::int64_t before = out_.rows.size();
-    if (frontier_.wanted != 0 && frontier_size_ > 0 && (kLive || adjacency_.num_edges > 0)) {
+    if (frontier_.wanted != 0 && frontier_size_ > 0 && (kLive || adjacency_.num_edges > 0) &&
+        !(is_found_ && lists_.is_empty())) {
+      chooser_ = make_chooser(request_, relation_);
       find_spans();
       reserve(before);
       std::visit([&](auto& map) { sample(*map, before); }, source_.map);
@@ -90,24 +94,31 @@ class RelationHop {
 
   // Reads where the edges of each frontier node are; counts how many each chunk will sample.
   void find_spans() {
-    const std::int64_t chunks = (frontier_size_ + kChunkNodes - 1) / kChunkNodes;
-    spans_.resize(frontier_size_);
-    rows_.resize(frontier_size_);
-    frontier_.spans = spans_.data();
-    frontier_.rows = rows_.data();
-    chunk_ends_.assign(static_cast<std::size_t>(chunks), 0);
+    const std::int64_t chunks = (frontier_size_ + kHopChunkNodes - 1) / kHopChunkNodes;
+    if (!is_found_) {
+      spans_.resize(frontier_size_);
+      rows_.resize(frontier_size_);
+      lists_.spans = spans_.data();
+      lists_.rows = rows_.data();
+      lists_.begins.resize(static_cast<std::size_t>(chunks));
+      lists_.ends.resize(static_cast<std::size_t>(chunks));
+    }
+    frontier_.spans = lists_.spans;
+    frontier_.rows = lists_.rows;
     chunk_offsets_.assign(static_cast<std::size_t>(chunks) + 1, 0);
-    const std::unique_ptr<NeighborChooser> chooser = make_chooser(request_, relation_);
     parallel_for(threads_, chunks, [&](std::int64_t chunk) {
-      const std::int64_t begin = chunk * kChunkNodes;
-      const std::int64_t end = find_spans_of(begin, std::min(begin + kChunkNodes, frontier_size_));
-      chooser->narrow(frontier_, begin, end, spans_.data());
+      const auto number = static_cast<std::size_t>(chunk);
+      if (!is_found_) {
+        const std::int64_t first = chunk * kHopChunkNodes;
+        lists_.begins[number] = first;
+        lists_.ends[number] = find_spans_of(first, std::min(first + kHopChunkNodes, frontier_size_));
+      }
+      chooser_->narrow(frontier_, lists_.begins[number], lists_.ends[number], lists_.spans);
       std::int64_t count = 0;
-      for (std::int64_t i = begin; i < end; ++i) {
+      for (std::int64_t i = lists_.begins[number]; i < lists_.ends[number]; ++i) {
         count += frontier_.count(i);
       }
-      chunk_ends_[static_cast<std::size_t>(chunk)] = end;
-      chunk_offsets_[static_cast<std::size_t>(chunk) + 1] = count;
+      chunk_offsets_[number + 1] = count;
     });
     for (std::size_t chunk = 1; chunk < chunk_offsets_.size(); ++chunk) {
       chunk_offsets_[chunk] += chunk_offsets_[chunk - 1];
@@ -119,16 +130,42 @@ class RelationHop {
     EdgeSpan* const spans = spans_.data();
     std::uint32_t* const rows = rows_.data();
     std::int64_t found = begin;
-    for (std::int64_t i = begin; i < end; ++i) {
-      if (i + kIndptrDistance < frontier_size_) {
-        prefetch_row(adjacency_, frontier_.nodes[i + kIndptrDistance]);
-      }
-      const EdgeSpan span = edges_of(adjacency_, frontier_.nodes[i]);
+    for_each_span(begin, end, [&](std::int64_t i, EdgeSpan span) {
       spans[found] = span;
       rows[found] = static_cast<std::uint32_t>(i);
       found += span.degree > 0 ? 1 : 0;
-    }
+    });
     return found;
+  }
+
+  template <typename Visit>
+  GRAPHBOX_INLINE void for_each_span(std::int64_t begin, std::int64_t end, Visit visit) const {
+    const std::int64_t* const nodes = frontier_.nodes;
+    if constexpr (kLive) {
+      // Where a row's bounds stand is itself looked up, so that is done ahead.
+      std::array<RowBounds, kIndptrDistance> ahead;
+      const auto look_up = [&](std::int64_t i) {
+        adjacency_.overlay->prefetch_row(nodes[std::min(i + kIndptrDistance, frontier_size_ - 1)]);
+        RowBounds& place = ahead[static_cast<std::size_t>(i % kIndptrDistance)];
+        place = bounds_of(adjacency_, nodes[i]);
+        prefetch(place.bounds);
+      };
+      for (std::int64_t i = begin; i < std::min(begin + kIndptrDistance, end); ++i) {
+        look_up(i);
+      }
+      for (std::int64_t i = begin; i < end; ++i) {
+        const RowBounds place = ahead[static_cast<std::size_t>(i % kIndptrDistance)];
+        visit(i, edges_between(adjacency_, place, nodes[i]));
+        if (i + kIndptrDistance < end) {
+          look_up(i + kIndptrDistance);
+        }
+      }
+    } else {
+      for (std::int64_t i = begin; i < end; ++i) {
+        prefetch_row(adjacency_, nodes[std::min(i + kIndptrDistance, frontier_size_ - 1)]);
+        visit(i, edges_of(adjacency_, nodes[i]));
+      }
+    }
   }
 
   void reserve(std::int64_t before) {
@@ -155,10 +192,9 @@ class RelationHop {
     const auto chunks = static_cast<std::int64_t>(chunk_offsets_.size()) - 1;
     const std::int64_t end = before + chunk_offsets_.back();
     if (threads_ <= 1) {
-      const std::unique_ptr<NeighborChooser> chooser = make_chooser(request_, relation_);
       Cursor cursor(before);
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        sample_chunk<true>(map, *chooser, chunk, end, cursor);
+        sample_chunk<true>(map, *chooser_, chunk, end, cursor);
       }
       finish<true>(map, cursor);
       return;
@@ -182,8 +218,8 @@ class RelationHop {
   // `room` is where what this thread may write ends.
   template <bool kInsert, typename Map>
   void sample_chunk(Map& map, NeighborChooser& chooser, std::int64_t chunk, std::int64_t room, Cursor& cursor) {
-    const std::int64_t end = chunk_ends_[static_cast<std::size_t>(chunk)];
-    for (std::int64_t begin = chunk * kChunkNodes; begin < end; begin += kBlockNodes) {
+    const std::int64_t end = lists_.ends[static_cast<std::size_t>(chunk)];
+    for (std::int64_t begin = lists_.begins[static_cast<std::size_t>(chunk)]; begin < end; begin += kBlockNodes) {
       choose_block(chooser, begin, std::min(begin + kBlockNodes, end), room, cursor);
       follow<kInsert>(map, cursor);
     }
@@ -194,7 +230,7 @@ class RelationHop {
                    std::span(out_.edge_ids.data() + cursor.chosen, static_cast<std::size_t>(room - cursor.chosen)));
     std::int64_t* const cols = out_.cols.data();
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t col = first_target_ + rows_[i];
+      const std::int64_t col = first_target_ + frontier_.rows[i];
       const std::int64_t last = cursor.chosen + frontier_.count(i);
       if (last + kRun <= room) [[likely]] {
         // More than there are, which the next node overwrites: few loops end at another count than the one before.
@@ -298,40 +334,42 @@ class RelationHop {
   BatchNodes& source_;
   const BatchNodes& target_;
   Frontier frontier_;
+  std::unique_ptr<NeighborChooser> chooser_;  // of the calling thread
   const std::int64_t* trees_ = nullptr;  // of the nodes of the target type
   std::int64_t frontier_size_;
   std::int64_t first_target_;
   int threads_;
+  bool is_found_;
+  HopLists lists_;
   SampledEdges& out_;
-  // Of each chunk's nodes with edges, from the number of its first node on.
+  // Those of lists_, unless they were found before.
   PooledArray<EdgeSpan> spans_;
   PooledArray<std::uint32_t> rows_;
-  std::vector<std::int64_t> chunk_ends_;
   std::vector<std::int64_t> chunk_offsets_;  // where in the sampled edges each chunk begins
 };
 
 template <typename Index, bool kLive>
 void sample_hop_as(const NeighborRequest& request, int relation, int hop, BatchNodes& source, const BatchNodes& target,
-                   SampledEdges& out) {
+                   const std::optional<HopLists>& found, SampledEdges& out) {
   if (request.disjoint) {
-    RelationHop<Index, kLive, true>(request, relation, hop, source, target, out).run();
+    RelationHop<Index, kLive, true>(request, relation, hop, source, target, found, out).run();
   } else {
-    RelationHop<Index, kLive, false>(request, relation, hop, source, target, out).run();
+    RelationHop<Index, kLive, false>(request, relation, hop, source, target, found, out).run();
   }
 }
 
 }  // namespace
 
 void sample_hop(const NeighborRequest& request, int relation, int hop, BatchNodes& source, const BatchNodes& target,
-                SampledEdges& out) {
+                const std::optional<HopLists>& found, SampledEdges& out) {
   const Adjacency& adjacency = request.relations[static_cast<std::size_t>(relation)].adjacency;
   const bool live = adjacency.overlay != nullptr;
   if (adjacency.wide_indices != nullptr) {
-    live ? sample_hop_as<std::int64_t, true>(request, relation, hop, source, target, out)
-         : sample_hop_as<std::int64_t, false>(request, relation, hop, source, target, out);
+    live ? sample_hop_as<std::int64_t, true>(request, relation, hop, source, target, found, out)
+         : sample_hop_as<std::int64_t, false>(request, relation, hop, source, target, found, out);
   } else {
-    live ? sample_hop_as<std::int32_t, true>(request, relation, hop, source, target, out)
-         : sample_hop_as<std::int32_t, false>(request, relation, hop, source, target, out);
+    live ? sample_hop_as<std::int32_t, true>(request, relation, hop, source, target, found, out)
+         : sample_hop_as<std::int32_t, false>(request, relation, hop, source, target, found, out);
   }
 }
 

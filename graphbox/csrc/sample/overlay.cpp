@@ -38,14 +38,12 @@ Overlay::Overlay(std::span<const std::int64_t> rows, std::span<const std::int64_
                     " after " + std::to_string(last));
     }
     last = row;
-    blocks_[row / kBlockRows].bits[row % kBlockRows / 64] |= std::uint64_t{1} << (row % kBlockRows % 64);
+    blocks_[row / kBlockRows].bits |= std::uint64_t{1} << (row % kBlockRows);
   }
   std::int64_t before = 0;
   for (std::int64_t block = 0; block < blocks; ++block) {
     blocks_[block].before = before;
-    for (const std::uint64_t word : blocks_[block].bits) {
-      before += std::popcount(word);
-    }
+    before += count_bits(blocks_[block].bits);
   }
 }
 

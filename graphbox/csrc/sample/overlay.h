@@ -1,7 +1,6 @@
 // New lists of some rows of an adjacency: what changes of a graph made of them, beside the arrays of its base.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -11,7 +10,8 @@
 namespace graphbox {
 
 // Which rows have new lists, and where those are. A bitmap with counts: whether a row is among them, and as the how
-// manieth, is in one cache line; the untouched rows of a large graph cost little more than that.
+// manieth, is in one cache line, of which four rows share a byte. Which rows are cannot be predicted, so nothing here
+// branches on it.
 class Overlay {
  public:
   // `rows` ascending in [0, num_rows); the list of rows[i] is indices[indptr[i] ... indptr[i + 1] - 1], and edge_ids
@@ -22,36 +22,48 @@ class Overlay {
 
   std::int64_t num_rows() const { return num_rows_; }
   std::int64_t num_edges() const { return static_cast<std::int64_t>(edge_ids_.size()); }
-  const std::int32_t* narrow_indices() const { return narrow_indices_; }
-  const std::int64_t* wide_indices() const { return wide_indices_; }
+  // Of the kind that was given, else null.
+  template <typename Index>
+  GRAPHBOX_INLINE const Index* indices() const {
+    if constexpr (sizeof(Index) == 4) {
+      return narrow_indices_;
+    } else {
+      return wide_indices_;
+    }
+  }
 
   // The number of the row's list, -1 when it has no new one. `row` is in [0, num_rows).
   GRAPHBOX_INLINE std::int64_t find(std::int64_t row) const {
     const Block& block = blocks_[row / kBlockRows];
     const auto bit = static_cast<std::uint32_t>(row % kBlockRows);
-    const std::uint64_t word = block.bits[bit / 64];
-    const std::uint64_t below = (std::uint64_t{1} << (bit % 64)) - 1;
-    if ((word & (below + 1)) == 0) [[likely]] {
-      return -1;
-    }
-    std::int64_t number = block.before + std::popcount(word & below);
-    for (std::uint32_t i = 0; i < bit / 64; ++i) {
-      number += std::popcount(block.bits[i]);
-    }
-    return number;
+    const std::uint64_t below = (std::uint64_t{1} << bit) - 1;
+    const auto absent = static_cast<std::int64_t>(block.bits >> bit & 1) - 1;  // all bits, or none
+    return (block.before + count_bits(block.bits & below)) | absent;
   }
   GRAPHBOX_INLINE void prefetch_row(std::int64_t row) const { prefetch(blocks_.data() + row / kBlockRows); }
 
+  // Where the begin of the list with a number, and after it its end, stand.
+  GRAPHBOX_INLINE const std::int64_t* bounds(std::int64_t number) const { return indptr_.data() + number; }
+  // Of the edges in the order of their positions.
+  GRAPHBOX_INLINE const std::int64_t* edge_ids() const { return edge_ids_.data(); }
+
   std::int64_t begin(std::int64_t number) const { return indptr_[static_cast<std::size_t>(number)]; }
   std::int64_t degree(std::int64_t number) const { return begin(number + 1) - begin(number); }
-  std::int64_t edge_id(std::int64_t position) const { return edge_ids_[static_cast<std::size_t>(position)]; }
 
  private:
-  static constexpr std::int64_t kBlockRows = 448;
-  struct alignas(kCacheLineBytes) Block {
+  static constexpr std::int64_t kBlockRows = 64;
+  struct alignas(16) Block {
+    std::uint64_t bits;
     std::int64_t before;  // rows with new lists in the blocks before
-    std::uint64_t bits[kBlockRows / 64];
   };
+
+  // Where compilers may not count on an instruction for it, std::popcount is a call.
+  GRAPHBOX_INLINE static std::int64_t count_bits(std::uint64_t bits) {
+    bits -= bits >> 1 & 0x5555555555555555U;
+    bits = (bits & 0x3333333333333333U) + (bits >> 2 & 0x3333333333333333U);
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F0F0F0F0FU;
+    return static_cast<std::int64_t>(bits * 0x0101010101010101U >> 56);
+  }
 
   std::span<const std::int64_t> indptr_;
   const std::int32_t* narrow_indices_ = nullptr;

@@ -29,7 +29,7 @@ TEST(overlay, finds_each_touched_row_and_no_other) {
         if (number >= 0) {
           CHECK_EQUAL(overlay.degree(number), row % 3);
           if (row % 3 > 0) {
-            CHECK_EQUAL(overlay.edge_id(overlay.begin(number)), 1000 * row);
+            CHECK_EQUAL(overlay.edge_ids()[overlay.begin(number)], 1000 * row);
           }
         }
       }
