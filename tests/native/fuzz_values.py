@@ -127,6 +127,13 @@ def _relation(world: World) -> dict[str, Any]:
     }
 
 
+def _weight_sums(world: World) -> dict[str, Any]:
+    order = world.object("TimeOrder")
+    if order is not None and world.random.random() < 0.5:  # one of the same edges, which others seldom are
+        order = type(order)(world.indptr, world.timestamps, "edges", 1)
+    return {"order": order, "indptr": world.indptr, "weights": world.weights}
+
+
 def _batch(world: World, number: int) -> tuple[Any, ...]:
     nothing = world.nodes(0)
     excluded = [(0, world.nodes(5), world.nodes(5), nothing, nothing)] if world.random.random() < 0.3 else []
@@ -397,6 +404,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},
     "TraceCache.begin_pass": lambda world: {"batches": [np.unique(world.nodes()) for _ in range(3)]},
     "TraceCache.plan": lambda world: {"batches": [np.unique(world.nodes())]},
+    "WeightSums": _weight_sums,
     "WalkPlan": _walk_plan,
     "WalkStep": _walk_step,
     "Walkers": _walkers,
