@@ -2,23 +2,27 @@
 
 python benchmarks/passes.py [--quick] [--json] [--folder FOLDER] [--gib SIZE]
 
-NeighborLoader over ``Graph.tiered``: in passes, whose reads are known before they are made, and batch by
-batch, when memory can only keep what was used often. The bound (``limit``) is the disk's: for each hop of
-each pass, and for each window of features, the different 4 KiB blocks that memory does not have, each read
-by itself as fast as fio does at the same depth, or the whole file as fast as fio reads it from front to back,
-whichever is shorter. Disks are shared: systems run in turns. The page cache is passed by (O_DIRECT).
+NeighborLoader and LinkNeighborLoader over ``Graph.tiered``: in passes, whose reads are known before they are
+made, and batch by batch, when memory can only keep what was used often. The bound (``limit``) is the disk's:
+for each hop of each pass, and for each window of features, the different 4 KiB blocks that memory does not
+have, each read by itself as fast as fio does at the same depth, or the whole file as fast as fio reads it
+from front to back, whichever is shorter. Seeds that are near each other, shuffled one by one and in blocks
+(``shuffle_block``), show what their order brings where neighbours are near each other, too. Disks are shared:
+systems run in turns. The page cache is passed by (O_DIRECT).
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,10 +32,11 @@ from graphbox.graph import CSC, EdgeType, Graph
 from graphbox.graph.arrays import feature_columns
 from graphbox.graph.tables import EdgeTable, numbered_nodes
 from graphbox.graph.tier import TierOptions
-from graphbox.graph.tiered_edges import TieredEdges
+from graphbox.graph.tiered_edges import Payload, TieredEdges
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.native import thread_count
-from graphbox.sample import NeighborLoader
+from graphbox.sample import LinkNeighborLoader, NeighborLoader
+from graphbox.sample.loader.base import Loader
 
 TO: EdgeType = ("node", "to", "node")
 DIM = 128
@@ -40,6 +45,10 @@ MEAN_DEGREE = 30
 BATCH_SIZE = 1024
 NUM_NEIGHBORS = [10, 5]
 IN_MEMORY = 0.2
+LINK_BATCH_SIZE = BATCH_SIZE // 4  # with a negative for each, both with two ends: as many seeds
+SHUFFLE_BLOCKS = (1, 64)
+NEAR_SHARE = 0.8
+NEAR = 500
 
 
 def main() -> None:
@@ -55,11 +64,26 @@ def main() -> None:
     batches = 12 if options.quick else options.batches
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="benchmark-passes-") as name:
         graph = make_graph(Path(name) / "graph", size)
-        compare(graph, batches, as_json=options.json)
+        seeds = np.random.default_rng(1).permutation(graph.num_nodes("node"))[: batches * BATCH_SIZE]
+        nodes = f"{NUM_NEIGHBORS}-{BATCH_SIZE}"
+        compare(graph, nodes, node_loads(seeds), as_json=options.json)
+        compare(graph, f"labor {nodes}", node_loads(seeds, labor=True), as_json=options.json)
+        links = link_loads(graph, batches * LINK_BATCH_SIZE)
+        compare(graph, f"links {NUM_NEIGHBORS}-{LINK_BATCH_SIZE}", links, as_json=options.json)
+        shutil.rmtree(Path(name) / "graph")
+        near = make_graph(Path(name) / "near", size // 4, near_share=NEAR_SHARE)
+        compare_orders(near, batches, as_json=options.json)
 
 
-def make_graph(path: Path, size_bytes: int) -> Graph:
-    """Write a graph whose degrees, and how often a node is a neighbour, are skewed."""
+def make_graph(path: Path, size_bytes: int, near_share: float = 0.0) -> Graph:
+    """Write a graph whose degrees, and how often a node is a neighbour, are skewed.
+
+    Args:
+        path: where to.
+        size_bytes: of its files, about.
+        near_share: of edges that join nodes whose indices are near each other, as in graphs whose nodes are
+            numbered by a search or by community.
+    """
     rng = np.random.default_rng(0)
     num_nodes = size_bytes // (ROW_BYTES + 4 * MEAN_DEGREE + 8)
     degrees = np.minimum(rng.lognormal(np.log(MEAN_DEGREE) - 0.5, 1.0, num_nodes), 10_000).astype(np.int64)
@@ -70,6 +94,10 @@ def make_graph(path: Path, size_bytes: int) -> Graph:
     for first in range(0, len(indices), step):
         popular = rng.random(min(step, len(indices) - first)) ** 3 * num_nodes
         indices[first : first + step] = label[popular.astype(np.int64)]
+    if near_share:
+        near = np.flatnonzero(rng.random(len(indices)) < near_share)
+        targets = np.searchsorted(indptr, near, side="right") - 1
+        indices[near] = (targets + rng.integers(-NEAR, NEAR, len(near))) % num_nodes
     rows = np.empty((num_nodes, DIM), np.float32)
     rows[...] = np.arange(num_nodes, dtype=np.float32)[:, None]
     nodes = numbered_nodes(num_nodes, feature_columns({"x": rows}, num_nodes, "nodes"))
@@ -121,6 +149,15 @@ class RecordedEdges(TieredEdges):
         self.reads.add(self.num_base_edges * 4, positions * 4, share())
         return found
 
+    def lists_between(
+        self, nodes: Int64Array, bounds: Int64Array, payload: Sequence[Payload]
+    ) -> tuple[Int64Array, dict[str, Any]]:
+        """Return lists, counting the blocks they are in."""
+        with self._missing() as share:
+            positions, columns = super().lists_between(nodes, bounds, payload)
+        self.reads.add(self.num_base_edges * 4, positions * 4, share())
+        return positions, columns
+
     @contextmanager
     def _missing(self) -> Iterator[Any]:
         before = self.graph.stats["topology"]
@@ -170,31 +207,61 @@ def budgets_of(graph: Graph) -> dict[str, int]:
     }
 
 
-def compare(graph: Graph, batches: int, *, as_json: bool) -> None:
-    """Compare passes with batches that come one by one, and with the disk."""
-    budgets = budgets_of(graph)
-    options = TierOptions(depth=DEPTH)
-    seeds = np.random.default_rng(1).permutation(graph.num_nodes("node"))[: batches * BATCH_SIZE]
+Load: TypeAlias = Callable[[TieredGraph, "int | None"], Loader]
+"""Makes a loader over a graph on disk with so many batches in a pass."""
 
-    def run(tiered: TieredGraph, pass_batches: int | None) -> float:
-        loader = NeighborLoader(
-            tiered, NUM_NEIGHBORS, seeds, BATCH_SIZE, output="numpy", pass_batches=pass_batches
-        )
-        started = time.perf_counter()
-        count = sum(1 for _ in loader)
-        return count / (time.perf_counter() - started)
 
-    # Memory is filled as it is in the long run: the runs that count come after one that does not.
-    recorded = RecordedGraph(graph, options=options, **budgets)
+def node_loads(seeds: Int64Array, **options: Any) -> Load:
+    """Return what loads batches around nodes."""
+    return lambda tiered, pass_batches: NeighborLoader(
+        tiered, NUM_NEIGHBORS, seeds, BATCH_SIZE, output="numpy", pass_batches=pass_batches, **options
+    )
+
+
+def link_loads(graph: Graph, num_links: int) -> Load:
+    """Return what loads batches around edges of the graph and as many negatives, leakage controlled."""
+    rng = np.random.default_rng(2)
+    csc = graph.csc(TO)
+    edges = rng.choice(len(csc.indices), num_links, replace=False)
+    links = np.stack(
+        [csc.indices[edges].astype(np.int64), np.searchsorted(csc.indptr, edges, side="right") - 1]
+    )
+    return lambda tiered, pass_batches: LinkNeighborLoader(
+        tiered,
+        NUM_NEIGHBORS,
+        links,
+        batch_size=LINK_BATCH_SIZE,
+        neg_sampling="binary",
+        output="numpy",
+        pass_batches=pass_batches,
+    )
+
+
+def batches_per_s(loader: Loader) -> float:
+    """Return the rate of a whole loop."""
+    started = time.perf_counter()
+    count = sum(1 for _ in loader)
+    return count / (time.perf_counter() - started)
+
+
+def reads_of(graph: Graph, load: Load) -> Reads:
+    """Return what a loop reads in passes, when memory is filled as it is in the long run."""
+    recorded = RecordedGraph(graph, options=TierOptions(depth=DEPTH), **budgets_of(graph))
     for _ in range(2):
         recorded.reads = Reads()
-        run(recorded, None)
-    reads = recorded.reads
-    del recorded
+        batches_per_s(load(recorded, None))
+    return recorded.reads
+
+
+def compare(graph: Graph, case: str, load: Load, *, as_json: bool) -> None:
+    """Compare passes with batches that come one by one, and with the disk."""
+    budgets, options = budgets_of(graph), TierOptions(depth=DEPTH)
+    reads = reads_of(graph, load)
     passes, one_by_one = graph.tiered(options=options, **budgets), graph.tiered(options=options, **budgets)
+    batches = len(load(passes, None))
     systems = {
-        "graphbox": lambda: run(passes, None),
-        "graphbox, batch by batch": lambda: run(one_by_one, 1),
+        "graphbox": lambda: batches_per_s(load(passes, None)),
+        "graphbox, batch by batch": lambda: batches_per_s(load(one_by_one, 1)),
     }
     path = graph.feature_file("node", "x").path
     if HAS_FIO:
@@ -205,8 +272,30 @@ def compare(graph: Graph, batches: int, *, as_json: bool) -> None:
             return batches / reads.seconds(reads_per_s, bytes_per_s)
 
         systems["limit"] = limit
-    name = f"{NUM_NEIGHBORS}-{BATCH_SIZE}-{(graph.size_bytes or 0) >> 20}MiB-{IN_MEMORY:.0%}-in-memory"
+    show_in_turns(case_name(graph, case), "batches/s", systems, as_json=as_json, threads=thread_count(None))
+
+
+def compare_orders(graph: Graph, batches: int, *, as_json: bool) -> None:
+    """Compare seeds that are shuffled one by one with seeds that stay together in blocks."""
+    seeds = np.arange(min(batches * BATCH_SIZE, graph.num_nodes("node")))
+    tiered = {
+        block: graph.tiered(options=TierOptions(depth=DEPTH), **budgets_of(graph)) for block in SHUFFLE_BLOCKS
+    }
+
+    def run(block: int) -> float:
+        return batches_per_s(node_loads(seeds, shuffle=True, shuffle_block=block)(tiered[block], None))
+
+    systems = {
+        "graphbox" if block == 1 else f"graphbox, shuffle_block={block}": partial(run, block)
+        for block in SHUFFLE_BLOCKS
+    }
+    name = case_name(graph, f"{NUM_NEIGHBORS}-{BATCH_SIZE} seeds in order, {NEAR_SHARE:.0%} of edges near")
     show_in_turns(name, "batches/s", systems, as_json=as_json, threads=thread_count(None))
+
+
+def case_name(graph: Graph, case: str) -> str:
+    """Return the name of a case with its sizes."""
+    return f"{case}-{(graph.size_bytes or 0) >> 20}MiB-{IN_MEMORY:.0%}-in-memory"
 
 
 if __name__ == "__main__":
