@@ -294,6 +294,27 @@ def _push_rows(world: World) -> dict[str, Any]:
     return {"rows": rows, "grads": np.ones(shape, np.float32)}
 
 
+def _bags(world: World) -> dict[str, Any]:
+    """Return sums of the keys of a pull, or of new keys, and what their gradients are."""
+    table, rows = world.object("Table"), world.object("PulledRows")
+    dim = 1 if table is None else table.dim
+    keys = world.nodes()
+    count = len(keys) if rows is None or world.random.random() < 0.5 else len(rows)
+    bags = world.random.choice([1, 3, 20])
+    offsets = np.sort(world.numbers.integers(0, count + 1, bags + 1))
+    offsets[[0, -1]] = 0, count
+    return {
+        "keys": keys,
+        "rows": rows,
+        "offsets": offsets,
+        "weights": world.maybe(np.ones(count, np.float32)),
+        "divisors": world.maybe(np.full(bags, 2, np.float32)),
+        "out": np.zeros((bags, dim), np.float32),
+        "grads": np.ones((bags, dim), np.float32),
+        "lr": world.random.choice([None, 0.1]),
+    }
+
+
 def _checksum(segment: bytes, rows: int) -> int:
     """Return what a manifest says of a segment: the checksum of its records' checksums, or of its keys."""
     from graphbox import _core  # the one that is fuzzed
@@ -394,9 +415,11 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Table.apply_values": _checkpoint,
     "Table.load_checkpoint": _checkpoint,
     "Table.part_records": lambda world: {"contents": world.random.choice([0, 1, 2, 3])},
+    "Table.pull_bags": _bags,
     "Table.pull_into": _push,
     "Table.pull_rows": _push,
     "Table.push": _push,
+    "Table.push_bags": _bags,
     "Table.push_rows": _push_rows,
     "Table.reserve": lambda world: {"rows": world.random.choice([0, 1000, 1 << 60])},
     "Table.write_checkpoint": _written_checkpoint,
