@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from graphbox.table.bag import TableEmbeddingBagCollection as TableEmbeddingBagCollection
     from graphbox.table.module import TableEmbedding as TableEmbedding
     from graphbox.table.optimizer import TableOptimizer as TableOptimizer
+    from graphbox.table.pipeline import PipelinedBatches as PipelinedBatches
 
 _MODULE_OF = {
     "BagSlot": "graphbox.table.bag",
+    "PipelinedBatches": "graphbox.table.pipeline",
     "TableEmbedding": "graphbox.table.module",
     "TableEmbeddingBag": "graphbox.table.bag",
     "TableEmbeddingBagCollection": "graphbox.table.bag",
@@ -28,6 +30,7 @@ _MODULE_OF = {
 __all__ = [
     "BagSlot",
     "EmbeddingTable",
+    "PipelinedBatches",
     "TableEmbedding",
     "TableEmbeddingBag",
     "TableEmbeddingBagCollection",
