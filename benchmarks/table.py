@@ -45,15 +45,16 @@ from benchmarks.table_peers import (
 )
 from graphbox import _core
 from graphbox.native import release_buffers
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, TableEmbedding, TableEmbeddingBag
 from graphbox.table.arguments import Optimizer
 
 DIM = 64
 ZIPFS = (0.0, 1.05)
+BAG_KEYS = 8
 THREADS = (1, 2)
 OPTIMIZERS: tuple[Optimizer, ...] = ("rowwise_adagrad", "sgd")
 STATE_BYTES = {"sgd": 0, "rowwise_adagrad": 4, "adam": 8 * DIM}
-CASES = ("memory", "lookup", "train", "small", "large-batch", "autograd", "growth")
+CASES = ("memory", "lookup", "train", "small", "large-batch", "autograd", "bags", "growth")
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,18 @@ class Ours:
     def use_threads(self, threads: int) -> None:
         """Change how many threads it has."""
         self._table.threads = threads
+
+
+class BagModule(Ours):
+    """The same by our torch module."""
+
+    def __init__(self, table: EmbeddingTable, batch_size: int) -> None:
+        super().__init__(table, batch_size)
+        self._module = TableEmbeddingBag(table, mode="sum")
+
+    def train(self, workload: Workload, batch: int) -> None:
+        """Sum the rows of bags, and give them the gradients of the sums."""
+        self._module(workload.keys[batch], workload.offsets[:-1]).backward(workload.gradients)
 
 
 # The machine
@@ -254,6 +267,16 @@ class Cases:
             }
             self._show(f"autograd-{workload.name}", systems, threads)
 
+    def bags(self) -> None:
+        """Sums of :data:`BAG_KEYS` rows each, by modules, forwards and backwards."""
+        rows, sizes = self._sizes.small_rows, self._sizes
+        ours = BagModule(filled(rows), sizes.batch_size)
+        fbgemm: list[Peer] = [Fbgemm(rows, DIM)] if HAS_FBGEMM else []
+        for zipf in ZIPFS:
+            workload = Workload.draw(rows, DIM, zipf, sizes.batch_size, sizes.batches, BAG_KEYS)
+            verb = f"train-bags-of-{BAG_KEYS}"
+            self._compare(verb, workload, ours, [TorchDense(rows, DIM), *fbgemm], sizes.batches // 2)
+
     def growth(self) -> None:
         """New keys into a table that begins empty, with their initial values."""
         rows, step = self._sizes.rows, self._sizes.batch_size
@@ -354,6 +377,8 @@ def main() -> None:
         cases.small()
     if "large-batch" in chosen:
         cases.large_batch()
+    if "bags" in chosen:
+        cases.bags()
     if "growth" in chosen:
         cases.growth()
 

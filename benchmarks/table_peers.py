@@ -51,16 +51,28 @@ def scattered_ids(rows: int, first: int, last: int) -> Int64Array:
 
 @dataclass(frozen=True)
 class Workload:
-    """Batches of the same ids for all systems: as keys, and as dense row numbers."""
+    """Batches of the same ids for all systems: as keys, and as dense row numbers.
+
+    Attributes:
+        name: says what they are.
+        rows: of the table.
+        keys: of each batch.
+        positions: dense row numbers of each batch.
+        offsets: where each bag begins, and the last one ends; bags are of one key unless said.
+        gradients: of the bags.
+    """
 
     name: str
     rows: int
     keys: list[torch.Tensor]
     positions: list[torch.Tensor]
+    offsets: torch.Tensor
     gradients: torch.Tensor
 
     @classmethod
-    def draw(cls, rows: int, dim: int, zipf: float, batch_size: int, batches: int) -> Workload:
+    def draw(
+        cls, rows: int, dim: int, zipf: float, batch_size: int, batches: int, bag_keys: int = 1
+    ) -> Workload:
         """Draw batches; ``zipf`` 0 is uniform."""
         ids = [uniform_or_zipf(rows, zipf, batch_size, seed) for seed in range(batches)]
         return cls(
@@ -68,7 +80,8 @@ class Workload:
             rows,
             [keys_of(batch) for batch in ids],
             [torch.from_numpy(positions_of(batch, rows)) for batch in ids],
-            torch.full((batch_size, dim), 0.01),
+            torch.arange(0, batch_size + 1, bag_keys),
+            torch.full((batch_size // bag_keys, dim), 0.01),
         )
 
     @property
@@ -89,11 +102,6 @@ class Peer(Protocol):
 
     def train(self, workload: Workload, batch: int) -> None:
         """Look a batch up and apply its gradients."""
-
-
-def _one_each(batch_size: int) -> torch.Tensor:
-    """Return offsets that make each key a bag of its own."""
-    return torch.arange(batch_size)
 
 
 def random_rows(rows: int, dim: int) -> torch.Tensor:
@@ -122,12 +130,12 @@ class TorchDense:
     def lookup(self, workload: Workload, batch: int) -> None:
         """Look a batch up."""
         with torch.no_grad():
-            self._bag(self.rows_of(workload, batch), _one_each(workload.batch_size))
+            self._bag(self.rows_of(workload, batch), workload.offsets[:-1])
 
     def train(self, workload: Workload, batch: int) -> None:
         """Look a batch up and apply its gradients."""
         self._optimizer.zero_grad()
-        rows = self._bag(self.rows_of(workload, batch), _one_each(workload.batch_size))
+        rows = self._bag(self.rows_of(workload, batch), workload.offsets[:-1])
         rows.backward(workload.gradients)
         self._optimizer.step()
 
@@ -168,9 +176,7 @@ class Fbgemm:
         self._table.init_embedding_weights_uniform(-0.1, 0.1)
 
     def _rows(self, workload: Workload, batch: int) -> torch.Tensor:
-        rows: torch.Tensor = self._table(
-            indices=workload.positions[batch], offsets=_one_each(workload.batch_size + 1)
-        )
+        rows: torch.Tensor = self._table(indices=workload.positions[batch], offsets=workload.offsets)
         return rows
 
     def lookup(self, workload: Workload, batch: int) -> None:

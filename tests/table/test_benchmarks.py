@@ -44,10 +44,11 @@ def test_tables_in_memory(capsys: Capture) -> None:
         cases.all_rows({"lookup", "train", "autograd"})
         cases.small()
         cases.large_batch()
+        cases.bags()
         cases.growth()
 
     systems = systems_by_case(run, capsys)
-    assert len(systems) == 2 + 2 * 3 + 2 * 2 + 2 * 2 + 1  # a case of each kind of keys, and growth
+    assert len(systems) == 2 + 2 * 3 + 2 * 2 + 2 * 2 + 2 + 1  # a case of each kind of keys, and growth
     assert all(any(name.startswith("graphbox") for name in names) for names in systems.values())
     assert all("limit" in names or case.startswith("autograd") for case, names in systems.items())
 
