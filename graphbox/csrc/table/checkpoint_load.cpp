@@ -14,7 +14,8 @@
 namespace graphbox {
 namespace {
 
-constexpr unsigned kDepth = 8;  // large reads in flight for each thread
+constexpr unsigned kDepth = 8;      // large reads in flight for each thread
+constexpr int kWaitingThreads = 2;  // those that wait for the disk while others place keys and fill rows
 constexpr std::size_t kKeyDistance = 32;
 
 // Lets threads through one after another, in the order of their numbers.
@@ -86,8 +87,13 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
   }
   const std::unique_lock lock(mutex_);
   const PartRecords records = part_records(RowContents::kRecords);
+  std::uint64_t most_rows = slab_.rows();
+  for (const CheckpointPart& part : parts) {
+    most_rows += part.rows;
+  }
+  slab_.reserve(most_rows);  // rows are filled while those of later parts are placed
   Turns turns;
-  parallel_for(threads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t number) {
+  parallel_for(bounded_threads(threads) + kWaitingThreads, static_cast<std::int64_t>(parts.size()), [&](std::int64_t number) {
     const CheckpointPart& part = parts[static_cast<std::size_t>(number)];
     std::unique_ptr<SegmentReader> segment;
     PooledArray<std::uint32_t> rows;

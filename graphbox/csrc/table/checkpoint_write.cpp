@@ -16,10 +16,11 @@ namespace graphbox {
 namespace {
 
 constexpr std::uint64_t kBatchBytes = std::uint64_t{4} << 20;   // gathered and written at a time by a thread
-constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kUsualParts = 16;
 constexpr int kWaitingThreads = 2;  // those that wait for the disk while others gather
+constexpr std::uint64_t kParallelParts = 4;  // written side by side: systems let one write lengthen a file at a time
 constexpr std::int64_t kGatherDistance = 8;
 
 // How rows are divided: a function of their number and size alone, so that equal tables become equal files.
@@ -41,6 +42,17 @@ struct Division {
   std::uint64_t rows_of_part(std::uint64_t part) const {
     return std::min(part_rows(), all_rows - part * part_rows());
   }
+  // The batch to be written as number `number`: in turn one of each of the next parts. Or batches() and more: none.
+  std::uint64_t batch_at(std::uint64_t number) const {
+    const std::uint64_t group = number / (kParallelParts * batches_of_part);
+    const std::uint64_t place = number % (kParallelParts * batches_of_part);
+    const std::uint64_t part = group * kParallelParts + place % kParallelParts;
+    return part * batches_of_part + place / kParallelParts;
+  }
+  // Of batch_at().
+  std::uint64_t numbers() const {
+    return (parts() + kParallelParts - 1) / kParallelParts * kParallelParts * batches_of_part;
+  }
 
   std::uint64_t all_rows;
   std::uint64_t batch_rows;
@@ -48,7 +60,7 @@ struct Division {
 };
 
 std::string part_name(const char* kind, std::uint64_t number) {
-  std::array<char, 32> name;
+  std::array<char, 64> name;
   std::snprintf(name.data(), name.size(), "%s-%05llu.segment", kind, static_cast<unsigned long long>(number));
   return name.data();
 }
@@ -212,8 +224,11 @@ std::vector<CheckpointPart> Table::write_rows(const CheckpointRequest& request,
   const std::vector<std::uint32_t> first = first_rows(selected, division.batch_rows);
   PartsWriter writer(request.folder, records, division);
   const int threads = bounded_threads(request.threads) + kWaitingThreads;
-  parallel_for(threads, static_cast<std::int64_t>(division.batches()), [&](std::int64_t number) {
-    const auto batch = static_cast<std::uint64_t>(number);
+  parallel_for(threads, static_cast<std::int64_t>(division.numbers()), [&](std::int64_t number) {
+    const std::uint64_t batch = division.batch_at(static_cast<std::uint64_t>(number));
+    if (batch >= division.batches()) {
+      return;
+    }
     const std::vector<std::uint32_t> rows = rows_from(
         selected, first[batch], std::min(division.batch_rows, count - batch * division.batch_rows));
     PooledArray<std::int64_t> keys(static_cast<std::int64_t>(rows.size()));

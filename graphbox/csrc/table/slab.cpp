@@ -38,6 +38,8 @@ std::size_t Slab::bytes_for(std::uint64_t rows) const {
   return (rows >> shift_) * whole_pages(chunk_bytes()) + whole_pages(groups_of_rest * group_bytes_);
 }
 
+void Slab::reserve(std::uint64_t rows) { bases_.reserve((rows >> shift_) + 1); }
+
 void Slab::resize(std::uint64_t rows) {
   while ((static_cast<std::uint64_t>(chunks_.size()) << shift_) < rows) {
     bases_.reserve(chunks_.size() + 1);

@@ -62,6 +62,9 @@ class Slab {
   std::size_t bytes_for(std::uint64_t rows) const;
   std::size_t bytes() const { return bytes_for(rows_); }
 
+  // Until there are `rows` rows, resize() does not disturb threads that use other rows meanwhile.
+  void reserve(std::uint64_t rows);
+
   // The caller fills new rows. Chunks stay when there are fewer.
   void resize(std::uint64_t rows);
 
