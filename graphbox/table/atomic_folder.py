@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, NotFo
 __all__ = ["atomic_folder", "system_errors", "write_durably"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NEW_SECONDS = 60.0
 
 
 @contextmanager
@@ -111,8 +109,7 @@ def _remove_leftovers(path: Path) -> None:
         except OSError:
             continue  # no folder, or its owner has just removed it
         try:
-            age_s = time.time() - leftover.stat().st_mtime
-            if age_s < _NEW_SECONDS and not any(leftover.iterdir()):
+            if not any(leftover.iterdir()) and _is_running(leftover):
                 continue  # its owner is about to lock it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(leftover, ignore_errors=True)
@@ -120,6 +117,12 @@ def _remove_leftovers(path: Path) -> None:
             continue  # it is being written
         finally:
             os.close(descriptor)
+
+
+def _is_running(partial: Path) -> bool:
+    """Return whether the process lives that made a partial folder, so far as its name tells."""
+    process = partial.name.removesuffix(".partial").rpartition(".")[2].partition("-")[0]
+    return process.isdecimal() and Path(f"/proc/{process}").exists()
 
 
 def _escaped(name: str) -> str:
