@@ -23,10 +23,13 @@ void fill_random(std::uint64_t* words, std::size_t count) {
 
 }  // namespace
 
-RowIndex::RowIndex() : buffer_(kFewestBuckets * sizeof(Bucket)), buckets_count_(kFewestBuckets) {
-  fill_random(secrets_.data(), secrets_.size());
-  secrets_[1] |= 1;  // a factor of 0 would lose the key
-  secrets_[3] |= 1;
+RowIndex::RowIndex() : buffer_(kFewestBuckets * sizeof(Bucket)) {
+  view_.buckets_ = reinterpret_cast<Bucket*>(buffer_.data());
+  view_.buckets_count_ = kFewestBuckets;
+  auto& secrets = view_.secrets_;
+  fill_random(secrets.data(), secrets.size());
+  secrets[1] |= 1;  // a factor of 0 would lose the key
+  secrets[3] |= 1;
   clear();
 }
 
@@ -34,26 +37,27 @@ void RowIndex::clear() {
   Bucket empty{};
   empty.keys.fill(-1);
   empty.rows.fill(kNoRow);
-  std::fill_n(buckets(), buckets_count_, empty);
+  std::fill_n(buckets(), view_.buckets_count_, empty);
 }
 
 std::uint64_t RowIndex::buckets_for(std::uint64_t rows) const {
-  std::uint64_t count = buckets_count_;
+  std::uint64_t count = view_.buckets_count_;
   while (rows > room(count)) {
-    count += count / 4;
+    count += count / 5;
   }
   return count;
 }
 
 void RowIndex::reserve(std::uint64_t rows) {
   const std::uint64_t count = buckets_for(rows);
-  if (count == buckets_count_) {
+  if (count == view_.buckets_count_) {
     return;
   }
   Buffer larger(count * sizeof(Bucket));  // may throw: nothing has changed yet
   const Buffer old = std::exchange(buffer_, std::move(larger));
   const auto* const old_buckets = reinterpret_cast<const Bucket*>(old.data());
-  const std::uint64_t old_count = std::exchange(buckets_count_, count);
+  const std::uint64_t old_count = std::exchange(view_.buckets_count_, count);
+  view_.buckets_ = reinterpret_cast<Bucket*>(buffer_.data());
   clear();
   for (std::uint64_t number = 0; number < old_count; ++number) {
     const Bucket& bucket = old_buckets[number];

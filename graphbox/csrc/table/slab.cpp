@@ -18,34 +18,34 @@ std::size_t whole_pages(std::size_t bytes) { return rounded_up(bytes, kHugePageB
 }  // namespace
 
 Slab::Slab(const RowLayout& layout)
-    : layout_(layout),
-      state_offset_(rounded_up(layout.value_bytes, sizeof(float))),
-      row_bytes_(rounded_up(state_offset_ + layout.state_bytes, 16)),
-      keys_offset_(kGroupRows * row_bytes_),
-      accumulators_offset_(keys_offset_ + kGroupRows * sizeof(std::int64_t)),
-      steps_offset_(accumulators_offset_ + (layout.has_accumulator ? kGroupRows * sizeof(float) : 0)),
-      counters_offset_(steps_offset_ + (layout.has_steps ? kGroupRows * sizeof(std::uint32_t) : 0)),
-      group_bytes_(counters_offset_ + (layout.has_counters ? kGroupRows * sizeof(RowCounters) : 0)) {
-  shift_ = std::countr_zero(kGroupRows);
-  while ((std::size_t{1} << shift_) / kGroupRows * group_bytes_ < kSmallestChunkBytes) {
-    ++shift_;
+    : layout_(layout), state_offset_(rounded_up(layout.value_bytes, sizeof(float))) {
+  view_.row_bytes = rounded_up(state_offset_ + layout.state_bytes, 16);
+  keys_offset_ = kGroupRows * view_.row_bytes;
+  accumulators_offset_ = keys_offset_ + kGroupRows * sizeof(std::int64_t);
+  steps_offset_ = accumulators_offset_ + (layout.has_accumulator ? kGroupRows * sizeof(float) : 0);
+  counters_offset_ = steps_offset_ + (layout.has_steps ? kGroupRows * sizeof(std::uint32_t) : 0);
+  view_.group_bytes = counters_offset_ + (layout.has_counters ? kGroupRows * sizeof(RowCounters) : 0);
+  view_.shift = std::countr_zero(kGroupRows);
+  while (chunk_bytes() < kSmallestChunkBytes) {
+    ++view_.shift;
   }
-  mask_ = (1U << shift_) - 1;
+  view_.mask = (1U << view_.shift) - 1;
 }
 
 std::size_t Slab::bytes_for(std::uint64_t rows) const {
-  const std::uint64_t groups_of_rest = ((rows & mask_) + kGroupRows - 1) / kGroupRows;
-  return (rows >> shift_) * whole_pages(chunk_bytes()) + whole_pages(groups_of_rest * group_bytes_);
+  const std::uint64_t groups_of_rest = ((rows & view_.mask) + kGroupRows - 1) / kGroupRows;
+  return (rows >> view_.shift) * whole_pages(chunk_bytes()) + whole_pages(groups_of_rest * view_.group_bytes);
 }
 
 void Slab::reserve(std::uint64_t rows) { bases_.reserve((rows >> shift_) + 1); }
 
 void Slab::resize(std::uint64_t rows) {
-  while ((static_cast<std::uint64_t>(chunks_.size()) << shift_) < rows) {
+  while ((static_cast<std::uint64_t>(chunks_.size()) << view_.shift) < rows) {
     bases_.reserve(chunks_.size() + 1);
     chunks_.emplace_back(chunk_bytes());
     bases_.push_back(chunks_.back().data());
   }
+  view_.bases = bases_.data();
   rows_ = rows;
 }
 

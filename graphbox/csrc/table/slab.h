@@ -3,6 +3,7 @@
 // more than they must, and what belongs to a row is on the same page.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,14 +14,40 @@
 
 namespace graphbox {
 
+// Asks for the bytes of a row, or the start of a long one: the processor follows by itself from there. Inlined always:
+// the compiler takes a function that only prefetches for one without effect, and leaves it out.
+GRAPHBOX_INLINE void prefetch_bytes(const std::byte* begin, std::size_t bytes) {
+  const std::size_t most = std::min<std::size_t>(bytes, 1024);
+  for (std::size_t line = 0; line < most; line += kCacheLineBytes) {
+    prefetch(begin + line);
+  }
+}
+
 class Slab {
+  static constexpr std::uint32_t kGroupRows = 64;
+
  public:
+  // Where rows are, to be copied into a loop's registers as RowIndex::View is. Good until the slab grows.
+  struct View {
+    // The values, as the layout keeps them, then the state of each value.
+    GRAPHBOX_INLINE std::byte* data(std::uint32_t row) const {
+      return group(row) + static_cast<std::size_t>(row % kGroupRows) * row_bytes;
+    }
+    GRAPHBOX_INLINE std::byte* group(std::uint32_t row) const {
+      return bases[row >> shift] + static_cast<std::size_t>((row & mask) / kGroupRows) * group_bytes;
+    }
+
+    std::byte* const* bases = nullptr;  // of chunks
+    std::size_t row_bytes = 0;          // of values and their state, a multiple of 16
+    std::size_t group_bytes = 0;
+    std::uint32_t shift = 0;  // of a row's number: its chunk
+    std::uint32_t mask = 0;   // its place there
+  };
+
   explicit Slab(const RowLayout& layout);
 
-  // The values, as the layout keeps them, then the state of each value.
-  std::byte* data(std::uint32_t row) const {
-    return group(row) + static_cast<std::size_t>(row % kGroupRows) * row_bytes_;
-  }
+  const View& view() const { return view_; }
+  std::byte* data(std::uint32_t row) const { return view_.data(row); }
   float* float32_values(std::uint32_t row) const { return reinterpret_cast<float*>(data(row)); }
   std::uint16_t* float16_values(std::uint32_t row) const { return reinterpret_cast<std::uint16_t*>(data(row)); }
 
@@ -42,10 +69,10 @@ class Slab {
   void write_record(std::uint32_t row, std::byte* record) const;
   void read_record(std::uint32_t row, const std::byte* record) const;
 
-  // Asks for the values alone, or for the state of each value as well.
-  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(row, layout_.value_bytes); }
+  // Asks for the values alone, or for all of a row.
+  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(data(row), layout_.value_bytes); }
   GRAPHBOX_INLINE void prefetch_row(std::uint32_t row) const {
-    prefetch_bytes(row, row_bytes_);
+    prefetch_bytes(data(row), view_.row_bytes);
     if (layout_.has_accumulator) {
       prefetch(&column<float>(row, accumulators_offset_));
     }
@@ -55,7 +82,7 @@ class Slab {
   }
 
   const RowLayout& layout() const { return layout_; }
-  std::size_t bytes_per_row() const { return group_bytes_ / kGroupRows; }
+  std::size_t bytes_per_row() const { return view_.group_bytes / kGroupRows; }
   std::uint64_t rows() const { return rows_; }
 
   // Memory in use once there are `rows` rows: chunks are touched page by page, so this counts touched huge pages.
@@ -69,37 +96,20 @@ class Slab {
   void resize(std::uint64_t rows);
 
  private:
-  static constexpr std::uint32_t kGroupRows = 64;
-
-  std::byte* group(std::uint32_t row) const {
-    return bases_[row >> shift_] + static_cast<std::size_t>((row & mask_) / kGroupRows) * group_bytes_;
-  }
-
   template <typename Value>
   Value& column(std::uint32_t row, std::size_t offset) const {
-    return reinterpret_cast<Value*>(group(row) + offset)[row % kGroupRows];
+    return reinterpret_cast<Value*>(view_.group(row) + offset)[row % kGroupRows];
   }
 
-  std::size_t chunk_bytes() const { return (std::size_t{1} << shift_) / kGroupRows * group_bytes_; }
-
-  // Inlined always: the compiler takes a function that only prefetches for one without effect, and leaves it out.
-  GRAPHBOX_INLINE void prefetch_bytes(std::uint32_t row, std::size_t bytes) const {
-    const std::byte* const begin = data(row);
-    for (std::size_t line = 0; line < bytes; line += kCacheLineBytes) {
-      prefetch(begin + line);
-    }
-  }
+  std::size_t chunk_bytes() const { return (std::size_t{1} << view_.shift) / kGroupRows * view_.group_bytes; }
 
   RowLayout layout_;
   std::size_t state_offset_;  // in the row
-  std::size_t row_bytes_;     // of values and their state, a multiple of 16
   std::size_t keys_offset_;   // in a group, as the next three
   std::size_t accumulators_offset_;
   std::size_t steps_offset_;
   std::size_t counters_offset_;
-  std::size_t group_bytes_;
-  std::uint32_t shift_ = 0;  // of a row's number: its chunk
-  std::uint32_t mask_ = 0;   // its place there
+  View view_;
   std::vector<Buffer> chunks_;
   std::vector<std::byte*> bases_;
   std::uint64_t rows_ = 0;

@@ -10,16 +10,16 @@
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
 #include "random/philox_fill.h"
+#include "store/gather.h"
 #include "table/batch.h"
 #include "table/float16.h"
+#include "table/lookup.h"
 
 namespace graphbox {
 namespace {
 
-// Keys between a step of the lookup and the step before it: the memory line of the index, then those of the row, are
-// asked for that long before they are needed.
-constexpr std::int64_t kIndexDistance = 32;
-constexpr std::int64_t kRowDistance = 16;
+constexpr std::size_t kInsertDistance = 16;
+constexpr std::size_t kRowBytesAhead = 8192;  // fewer keys where rows are long
 
 constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMostValues = 65536;  // of a row
@@ -98,34 +98,6 @@ Table::Table(const TableConfig& config)
 
 // --- Looking up ------------------------------------------------------------------------------------------------------
 
-// Calls visit(i, row or kNoRow) for keys begin ... end - 1 in order, when the row's values are on their way.
-template <typename Visit>
-void Table::locate(const std::int64_t* keys, std::int64_t begin, std::int64_t end, Visit visit) const {
-  constexpr std::int64_t kRing = 64;
-  static_assert(kIndexDistance < kRing);
-  std::array<std::uint64_t, kRing> hashes;
-  std::array<std::uint32_t, kRing> rows;
-  for (std::int64_t i = begin; i < end + kIndexDistance; ++i) {
-    if (i < end) {
-      const std::uint64_t hash = index_.hash(keys[i]);
-      hashes[static_cast<std::size_t>(i % kRing)] = hash;
-      index_.prefetch(hash);
-    }
-    const std::int64_t second = i - (kIndexDistance - kRowDistance);
-    if (second >= begin && second < end) {
-      const auto place = static_cast<std::size_t>(second % kRing);
-      rows[place] = index_.find(keys[second], hashes[place]);
-      if (rows[place] != kNoRow) {
-        slab_.prefetch_values(rows[place]);
-      }
-    }
-    const std::int64_t last = i - kIndexDistance;
-    if (last >= begin) {
-      visit(last, rows[static_cast<std::size_t>(last % kRing)]);
-    }
-  }
-}
-
 void Table::pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads) {
   read(keys, count, out, create, threads, nullptr);
 }
@@ -156,31 +128,50 @@ std::uint64_t Table::changes() const {
   return changes_now();
 }
 
+// Whether a result leaves the caches before it is used, so that it is better written past them.
+bool Table::is_worth_streaming(const float* out, std::int64_t count) const {
+  const std::size_t bytes = slab_.layout().value_bytes;
+  return config_.value_type == ValueType::kFloat32 && static_cast<std::size_t>(count) * bytes >= kStreamedBytes &&
+         (reinterpret_cast<std::uintptr_t>(out) | bytes) % 16 == 0;
+}
+
 // What pull() does; writes the rows' numbers too unless `rows` is null.
 void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads,
                  std::uint32_t* rows) {
   const std::size_t dim = config_.dim;
   const std::int64_t chunks = chunks_of(count);
+  const std::size_t bytes = slab_.layout().value_bytes;
+  const bool is_float32 = config_.value_type == ValueType::kFloat32;
+  const bool is_streamed = is_worth_streaming(out, count);
   threads = useful_threads(threads, count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
   {
     const std::shared_lock lock(mutex_);
     parallel_for(threads, chunks, [&](std::int64_t chunk) {
       auto& missing = missing_by_chunk[static_cast<std::size_t>(chunk)];
-      locate(keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
-             [&](std::int64_t i, std::uint32_t row) {
-               float* const target = out + static_cast<std::size_t>(i) * dim;
-               if (rows != nullptr) {
-                 rows[i] = row;
-               }
-               if (row != kNoRow) {
-                 slab_.copy_values(row, target);
-               } else if (create) {
-                 missing.push_back(i);
-               } else {
-                 initial_values(keys[i], target);
-               }
-             });
+      with_constant_bytes(bytes, [&](auto row_bytes) {
+        look_up(index_, slab_, row_bytes, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
+                [=, this, &missing](std::int64_t i, std::uint32_t row, const std::byte* data) {
+                  float* const target = out + static_cast<std::size_t>(i) * dim;
+                  if (rows != nullptr) {
+                    rows[i] = row;
+                  }
+                  if (row == kNoRow) [[unlikely]] {
+                    if (create) {
+                      missing.push_back(i);
+                    } else {
+                      initial_values(keys[i], target);
+                    }
+                  } else if (is_streamed) {
+                    stream_bytes(data, target, row_bytes);
+                  } else if (is_float32) {
+                    std::memcpy(target, data, row_bytes);
+                  } else {
+                    from_float16(reinterpret_cast<const std::uint16_t*>(data), target, dim);
+                  }
+                });
+      });
+      finish_copies(is_streamed);
     });
   }
   const std::vector<std::int64_t> missing = joined(missing_by_chunk);
@@ -205,13 +196,8 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
 void Table::contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const {
   const std::shared_lock lock(mutex_);
   parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
-    const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
-    for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
-      if (i + kIndexDistance < end) {
-        index_.prefetch(index_.hash(keys[i + kIndexDistance]));
-      }
-      out[i] = find(keys[i]) != kNoRow;
-    }
+    look_up(index_, slab_, 0, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
+            [=](std::int64_t i, std::uint32_t row, const std::byte*) { out[i] = row != kNoRow; });
   });
 }
 
@@ -307,8 +293,8 @@ void Table::create_missing(const std::int64_t* keys, const std::vector<std::int6
   created.reserve(missing.size());
   try {
     for (std::size_t i = 0; i < missing.size(); ++i) {
-      if (i + kRowDistance < missing.size()) {
-        index_.prefetch(index_.hash(keys[missing[i + kRowDistance]]));
+      if (i + kInsertDistance < missing.size()) {
+        index_.prefetch(index_.hash(keys[missing[i + kInsertDistance]]));
       }
       const std::int64_t key = keys[missing[i]];
       rows[i] = find(key);
@@ -367,16 +353,14 @@ std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int
   const std::int64_t chunks = chunks_of(count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
   parallel_for(useful_threads(threads, count), chunks, [&](std::int64_t chunk) {
-    const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
-    for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
-      if (i + kIndexDistance < end) {
-        index_.prefetch(index_.hash(keys[i + kIndexDistance]));
-      }
-      rows[i] = find(keys[i]);
-      if (rows[i] == kNoRow) {
-        missing_by_chunk[static_cast<std::size_t>(chunk)].push_back(i);
-      }
-    }
+    auto& missing = missing_by_chunk[static_cast<std::size_t>(chunk)];
+    look_up(index_, slab_, 0, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
+            [=, &missing](std::int64_t i, std::uint32_t row, const std::byte*) {
+              rows[i] = row;
+              if (row == kNoRow) {
+                missing.push_back(i);
+              }
+            });
   });
   return joined(missing_by_chunk);
 }

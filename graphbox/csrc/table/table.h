@@ -128,8 +128,6 @@ class Table {
  private:
   struct Workspace;  // of a thread that updates rows
 
-  template <typename Visit>
-  void locate(const std::int64_t* keys, std::int64_t begin, std::int64_t end, Visit visit) const;
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
   static std::uint64_t new_version();
@@ -137,6 +135,7 @@ class Table {
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                          int threads) const;
   void sum_bags(const PulledRows& pulled, const Bags& bags, float* out, int threads) const;
+  bool is_worth_streaming(const float* out, std::int64_t count) const;
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, std::uint32_t* rows);
   void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
   void create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,

@@ -140,8 +140,8 @@ TEST(row_index, secrets_differ_between_indexes) {
 TEST(row_index, memory_per_row) {
   RowIndex index;
   for (const std::uint64_t rows : {1000000, 1300000, 3000000, 10000000}) {
-    CHECK(index.bytes_for(rows) <= rows * 19);
-    CHECK(index.bytes_for(rows) >= rows * 15);
+    CHECK(index.bytes_for(rows) <= rows * 64 / 3);
+    CHECK(index.bytes_for(rows) >= rows * 17);
   }
 }
 
