@@ -37,7 +37,10 @@ std::size_t Slab::bytes_for(std::uint64_t rows) const {
   return (rows >> view_.shift) * whole_pages(chunk_bytes()) + whole_pages(groups_of_rest * view_.group_bytes);
 }
 
-void Slab::reserve(std::uint64_t rows) { bases_.reserve((rows >> shift_) + 1); }
+void Slab::reserve(std::uint64_t rows) {
+  bases_.reserve((rows >> view_.shift) + 1);
+  view_.bases = bases_.data();
+}
 
 void Slab::resize(std::uint64_t rows) {
   while ((static_cast<std::uint64_t>(chunks_.size()) << view_.shift) < rows) {
