@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChainName",
+    "SavedRows",
     "check_chain",
     "is_checkpoint",
     "load_table",
@@ -46,6 +47,21 @@ _CHANGING = ("lr",)
 """Settings that may differ between a base and its deltas: the last ones count."""
 
 
+@dataclass(frozen=True, slots=True)
+class SavedRows:
+    """The last checkpoint of a table's whole rows: where, the digest of its manifest, and what it holds.
+
+    Attributes:
+        path: of the folder.
+        digest: of its manifest.
+        changes: the table's count of changes before it was written: as long as it is the same, the rows are.
+    """
+
+    path: str
+    digest: str
+    changes: int
+
+
 def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None = None) -> None:
     """Write a checkpoint of ``table``; see :meth:`graphbox.table.EmbeddingTable.save`."""
     if serving is not None and serving not in get_args(ServingValues):
@@ -53,14 +69,17 @@ def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingVa
             f"expected one of {', '.join(get_args(ServingValues))}, received {serving!r}", where="serving"
         )
     with table._saving:
+        changes = table._table.changes
         if kind == "full":
             with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
-                write_checkpoint(table, folder, "full", "records", None)
+                manifest = write_checkpoint(table, folder, "full", "records", None)
         else:
-            _save_in_chain(table, path, kind, serving)
+            manifest = _save_in_chain(table, path, kind, serving)
+        if serving is None:
+            table._saved = SavedRows(str(path.absolute()), manifest.digest, changes)
 
 
-def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None) -> None:
+def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None) -> Manifest:
     name: ChainName = "training" if serving is None else "serving"
     chain = None
     if kind == "delta":
@@ -79,6 +98,7 @@ def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: Servi
         raise
     table._table.confirm_changes(_CHAINS[name])
     table._chains[name] = manifest.after()
+    return manifest
 
 
 def write_checkpoint(
@@ -268,6 +288,8 @@ def _load(
     if manifests[0].kind == "base" and shard[1] == 1:
         table._table.track_changes(_CHAINS["training"])
         table._chains["training"] = manifests[-1].after()
+    if shard[1] == 1:
+        table._saved = SavedRows(str(folders[-1].absolute()), manifests[-1].digest, table._table.changes)
     return table
 
 

@@ -13,6 +13,7 @@ from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import integer_array
 from graphbox.table.gradients import Gradients
 from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
+from graphbox.table.reference import check_reference, reference
 from graphbox.table.table import EmbeddingTable
 
 __all__ = ["Ahead", "TableEmbedding", "TableModule", "in_eager_mode"]
@@ -50,6 +51,9 @@ class TableModule(torch.nn.Module):
     In training mode unknown keys get a row. In evaluation mode, and while gradients are off, they get their
     initial values and the table stays as it is.
 
+    ``state_dict()`` holds no rows: it says which checkpoint of the table has them, if one does. Loading it
+    beside a table with other rows is refused; beside rows that were in no checkpoint then, it warns.
+
     ``torch.compile`` breaks the graph at these modules and compiles what is around them. Copies and pickles
     of a module are refused, as they would share the table or lose it.
     """
@@ -67,6 +71,19 @@ class TableModule(torch.nn.Module):
     def plan(self, *arguments: Any) -> Plan:
         """Return what ``forward`` with these arguments looks up."""
         raise NotImplementedError
+
+    def get_extra_state(self) -> list[dict[str, Any]]:
+        """Return what the ``state_dict`` holds of the tables: which checkpoints have their rows."""
+        return reference(self.tables)
+
+    def set_extra_state(self, state: object) -> None:
+        """Compare the tables with those that a ``state_dict`` was made beside.
+
+        Raises:
+            UsageError: tables of other shapes.
+            ConflictError: tables with other rows.
+        """
+        check_reference(self.tables, state)
 
     def __getstate__(self) -> NoReturn:
         raise UnsupportedError(
@@ -138,6 +155,8 @@ class TableEmbedding(TableModule):
     def plan(self, *arguments: Any) -> Plan:
         """Return the lookup of ``forward``'s keys."""
         (keys,) = arguments
+        if not isinstance(keys, Tensor):
+            raise UsageError(f"expected a tensor, received {type(keys).__name__}", where="keys")
         array = integer_array(keys, "keys", dimensions=None)
         shape = (*array.shape, self.table.dim)
         flat, bags = array.reshape(-1), None

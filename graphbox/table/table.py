@@ -32,7 +32,7 @@ from graphbox.table.arguments import (
     shard_numbers,
     writable_rows,
 )
-from graphbox.table.checkpoint import ChainName, load_table, save_table
+from graphbox.table.checkpoint import ChainName, SavedRows, load_table, save_table
 from graphbox.table.manifest import Chain, ServingValues
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ class EmbeddingTable:
         )
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
+        self._saved: SavedRows | None = None
 
     def __repr__(self) -> str:
         return f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, lr={self.lr})"

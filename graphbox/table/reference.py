@@ -1,0 +1,113 @@
+"""What a ``state_dict`` holds of a table: which rows they were, not the rows."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from graphbox.errors import ConflictError, UsageError
+from graphbox.table.table import EmbeddingTable
+
+__all__ = ["check_reference", "reference"]
+
+_identities: Final[weakref.WeakKeyDictionary[EmbeddingTable, str]] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """Attributes: the table's settings, its rows, and where they can be found again.
+
+    Attributes:
+        dim: values of a row.
+        dtype: of the values.
+        rows: number of them.
+        checkpoint: folder of the last checkpoint that held just these rows; None: none did.
+        digest: of that checkpoint's manifest.
+        table: a random text, another one for each table of each process.
+        changes: the table's count of changes.
+    """
+
+    dim: int
+    dtype: str
+    rows: int
+    checkpoint: str | None
+    digest: str | None
+    table: str
+    changes: int
+
+    def __str__(self) -> str:
+        where = "saved in no checkpoint" if self.checkpoint is None else f"checkpoint {self.checkpoint}"
+        return f"{self.rows} rows of {self.dim} {self.dtype}, {where}"
+
+
+def reference(tables: Sequence[EmbeddingTable]) -> list[dict[str, Any]]:
+    """Return what a ``state_dict`` holds of tables, as plain values."""
+    return [asdict(_reference(table)) for table in tables]
+
+
+def check_reference(tables: Sequence[EmbeddingTable], state: object) -> None:
+    """Compare tables with those that a ``state_dict`` was made of.
+
+    Warns where that cannot be told, because the rows were in no checkpoint then.
+
+    Raises:
+        UsageError: what is no reference, or one to tables of other shapes.
+        ConflictError: the rows are others.
+    """
+    if not isinstance(state, list) or len(state) != len(tables):
+        raise UsageError(
+            f"expected references to {len(tables)} tables, received {state!r}", where="state_dict"
+        )
+    for table, each in zip(tables, state, strict=True):
+        _check(_reference(table), _read(each))
+
+
+def _reference(table: EmbeddingTable) -> _Reference:
+    changes, saved = table._table.changes, table._saved
+    is_saved = saved is not None and saved.changes == changes
+    return _Reference(
+        table.dim,
+        table.dtype,
+        len(table),
+        saved.path if saved is not None and is_saved else None,
+        saved.digest if saved is not None and is_saved else None,
+        _identities.setdefault(table, secrets.token_hex(16)),
+        changes,
+    )
+
+
+def _read(state: object) -> _Reference:
+    try:
+        if not isinstance(state, Mapping):
+            raise TypeError("no mapping")
+        return _Reference(**state)
+    except TypeError as error:
+        raise UsageError(
+            f"expected a reference to a table, received {state!r}: {error}", where="state_dict"
+        ) from None
+
+
+def _check(ours: _Reference, theirs: _Reference) -> None:
+    if (ours.dim, ours.dtype) != (theirs.dim, theirs.dtype):
+        raise UsageError(f"expected a table with {theirs}, received one with {ours}", where="state_dict")
+    if (ours.table, ours.changes) == (theirs.table, theirs.changes):
+        return
+    if theirs.digest is None:
+        if theirs.rows or ours.rows:
+            warnings.warn(
+                f"the state_dict was made beside a table whose rows were in no checkpoint then ({theirs}); whether "
+                f"those of this table ({ours}) are the same cannot be told. Save a table before the state_dict",
+                stacklevel=2,
+            )
+        return
+    if ours.digest != theirs.digest:
+        raise ConflictError(
+            f"expected the table that the state_dict was made beside ({theirs}), received another ({ours})",
+            where="state_dict",
+            hint="make the module with the table that EmbeddingTable.load reads there; to combine the two all the "
+            "same, leave the entries `_extra_state` out and load with strict=False",
+        )
