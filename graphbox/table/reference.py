@@ -99,8 +99,9 @@ def _check(ours: _Reference, theirs: _Reference) -> None:
     if theirs.digest is None:
         if theirs.rows or ours.rows:
             warnings.warn(
-                f"the state_dict was made beside a table whose rows were in no checkpoint then ({theirs}); whether "
-                f"those of this table ({ours}) are the same cannot be told. Save a table before the state_dict",
+                f"the state_dict was made beside a table whose rows were in no checkpoint then ({theirs}); "
+                f"whether those of this table ({ours}) are the same cannot be told. Save tables before the "
+                "state_dict is made",
                 stacklevel=2,
             )
         return
@@ -108,6 +109,6 @@ def _check(ours: _Reference, theirs: _Reference) -> None:
         raise ConflictError(
             f"expected the table that the state_dict was made beside ({theirs}), received another ({ours})",
             where="state_dict",
-            hint="make the module with the table that EmbeddingTable.load reads there; to combine the two all the "
-            "same, leave the entries `_extra_state` out and load with strict=False",
+            hint="make the module with the table that EmbeddingTable.load reads there; to combine the two "
+            "all the same, leave the entries `_extra_state` out and load with strict=False",
         )

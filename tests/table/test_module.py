@@ -108,18 +108,18 @@ Step = Callable[[Callable[[Tensor], Tensor], list[Tensor], Tensor], None]
 
 
 def twice_in_one_forward(lookup: Callable[[Tensor], Tensor], keys: list[Tensor], head: Tensor) -> None:
-    ((lookup(keys[0]) * lookup(keys[1])) @ head).square().sum().backward()
+    ((lookup(keys[0]) * lookup(keys[1])) @ head).square().sum().backward()  # type: ignore[no-untyped-call]
 
 
 def micro_batches(lookup: Callable[[Tensor], Tensor], keys: list[Tensor], head: Tensor) -> None:
     for each in keys:
-        (lookup(each) @ head).square().sum().backward()
+        (lookup(each) @ head).square().sum().backward()  # type: ignore[no-untyped-call]
 
 
 def retained_graph(lookup: Callable[[Tensor], Tensor], keys: list[Tensor], head: Tensor) -> None:
     loss = (lookup(keys[0]) @ head).square().sum()
-    loss.backward(retain_graph=True)
-    loss.backward()
+    loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+    loss.backward()  # type: ignore[no-untyped-call]
 
 
 def recomputed(lookup: Callable[[Tensor], Tensor], keys: list[Tensor], head: Tensor) -> None:
@@ -132,7 +132,7 @@ def gradient_penalty(lookup: Callable[[Tensor], Tensor], keys: list[Tensor], hea
     rows = lookup(keys[0])
     loss = (rows @ head).square().sum()
     (gradient,) = torch.autograd.grad(loss, rows, create_graph=True)
-    (loss + gradient.square().sum()).backward()
+    (loss + gradient.square().sum()).backward()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("optimizer", ["adagrad", "sgd"])
@@ -280,7 +280,7 @@ def test_a_state_dict_knows_the_table_it_was_made_beside(tmp_path: Path) -> None
     loaded = EmbeddingTable.load(tmp_path / "saved")
     other = torch.nn.Sequential(TableEmbedding(loaded), torch.nn.Linear(2, 1))
     other.load_state_dict(state)
-    assert torch.equal(other[1].weight, model[1].weight)
+    assert torch.equal(other.state_dict()["1.weight"], state["1.weight"])
     other(torch.arange(5)).sum().backward()
     for wrong in (other, torch.nn.Sequential(TableEmbedding(EmbeddingTable(2)), torch.nn.Linear(2, 1))):
         with pytest.raises(ConflictError, match=r"5 rows.*saved.*another"):
@@ -305,7 +305,7 @@ def test_state_dicts_of_other_modules() -> None:
     with pytest.raises(UsageError, match=r"0 rows of 3.*0 rows of 2"):
         module.load_state_dict(TableEmbedding(EmbeddingTable(3)).state_dict())
     for wrong in ({"_extra_state": 5}, {"_extra_state": [5]}, {"_extra_state": [{"dim": 2}]}):
-        with pytest.raises(UsageError, match="expected (a reference|references)"):
+        with pytest.raises(UsageError, match=r"expected (a reference|references)"):
             module.load_state_dict(wrong)
 
 
