@@ -30,6 +30,7 @@ from benchmarks.measure import show_in_turns
 from benchmarks.store import BLOCK_BYTES, DEPTH, HAS_FIO, LARGE_READ_BYTES, Int64Array, fio
 from graphbox.graph import CSC, EdgeType, Graph
 from graphbox.graph.arrays import feature_columns
+from graphbox.graph.snapshot import Direction
 from graphbox.graph.tables import EdgeTable, numbered_nodes
 from graphbox.graph.tier import TierOptions
 from graphbox.graph.tiered_edges import Payload, TieredEdges
@@ -175,9 +176,9 @@ class RecordedGraph(TieredGraph):
 
     reads: Reads
 
-    def edges(self, edge_type: EdgeType | str) -> TieredEdges:
+    def edges(self, edge_type: EdgeType | str, direction: Direction = "in") -> TieredEdges:
         """Return edges that count what is read."""
-        edges = super().edges(edge_type)
+        edges = super().edges(edge_type, direction)
         recorded = RecordedEdges(edges.lists, edges.by_id, edges.overlay, edges.backwards)
         object.__setattr__(recorded, "reads", self.reads)
         object.__setattr__(recorded, "graph", self)

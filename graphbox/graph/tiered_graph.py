@@ -213,23 +213,23 @@ class TieredGraph:
         *,
         whole_pass: bool = False,
     ) -> NeighborLists:
-        edges = self._edges_of(edge_type, direction)
+        edges = self.edges(edge_type, direction)
         node_type = self._graph.edge_type(edge_type)[2 if direction == "in" else 0]
         _check_range(index, self._graph.num_nodes(node_type), node_type)
         return edges.read(index, payload, whole_pass=whole_pass)
 
-    def edges(self, edge_type: EdgeType | str) -> TieredEdges:
-        """Return the in-neighbours of an edge type, to be read edge by edge, as samplers do.
+    def edges(self, edge_type: EdgeType | str, direction: Direction = "in") -> TieredEdges:
+        """Return the neighbours of an edge type, to be read edge by edge, as samplers do.
 
         Args:
-            edge_type: the edge type; a reverse one if the CSR of the other is kept on disk.
+            edge_type: the edge type; for its in-neighbours a reverse one if the CSR of the other is kept on
+                disk.
+            direction: ``in`` or ``out``; the latter if the CSR is kept on disk, and not of a reverse one.
 
         Raises:
-            NotFoundError: no such edge type, or it is a reverse one and the CSR of the other is not on disk.
+            NotFoundError: no such edge type, or the CSR that it takes is not on disk.
+            UsageError: out-neighbours of a reverse edge type.
         """
-        return self._edges_of(edge_type, "in")
-
-    def _edges_of(self, edge_type: EdgeType | str, direction: Direction) -> TieredEdges:
         edge_type = self._graph.edge_type(edge_type)
         backwards = self._graph.is_reverse(edge_type)
         if backwards:

@@ -17,6 +17,7 @@ from graphbox.sample.drawing import alias_tables, set_times
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["FetchedLists", "ListBudget", "ListDrawing"]
 
@@ -60,6 +61,11 @@ class FetchedLists:
         self.overlay = _core.Overlay(rows, self.overlay_indptr, columns["indices"], positions, num_rows)
         self._columns = columns
 
+    @property
+    def items(self) -> npt.NDArray[Any]:
+        """The neighbours in all lists."""
+        return self._columns["indices"]
+
     def overlay_column(self, name: EdgeColumnName) -> npt.NDArray[Any] | None:
         """Return the weight or timestamp of each edge, None where it was not read."""
         return self._columns.get(name)
@@ -78,6 +84,37 @@ class ListBudget:
     part_bytes: int
     most_bytes: int
     peak_bytes: int = 0
+
+    @classmethod
+    def of(cls, graph: TieredGraph) -> ListBudget:
+        """Return that of a graph: a quarter of its ``pass_bytes`` for a part, half of it for one list."""
+        return cls(graph.pass_bytes // 4, graph.pass_bytes // 2)
+
+    def parts(
+        self, rows: Int64Array, lengths: Int64Array, edge_bytes: int, num_rows: int, name: str
+    ) -> Iterator[slice]:
+        """Give parts of some lists that fit, one after the other.
+
+        Args:
+            rows: int64 [n], whose lists.
+            lengths: int64 [n], how many edges each has.
+            edge_bytes: what an edge takes.
+            num_rows: of all rows there are.
+            name: of the edge type, for messages.
+
+        Raises:
+            DoesNotFitError: one list takes more than ``most_bytes``.
+        """
+        ends = np.cumsum(lengths * edge_bytes + _LIST_BYTES)
+        begin = done = 0
+        while begin < len(rows):
+            end = max(int(np.searchsorted(ends, done + self.part_bytes, side="right")), begin + 1)
+            part_bytes = int(ends[end - 1]) - done
+            if part_bytes > self.most_bytes:
+                raise _list_does_not_fit(name, int(rows[begin]), int(lengths[begin]), part_bytes, self)
+            self.peak_bytes = max(self.peak_bytes, part_bytes + num_rows // _ROWS_OF_BITMAP_BYTE)
+            yield slice(begin, end)
+            begin, done = end, int(ends[end - 1])
 
 
 @dataclass(frozen=True)
@@ -166,24 +203,13 @@ class ListDrawing:
         bounds = bounds[first]
         lengths = bounds[:, 1] - bounds[:, 0]
         name = edge_type_name(edge_type)
-        beside = num_rows // _ROWS_OF_BITMAP_BYTE
-        ends = np.cumsum(lengths * self.edge_bytes(edges) + _LIST_BYTES)
-        begin = 0
-        while begin < len(rows):
-            done = int(ends[begin - 1]) if begin else 0
-            end = max(int(np.searchsorted(ends, done + budget.part_bytes, side="right")), begin + 1)
-            part_bytes = int(ends[end - 1]) - done
-            if part_bytes > budget.most_bytes:
-                raise _list_does_not_fit(name, int(rows[begin]), int(lengths[begin]), part_bytes, budget)
-            budget.peak_bytes = max(budget.peak_bytes, part_bytes + beside)
-            part = slice(begin, end)
+        for part in budget.parts(rows, lengths, self.edge_bytes(edges), num_rows, name):
             # Nothing of it is kept here while the next part is read.
             read = edges.lists_between(rows[part], bounds[part], self.columns)
             yield self._relation(
                 FetchedLists(rows[part], lengths[part], *read, num_rows), name, types, threads
             )
             del read
-            begin = end
 
     def _relation(
         self, lists: FetchedLists, name: str, types: tuple[int, int], threads: int
@@ -196,10 +222,10 @@ class ListDrawing:
 
 
 def _list_does_not_fit(name: str, node: int, edges: int, needed: int, budget: ListBudget) -> DoesNotFitError:
-    share = budget.most_bytes
     return DoesNotFitError(
-        f"expected lists of neighbours that take at most {share:,} bytes to choose from, half of pass_bytes; "
-        f"that of node {node} with {edges:,} edges takes {needed:,}",
+        f"expected lists of neighbours that take at most {budget.most_bytes:,} bytes to choose from, half of "
+        f"pass_bytes; that of node {node} with {edges:,} edges takes {needed:,}",
         where=name,
-        hint=f"give Graph.tiered pass_bytes of {2 * needed:,} or more, or draw uniformly and exclude nothing",
+        hint=f"give Graph.tiered pass_bytes of {2 * needed:,} or more; uniform neighbours without excluded "
+        "edges, and negatives that may be positives, take no whole lists",
     )

@@ -19,6 +19,7 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, as_arrays, edge_type_name, lists_of
+from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.list_order import most_parallel_edges
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class NegativeSampler:
         seed: of the draws.
         known_positives: an adjacency with a row for each query, whose neighbours are items: the positives
             that :meth:`sample_for` never draws. For pairs (user, item) the CSR of their edges. Rows ascend,
-            as those of every graph do.
+            as those of every graph do. Of a graph on disk they are fetched for the queries there are.
 
     Raises:
         UsageError: a wrong argument, or rows of known positives that do not ascend.
@@ -61,7 +62,7 @@ class NegativeSampler:
         alpha: float = 0.75,
         seed: int = 0,
         *,
-        known_positives: Adjacency | None = None,
+        known_positives: Adjacency | FetchedPositives | None = None,
     ) -> None:
         values = np.asarray(weights)
         if values.ndim != 1 or values.dtype.kind not in "iuf":
@@ -79,11 +80,18 @@ class NegativeSampler:
             self._table = _core.AliasTable(self._weights)
             self._total = float(self._weights.sum())
         self._seed = seed_number(seed)
-        self._known = None if known_positives is None else known_positive_rows(known_positives)
+        self._fetched = known_positives if isinstance(known_positives, FetchedPositives) else None
+        self._known: KnownPositives | None = None
+        if known_positives is not None and not isinstance(known_positives, FetchedPositives):
+            self._known = known_positive_rows(known_positives)
 
     @classmethod
     def uniform(
-        cls, num_items: int, seed: int = 0, *, known_positives: Adjacency | None = None
+        cls,
+        num_items: int,
+        seed: int = 0,
+        *,
+        known_positives: Adjacency | FetchedPositives | None = None,
     ) -> NegativeSampler:
         """Return a sampler of equally likely items. It needs no memory.
 
@@ -263,19 +271,23 @@ class NegativeSampler:
             raise UsageError(f"expected error or fill, received {exhausted!r}", where="exhausted")
         if isinstance(num_negatives, bool) or not isinstance(num_negatives, int | np.integer):
             raise UsageError(f"expected an integer, received {num_negatives!r}", where="num_negatives")
-        drawn = self._table.sample_for(
-            self._weights,
-            self._known,
-            integer_array(queries, "queries"),
-            int(num_negatives),
-            exclude_query,
-            exhausted == "fill",
-            self._seed,
-            epoch_number(epoch),
-            batch_number(batch),
-            thread_count(threads),
-        )
-        return like(drawn, queries)
+        index = integer_array(queries, "queries")
+
+        def draw(known: KnownPositives | None) -> Int64Array:
+            return self._table.sample_for(
+                self._weights,
+                known,
+                index,
+                int(num_negatives),
+                exclude_query,
+                exhausted == "fill",
+                self._seed,
+                epoch_number(epoch),
+                batch_number(batch),
+                thread_count(threads),
+            )
+
+        return like(draw(self._known) if self._fetched is None else self._fetched.draw(index, draw), queries)
 
     def probability(self, items: Any) -> Any:
         """Return the probability of each item to be what :meth:`sample` draws: float64, shaped as ``items``.

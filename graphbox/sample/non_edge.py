@@ -10,6 +10,7 @@ from graphbox import _core
 from graphbox.errors import DataError
 from graphbox.native import Int64Array, thread_count
 from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name, lists_of
+from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.negative import NegativeSampler, edge_type_of, known_positive_rows
 
 if TYPE_CHECKING:
@@ -43,12 +44,40 @@ class NonEdgeSampler:
         targets_of = lists_of(graph, chosen, "out")
         rows = known_positive_rows(targets_of, name)
         num_targets = graph.num_nodes(target)
-        self._exclude_loops = source == target and not loops
-        left = _core.count_remaining(rows, num_targets, self._exclude_loops, thread_count(None))
+        exclude_loops = source == target and not loops
+        left = _core.count_remaining(rows, num_targets, exclude_loops, thread_count(None))
+        targets = NegativeSampler.uniform(num_targets, seed, known_positives=targets_of)
+        self._start(left, targets, name, seed, exclude_loops=exclude_loops)
+
+    @classmethod
+    def of_positives(
+        cls, positives: FetchedPositives, name: str, seed: int = 0, *, exclude_loops: bool
+    ) -> NonEdgeSampler:
+        """Return what draws pairs (query, item) of which the item is no positive of the query.
+
+        Args:
+            positives: of a graph on disk; all are read once.
+            name: of the edge type, for messages.
+            seed: of the draws.
+            exclude_loops: queries and items are nodes of one type, and none is paired with itself.
+
+        Raises:
+            DataError: all items are positives of all queries.
+        """
+        sampler = cls.__new__(cls)
+        targets = NegativeSampler.uniform(positives.num_items, seed, known_positives=positives)
+        left = positives.count_remaining(exclude_query=exclude_loops)
+        sampler._start(left, targets, name, seed, exclude_loops=exclude_loops)
+        return sampler
+
+    def _start(
+        self, left: Int64Array, targets: NegativeSampler, name: str, seed: int, *, exclude_loops: bool
+    ) -> None:
         if not left.any():
             raise DataError("expected pairs that no edge joins, but edges join all", where=name)
+        self._exclude_loops = exclude_loops
         self._sources = NegativeSampler(left, 1, seed)
-        self._targets = NegativeSampler.uniform(num_targets, seed, known_positives=targets_of)
+        self._targets = targets
 
     @overload
     def sample(

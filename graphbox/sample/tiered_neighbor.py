@@ -41,8 +41,6 @@ __all__ = ["BatchKey", "PassSample", "sample_pass"]
 BatchKey: TypeAlias = tuple[int, int]
 """Epoch and number of a batch: with the seed what its draws depend on."""
 
-_PARTS_IN_PASS_BYTES = 4
-"""Whole lists that are in memory at a time take at most so large a part of a graph's ``pass_bytes``."""
 _EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 
 
@@ -243,7 +241,7 @@ def sample_pass(
         seed_number(seed),
         thread_count(threads),
     )
-    budget = ListBudget(graph.pass_bytes // _PARTS_IN_PASS_BYTES, graph.pass_bytes // 2)
+    budget = ListBudget.of(graph)
     hop_of = _Hop(native, numbers, whole.num_nodes, replace, budget, thread_count(threads))
     for hop in range(depth if relations else 0):
         for number, relation in enumerate(relations):

@@ -12,6 +12,8 @@ import pytest
 
 from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph import EdgeType, Graph
+from graphbox.graph.format import FolderWriter
+from graphbox.graph.merge import write_edges, write_nodes
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.native import Int64Array
 from graphbox.sample import sample_heterogeneous, sample_pass
@@ -138,7 +140,7 @@ def test_changed_graphs_and_reverse_edge_types(tmp_path: Path, way: dict[str, An
         check(graph, seeds, {FROM: [5, 5]}, way=way, exclude=True, topology_bytes=2 << 20)
 
 
-def shop(path: Path, seed: int) -> Graph:
+def shop(path: Path, seed: int, *, csr: bool = False) -> Graph:
     """Save a random graph of several types, where not all edges have weights or timestamps."""
     rng = np.random.default_rng(seed)
     counts = {"user": int(rng.integers(2, 300)), "item": int(rng.integers(1, 90))}
@@ -154,7 +156,26 @@ def shop(path: Path, seed: int) -> Graph:
         if name != SHOWN:
             payload["timestamp"] = rng.integers(0, LATEST, num_edges)
         edges[name] = edge_table(source, target, counts[name[0]], counts[name[2]], **payload)
-    Graph("shop", {name: numbered_nodes(count) for name, count in counts.items()}, edges).save(path)
+    graph = Graph("shop", {name: numbered_nodes(count) for name, count in counts.items()}, edges)
+    graph.save(path)
+    return save_with_csr(graph, path) if csr else Graph.open(path)
+
+
+def save_with_csr(graph: Graph, path: Path) -> Graph:
+    """Save a graph with the out-neighbours of its edge types, as imports with ``csr: true`` do."""
+    with FolderWriter(path) as writer:
+        edges = []
+        for edge_type in graph.edge_types:
+            table, entry = graph.csr(edge_type), write_edges(writer, edge_type, graph.own_edges(edge_type))
+            for name, array in (
+                ("indptr", table.indptr),
+                ("indices", table.indices),
+                ("edge-ids", table.edge_ids),
+            ):
+                entry[f"csr-{name}"] = writer.add(f"edges/{'-'.join(edge_type)}-csr-{name}", array)
+            edges.append(entry)
+        nodes = [write_nodes(writer, name, graph.node_table(name)) for name in graph.node_types]
+        writer.commit({"name": graph.name, "node_types": nodes, "edge_types": edges})
     return Graph.open(path)
 
 

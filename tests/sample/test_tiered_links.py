@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.errors import UsageError
+from graphbox.errors import DataError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import LinkNeighborLoader, TripleLoader
 from tests.graph.test_tiered_graph import TO, change, make_graph
-from tests.sample.test_tiered_choices import LATEST, shop
+from tests.sample.test_tiered_choices import LATEST, save_with_csr, shop
 from tests.sample.test_tiered_loader import check_same
 from tests.sample.test_tiered_neighbor import BUYS, KNOWS
 
@@ -91,9 +91,52 @@ def test_links_between_types(tmp_path: Path, seed: int) -> None:
             check_same(link_loader(tiered, links, **options), link_loader(graph, links, **options))
 
 
+def mapped(graph: Graph, edge_type: Any) -> Any:
+    raise AssertionError(f"the mapped files of {graph} are asked for {edge_type}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("pass_bytes", [50_000, 4 << 20])
+def test_known_positives_are_read_from_disk(tmp_path: Path, seed: int, pass_bytes: int) -> None:
+    """No mapped file is read for them; whole lists go through memory in parts."""
+    graph = shop(tmp_path / "graph", seed, csr=True)
+    for edge_type in (BUYS, KNOWS):
+        kept, links = some_links(graph, edge_type)
+        links = np.concatenate([links, links[:, :50]], axis=1)  # some twice
+        for sampling in ("binary", {"mode": "triplet", "amount": 3}):
+            options: dict[str, Any] = {"neg_sampling": sampling, "avoid_known_positives": True}
+            options |= {"num_neighbors": [0], "exclude_seed_edges": False}
+            expected = [*link_loader(graph, (kept, links), **options)]
+            tiered = graph.tiered(pass_bytes=pass_bytes)
+            with pytest.MonkeyPatch.context() as patch:
+                for name in ("csc", "csr"):
+                    patch.setattr(Graph, name, mapped)
+                ours = link_loader(tiered, (kept, links), pass_batches=1, **options)
+                check_same(ours, expected)
+            assert ours._tiered is not None
+            lists = ours._tiered._fetched_lists
+            assert lists is not None
+            assert 0 < lists.peak_bytes <= pass_bytes // 2
+
+
+def test_known_positives_must_be_on_disk(tmp_path: Path) -> None:
+    graph = shop(tmp_path / "graph", 1)
+    links = some_links(graph, BUYS)
+    avoid: dict[str, Any] = {"neg_sampling": "triplet", "avoid_known_positives": True}
+    with pytest.raises(NotFoundError, match="no out-neighbours on disk"):
+        link_loader(graph.tiered(), links, **avoid)
+    with pytest.raises(NotFoundError, match="no out-neighbours on disk"):
+        TripleLoader(graph.tiered(), [2])
+    assert len(TripleLoader(graph.tiered(), [2], corrupt="head", batch_size=500)) > 1
+    Graph.from_coo([0, 0, 1, 1], [0, 1, 0, 1]).save(tmp_path / "full")
+    full = save_with_csr(Graph.open(tmp_path / "full"), tmp_path / "csr").tiered()
+    with pytest.raises(DataError, match="edges join all"):
+        link_loader(full, np.array([[0], [1]]), neg_sampling="binary", avoid_known_positives=True)
+
+
 @pytest.mark.parametrize("avoid", [False, True])
 def test_triples_and_their_corruptions(tmp_path: Path, avoid: bool) -> None:
-    graph = shop(tmp_path / "graph", 5)
+    graph = shop(tmp_path / "graph", 5, csr=True)
 
     def triples(of: Graph | TieredGraph, **options: Any) -> TripleLoader:
         own: dict[str, Any] = {"batch_size": 300, "shuffle": True, "output": "numpy", "seed": 8} | options

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, epoch_number, thread_count
 from graphbox.sample.adjacency import GraphLike, is_tiered
+from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.arguments import positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
@@ -132,6 +133,8 @@ class Loader(ABC):
         neighbors: NeighborOptions,
         batches: BatchOptions,
         loading: LoadingOptions,
+        *,
+        fetched_lists: ListBudget | None = None,
     ) -> None:
         self._graph = untiered(graph)
         self._neighbors = neighbors
@@ -152,7 +155,9 @@ class Loader(ABC):
         self._tiered = None
         if is_tiered(graph):
             pass_batches = None if loading.pass_batches is None else self._pass_batches
-            self._tiered = TieredStages(graph, neighbors, names, pass_batches, self._threads)
+            self._tiered = TieredStages(
+                graph, neighbors, names, pass_batches, self._threads, fetched_lists=fetched_lists
+            )
             names = {}
         self._fetch: FetchStage = loading.fetch or MemoryFetch(self._graph, names)
         self._assemble = assembly(loading.output, self._graph)

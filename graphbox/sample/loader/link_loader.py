@@ -86,7 +86,8 @@ class LinkNeighborLoader(Loader):
             or ``triplet``; or a mapping with ``mode``, ``amount``, ``src_weight``, ``dst_weight``.
         neg_sampling_ratio: pairs for each link, in place of ``neg_sampling``.
         avoid_known_positives: negatives are neither edges of the graph nor among ``edge_label_index``, and no
-            node is paired with itself. False: they may be, by chance, as in PyTorch Geometric.
+            node is paired with itself. False: they may be, by chance, as in PyTorch Geometric. Of a graph in
+            tiers this takes the CSR on disk (``csr: true`` at its import).
         exclude_seed_edges: leakage control, see above. The edge types in which pairs must not be seen, in
             both directions; True: that of the links and its reverse; False: none.
         drop_last: leave out a last batch that is not full.
@@ -105,7 +106,7 @@ class LinkNeighborLoader(Loader):
     Raises:
         UsageError: a wrong argument, a link to what is no node, or a node that is a positive of all others
             when a negative is to be drawn for it.
-        NotFoundError: the graph has no such feature.
+        NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
     """
 
@@ -160,7 +161,7 @@ class LinkNeighborLoader(Loader):
         self._negatives: LinkNegatives | None = None
         if sampling is not None:
             known = self._links if avoid_known_positives else None
-            self._negatives = LinkNegatives(whole, self._edge_type, sampling, known, seed_number(seed))
+            self._negatives = LinkNegatives(graph, self._edge_type, sampling, known, seed_number(seed))
         self._negative_settings = (
             f"{sampling and (sampling.mode, sampling.amount)}, "
             f"avoid_known_positives={avoid_known_positives}, exclude_seed_edges={[*self._leaking]}"
@@ -188,6 +189,7 @@ class LinkNeighborLoader(Loader):
                 pass_batches=pass_batches,
                 timeout=timeout,
             ),
+            fetched_lists=None if self._negatives is None else self._negatives.fetched_lists,
         )
 
     @property

@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
-from graphbox.sample.loader.arguments import present_nodes
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, edge_type_name, is_tiered
+from graphbox.sample.fetched_lists import ListBudget
+from graphbox.sample.fetched_positives import FetchedPositives
+from graphbox.sample.loader.arguments import present_nodes, untiered
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.non_edge import NonEdgeSampler
+
+if TYPE_CHECKING:
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = [
     "LinkNegatives",
@@ -98,45 +103,59 @@ class LinkNegatives:
     """Draws the negatives of links of one edge type.
 
     Args:
-        graph: the graph.
+        graph: the graph. Of one in tiers known positives are read from disk.
         edge_type: of the links.
         sampling: which negatives.
         known: pairs [2, n] that are positives besides the edges of the graph; None: negatives may be
             positives by chance.
         seed: of the draws.
 
+    Attributes:
+        sampling: which negatives.
+        fetched_lists: the memory for lists of known positives, where they are read from disk.
+
     Raises:
         UsageError: weights of another number of nodes.
         DataError: weights that are negative or all zero; all pairs are positives.
+        NotFoundError: known positives are to be read from disk, and the CSR is not there.
     """
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         edge_type: EdgeType,
         sampling: NegativeSampling,
         known: Int64Array | None,
         seed: int,
     ) -> None:
         source, _, target = edge_type
+        whole = untiered(graph)
+        self.fetched_lists: ListBudget | None = None
         self.sampling = sampling
         self._avoids = known is not None
         self._exclude_loops = self._avoids and source == target
         self._pairs: NonEdgeSampler | None = None
-        positives: Adjacency | None = None
-        if known is not None:
-            with_known = _WithLinks(graph, edge_type, known)
+        positives: Adjacency | FetchedPositives | None = None
+        alike = sampling.src_weight is None and sampling.dst_weight is None
+        removed = any(len(present_nodes(whole, each)) < whole.num_nodes(each) for each in (source, target))
+        of_pairs = known is not None and sampling.mode == "binary" and alike and not removed
+        if known is not None and is_tiered(graph):
+            self.fetched_lists = ListBudget.of(graph)
+            positives = FetchedPositives(graph, edge_type, "out", known, self.fetched_lists)
+            if of_pairs:
+                name = edge_type_name(edge_type)
+                self._pairs = NonEdgeSampler.of_positives(
+                    positives, name, seed, exclude_loops=self._exclude_loops
+                )
+        elif known is not None:
+            with_known = _WithLinks(whole, edge_type, known)
             positives = with_known.csr(edge_type)
-            alike = sampling.src_weight is None and sampling.dst_weight is None
-            removed = any(
-                len(present_nodes(graph, each)) < graph.num_nodes(each) for each in (source, target)
-            )
-            if sampling.mode == "binary" and alike and not removed:
+            if of_pairs:
                 self._pairs = NonEdgeSampler(with_known, edge_type, seed)
         other_seed = (seed + _SOURCE_SEED) % 2**64
         src_weight, dst_weight = sampling.src_weight, sampling.dst_weight
-        self._sources = node_sampler(graph, source, other_seed, None, src_weight, "src_weight")
-        self._targets = node_sampler(graph, target, seed, positives, dst_weight, "dst_weight")
+        self._sources = node_sampler(whole, source, other_seed, None, src_weight, "src_weight")
+        self._targets = node_sampler(whole, target, seed, positives, dst_weight, "dst_weight")
 
     def pairs(self, links: int, epoch: int, batch: int) -> Int64Array:
         """Return negatives of mode ``binary`` for this many links: int64 [2, negatives]."""
@@ -163,7 +182,7 @@ def node_sampler(
     graph: GraphLike,
     node_type: str,
     seed: int,
-    positives: Adjacency | None,
+    positives: Adjacency | FetchedPositives | None,
     weight: Any = None,
     name: str = "weight",
 ) -> NegativeSampler:

@@ -13,6 +13,7 @@ import numpy as np
 from graphbox.errors import DoesNotFitError
 from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
+from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
@@ -40,6 +41,7 @@ class TieredStages:
         pass_batches: batches in a pass; None: as many as the graph's ``pass_bytes`` hold. With one, memory
             keeps rows by how often they were used; with more, by when they will be.
         threads: of one pass.
+        fetched_lists: the memory for lists that requests take to be made, if they do.
     """
 
     def __init__(
@@ -49,12 +51,15 @@ class TieredStages:
         names: Mapping[str, Sequence[str]],
         pass_batches: int | None,
         threads: int,
+        *,
+        fetched_lists: ListBudget | None = None,
     ) -> None:
         self._graph = graph
         self._options = options
         self._names = names
         self._pass_batches = pass_batches
         self._threads = threads
+        self._fetched_lists = fetched_lists
         self._size = pass_batches or 1  # of the next pass; the first shows what batches take
         self._idle: list[PassFetch] = []  # with the rows that the loop before has left there
 
@@ -121,11 +126,13 @@ class TieredStages:
         """Return how many batches the next pass may have, from what those of this one take."""
         nodes = sum(len(each) for name in self._names for each in samples.nodes(name))
         batch_bytes = (samples.size_bytes + _TRACE_BYTES * nodes) / len(samples)
-        fitting = (self._graph.pass_bytes - samples.list_bytes) / (_PASSES_HELD * batch_bytes)
+        # Lists are in memory while requests are made, or later while they are sampled.
+        list_bytes = max(samples.list_bytes, self._fetched_lists.peak_bytes if self._fetched_lists else 0)
+        fitting = (self._graph.pass_bytes - list_bytes) / (_PASSES_HELD * batch_bytes)
         if self._pass_batches is None:
             return max(int(fitting / _SPARE), 1)
         if self._pass_batches > max(fitting, 1):
-            needed = samples.list_bytes + int(np.ceil(_PASSES_HELD * batch_bytes * self._pass_batches))
+            needed = list_bytes + int(np.ceil(_PASSES_HELD * batch_bytes * self._pass_batches))
             most = max(int(fitting), 1)
             raise DoesNotFitError(
                 f"expected passes that take at most {self._graph.pass_bytes:,} bytes (pass_bytes), received "

@@ -10,7 +10,16 @@ import numpy.typing as npt
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array, seed_number
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
+from graphbox.sample.adjacency import (
+    Adjacency,
+    EdgeColumnName,
+    EdgeType,
+    GraphLike,
+    edge_type_name,
+    is_tiered,
+)
+from graphbox.sample.fetched_lists import ListBudget
+from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.loader.arguments import positive_integer, refuse_unknown, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
@@ -71,7 +80,8 @@ class TripleLoader(Loader):
         relations: the edge types by relation number. None: those of the graph that hold no others backwards.
         corrupt: which ends to replace.
         num_negatives: for each triple and each such end.
-        avoid_known_positives: no negative makes a known triple.
+        avoid_known_positives: no negative makes a known triple. Of a graph in tiers this takes the CSR of the
+            relations on disk (``csr: true`` at its import) where tails are replaced.
         exclude_seed_edges: leakage control.
         shuffle: triples in another order each epoch.
         shuffle_block: as in :class:`NeighborLoader`.
@@ -93,7 +103,7 @@ class TripleLoader(Loader):
 
     Raises:
         UsageError: a wrong argument, or a triple of what is no entity or relation.
-        NotFoundError: the graph has no such feature.
+        NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
         DataError: while iterating, every entity makes a known triple.
     """
@@ -141,8 +151,9 @@ class TripleLoader(Loader):
         control = exclude_seed_edges and not without_edges
         self._leaking = [leaking_types(whole, each, control) for each in self.relations]
         self._avoids = avoid_known_positives
+        self._fetched_lists = ListBudget.of(graph) if is_tiered(graph) else None
         self._corruptions = [
-            self._corruption(whole, number, seed_number(seed)) for number in range(len(self.relations))
+            self._corruption(graph, number, seed_number(seed)) for number in range(len(self.relations))
         ]
         self._negative_settings = (
             f"{corrupt}, {num_negatives}, avoid_known_positives={avoid_known_positives}, "
@@ -171,20 +182,30 @@ class TripleLoader(Loader):
                 pass_batches=pass_batches,
                 timeout=timeout,
             ),
+            fetched_lists=self._fetched_lists,
         )
 
-    def _corruption(self, graph: GraphLike, number: int, seed: int) -> _Corruption:
+    def _corruption(self, graph: GraphLike | TieredGraph, number: int, seed: int) -> _Corruption:
         relation = self.relations[number]
+        whole = untiered(graph)
         own = self._triples[:, self._triples[1] == number]
         samplers = []
         for end, node_type in enumerate((relation[0], relation[2])):
-            known = None
-            if self._avoids:
-                rows = graph.csc(relation) if end == 0 else graph.csr(relation)
-                known = with_links(rows, np.stack([own[2], own[0]] if end == 0 else [own[0], own[2]]))
+            known: Adjacency | FetchedPositives | None = None
+            links = np.stack([own[2], own[0]] if end == 0 else [own[0], own[2]])
+            avoids = self._avoids and self._replaces(end)
+            if avoids and is_tiered(graph) and self._fetched_lists is not None:
+                direction: Literal["in", "out"] = "in" if end == 0 else "out"
+                known = FetchedPositives(graph, relation, direction, links, self._fetched_lists)
+            elif avoids:
+                known = with_links(whole.csc(relation) if end == 0 else whole.csr(relation), links)
             own_seed = (seed + (2 * number + end + 1) * _SEED_STEP) % 2**64
-            samplers.append(node_sampler(graph, node_type, own_seed, known))
+            samplers.append(node_sampler(whole, node_type, own_seed, known))
         return _Corruption(*samplers)
+
+    def _replaces(self, end: int) -> bool:
+        """Return whether heads (0) or tails (1) are replaced."""
+        return self._corrupt in ("both", "head" if end == 0 else "tail")
 
     @property
     def _num_seeds(self) -> int:
@@ -220,7 +241,7 @@ class TripleLoader(Loader):
         """Return the corrupted heads and tails, [triples of the relation, num_negatives] each."""
         kinds = []
         for name, end, other in (("neg_head_index", 0, 2), ("neg_tail_index", 2, 0)):
-            if self._corrupt not in ("both", "head" if end == 0 else "tail"):
+            if not self._replaces(end // 2):
                 continue
             drawn = {}
             for number, at in members.items():
