@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphbox.table.salt import salted_keys, unsalted_keys
+from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
 
@@ -31,6 +32,7 @@ __all__ = [
     "BagSlot",
     "EmbeddingTable",
     "PipelinedBatches",
+    "ServingTable",
     "TableEmbedding",
     "TableEmbeddingBag",
     "TableEmbeddingBagCollection",

@@ -110,14 +110,15 @@ def write_checkpoint(
     """
     number = -1 if kind == "full" else _CHAINS["training" if contents == "records" else "serving"]
     written = table._table.write_checkpoint(
-        str(folder), _CONTENTS[contents], number, kind == "delta", table.threads
+        str(folder), CONTENTS[contents], number, kind == "delta", table.threads
     )
     manifest = Manifest(kind, contents, table_settings(table), chain, tuple(Part(*part) for part in written))
     write_durably(folder / MANIFEST, manifest.text().encode())
     return manifest
 
 
-_CONTENTS: Final[dict[Contents, int]] = {"records": 0, "float32": 1, "float16": 2, "int8": 3}
+CONTENTS: Final[dict[Contents, int]] = {"records": 0, "float32": 1, "float16": 2, "int8": 3}
+"""Their numbers in the core."""
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -208,7 +209,7 @@ def read_chain(folders: tuple[Path, ...]) -> list[Manifest]:
                 hint="save_base() writes one",
             )
         check_chain(place, manifest, folder)
-        _check_settings(manifests[0], manifest, folder)
+        check_settings(manifests[0], manifest, folder)
         place = manifest.after()
     return manifests
 
@@ -248,7 +249,7 @@ def check_chain(place: Chain | None, manifest: Manifest, folder: Path) -> None:
     )
 
 
-def _check_settings(base: Manifest, manifest: Manifest, folder: Path) -> None:
+def check_settings(base: Manifest, manifest: Manifest, folder: Path) -> None:
     def fixed(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in settings.items() if name not in _CHANGING}
 
@@ -256,6 +257,28 @@ def _check_settings(base: Manifest, manifest: Manifest, folder: Path) -> None:
         raise FormatError(
             "the delta's settings are not those of its base", where=str(folder / MANIFEST), hint=RESTORE
         )
+
+
+def make_table(table_type: type[TableType], manifest: Manifest, folder: Path, **options: Any) -> TableType:
+    """Return a table without rows, with the settings that a checkpoint names.
+
+    Raises:
+        FormatError: no table has such settings.
+    """
+    arguments = table_arguments(manifest.table, folder)
+    try:
+        return table_type(**arguments, **options)
+    except TypeError as error:
+        problem = str(error)
+    except UsageError as error:
+        if error.where in options:
+            raise
+        problem = str(error)
+    raise FormatError(
+        f"the manifest names settings that no table has: {problem}",
+        where=str(folder / MANIFEST),
+        hint=RESTORE,
+    )
 
 
 def _load(
@@ -272,15 +295,7 @@ def _load(
             where=str(folders[0]),
             hint="open it with graphbox.table.ServingTable",
         )
-    arguments = table_arguments(manifests[-1].table, folders[-1])
-    try:
-        table = table_type(**arguments, threads=threads, **budget)
-    except (TypeError, UsageError) as error:
-        raise FormatError(
-            f"the manifest names settings that no table has: {error}",
-            where=str(folders[-1] / MANIFEST),
-            hint=RESTORE,
-        ) from error
+    table = make_table(table_type, manifests[-1], folders[-1], threads=threads, **budget)
     if shard[1] == 1:
         table._table.reserve(manifests[0].rows)
     for folder, manifest in zip(folders, manifests, strict=True):
