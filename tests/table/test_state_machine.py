@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,9 @@ from hypothesis.stateful import (
 )
 
 from graphbox.errors import DataError, NotFoundError
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, ServingTable
 from graphbox.table.arguments import DType, Optimizer
+from graphbox.table.manifest import ServingValues
 from graphbox.table.table import Slots
 from tests.table.reference import OPTIMIZERS, SETTINGS, PlainTable
 
@@ -40,6 +41,7 @@ MILLION = 1_000_000
 
 
 SEEDS = st.integers(0, 2**32)
+SERVING_VALUES = st.sampled_from(get_args(ServingValues))
 
 
 class TableMachine(RuleBasedStateMachine):
@@ -63,6 +65,7 @@ class TableMachine(RuleBasedStateMachine):
         self.plain = PlainTable(dim, optimizer, seed)
         self.slots: list[tuple[Slots, Slots, list[int]]] = []
         self.chain: list[Path] = []
+        self.serving: ServingTable | None = None
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -164,7 +167,8 @@ class TableMachine(RuleBasedStateMachine):
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         self.table = table
-        self.slots = []  # they are of the table that was
+        self.slots = []  # they are of the table that was, as is what was noted for serving
+        self.serving = None
 
     @rule()
     def save_base(self) -> None:
@@ -197,6 +201,30 @@ class TableMachine(RuleBasedStateMachine):
             np.testing.assert_array_equal(table.pull(own), self.twin.pull(own))
         if shards == 1:
             self.go_on_with(tables[0])
+
+    @rule(values=SERVING_VALUES)
+    def save_base_for_serving(self, values: ServingValues) -> None:
+        self.table.save_base(self.folder / "serving", serving=values)
+        self.serving = ServingTable.open(self.folder / "serving")
+        self.check_serving(self.serving)
+
+    @precondition(lambda self: self.serving)
+    @rule(values=SERVING_VALUES)
+    def save_delta_for_serving(self, values: ServingValues) -> None:
+        assert self.serving is not None
+        path = self.folder / f"serving-delta-{self.serving.sequence}"
+        self.table.save_delta(path, serving=values)
+        self.serving.apply(path)
+        self.check_serving(self.serving)
+        shutil.rmtree(path)
+
+    def check_serving(self, serving: ServingTable) -> None:
+        keys = serving.keys()
+        assert sorted(keys.tolist()) == sorted(self.plain.rows)
+        rows = self.twin.pull(keys)
+        if rows.size:
+            error = np.abs(serving.pull(keys) - rows).max(axis=1)
+            assert (error <= np.abs(rows).max(axis=1) / 127 * 0.501 + 1e-7).all()  # that of int8
 
     @invariant()
     def same_keys(self) -> None:
