@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import DoesNotFitError
+from graphbox.errors import DataError, DoesNotFitError
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
-from graphbox.sample.drawing import alias_tables, set_times
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType, as_arrays, edge_type_name
+from graphbox.sample.drawing import set_times
+from graphbox.sample.relations import sampled_relation
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
@@ -198,6 +199,7 @@ class ListDrawing:
 
         Raises:
             DoesNotFitError: one list takes more than the budget.
+            DataError: a weight is not a positive number.
         """
         rows, first = np.unique(nodes, return_index=True)
         bounds = bounds[first]
@@ -206,6 +208,8 @@ class ListDrawing:
         for part in budget.parts(rows, lengths, self.edge_bytes(edges), num_rows, name):
             # Nothing of it is kept here while the next part is read.
             read = edges.lists_between(rows[part], bounds[part], self.columns)
+            if self.weighted:
+                _check_weights(rows[part], lengths[part], *read, name)
             yield self._relation(
                 FetchedLists(rows[part], lengths[part], *read, num_rows), name, types, threads
             )
@@ -214,11 +218,40 @@ class ListDrawing:
     def _relation(
         self, lists: FetchedLists, name: str, types: tuple[int, int], threads: int
     ) -> _core.Relation:
-        tables = alias_tables(lists, name, self.weighted, self.temporal, threads)
-        relation = _core.Relation(lists.indptr, lists.indices, *types, [], name, lists.overlay, *tables)
+        relation = sampled_relation(
+            lists,
+            as_arrays(lists, name),
+            name,
+            types,
+            [],
+            weighted=self.weighted,
+            is_temporal=self.temporal,
+            threads=threads,
+        ).native
         if self.temporal:
             set_times(relation, lists, name, self.weighted, threads)
         return relation
+
+
+def _check_weights(
+    rows: Int64Array,
+    lengths: Int64Array,
+    positions: Int64Array,
+    columns: dict[str, npt.NDArray[Any]],
+    name: str,
+) -> None:
+    """Raise for weights that cannot be drawn by; tables of parts would name edges by their places there."""
+    weight = columns["weight"]
+    sound = (weight > 0) & np.isfinite(weight)
+    if not sound.all():
+        place = int(np.argmin(sound))
+        row = rows[np.searchsorted(np.cumsum(lengths), place, side="right")]
+        raise DataError(
+            f"weights must be positive finite numbers; edge {positions[place]} of node {row} has "
+            f"{weight[place]}",
+            where=name,
+            hint="the graph is damaged: import it again",
+        )
 
 
 def _list_does_not_fit(name: str, node: int, edges: int, needed: int, budget: ListBudget) -> DoesNotFitError:

@@ -47,16 +47,55 @@ struct Case {
   std::vector<std::int64_t> second;  // ... and of the other, whose indices are wide
   bool replace;
   bool disjoint;
+  bool in_lists;
   int threads;
 };
 
-void run_hops(NeighborPass& pass, const std::vector<Lists>& lists, int hops) {
+// Chooses for every third node in a list of its own, whose places are not positions.
+void draw_in_lists(NeighborPass& pass, int relation, const Lists& its) {
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> indptr{0};
+  std::vector<std::int64_t> positions;
+  std::vector<std::int32_t> narrow;
+  std::vector<std::int64_t> wide;
+  for (std::int64_t row = 1; row < kNodes; row += 3) {
+    rows.push_back(row);
+    for (std::int64_t i = its.indptr[static_cast<std::size_t>(row)]; i < its.indptr[static_cast<std::size_t>(row) + 1];
+         ++i) {
+      positions.push_back(i);
+      relation == 0 ? narrow.push_back(its.narrow[static_cast<std::size_t>(i)])
+                    : wide.push_back(its.wide[static_cast<std::size_t>(i)]);
+    }
+    indptr.push_back(static_cast<std::int64_t>(positions.size()));
+  }
+  const Overlay overlay(rows, indptr, narrow, wide, positions, kNodes);
+  Relation fetched;
+  fetched.adjacency = its.adjacency(relation == 1);
+  fetched.adjacency.num_edges = 0;
+  fetched.adjacency.num_base_rows = 0;
+  fetched.adjacency.overlay = &overlay;
+  fetched.source_type = relation;
+  fetched.target_type = 1 - relation;
+  pass.draw_in(relation, fetched);
+}
+
+bool is_in_lists(std::int64_t node, const Lists& its) {
+  return node % 3 == 1 && its.indptr[static_cast<std::size_t>(node)] < its.indptr[static_cast<std::size_t>(node) + 1];
+}
+
+void run_hops(NeighborPass& pass, const std::vector<Lists>& lists, int hops, bool in_lists) {
   for (int hop = 0; hop < hops; ++hop) {
     for (int relation = 0; relation < 2; ++relation) {
       const Lists& its = lists[static_cast<std::size_t>(relation)];
       const FixedArray<std::int64_t> frontier = pass.frontier(relation);
       std::vector<std::int64_t> bounds;
+      if (in_lists) {
+        draw_in_lists(pass, relation, its);
+      }
       for (std::int64_t i = 0; i < frontier.size(); ++i) {
+        if (in_lists && is_in_lists(frontier[i], its)) {
+          continue;
+        }
         bounds.push_back(its.indptr[static_cast<std::size_t>(frontier[i])]);
         bounds.push_back(its.indptr[static_cast<std::size_t>(frontier[i]) + 1]);
       }
@@ -97,7 +136,7 @@ void check(const Case& given) {
     its.key = derive_key(Stream::kNeighbor, 9, 1, batch);
   }
   NeighborPass pass(request);
-  run_hops(pass, lists, hops);
+  run_hops(pass, lists, hops, given.in_lists);
   CHECK(pass.bytes() > 0);
   for (std::size_t batch = 0; batch < seeds.size(); ++batch) {
     NeighborRequest whole = request.batches[batch].request;
@@ -129,11 +168,13 @@ void check(const Case& given) {
 TEST(tiered_neighbor, passes_are_what_batches_are_in_memory) {
   for (const bool replace : {false, true}) {
     for (const bool disjoint : {false, true}) {
-      for (const int threads : {1, 3}) {
-        check({{5, 3}, {4, 6}, replace, disjoint, threads});
-        check({{-1, 2}, {0, -1}, replace, disjoint, threads});
-        check({{2, 0, 70}, {2, 3, 1}, replace, disjoint, threads});
-        check({{0}, {0}, replace, disjoint, threads});
+      for (const bool in_lists : {false, true}) {
+        for (const int threads : {1, 3}) {
+          check({{5, 3}, {4, 6}, replace, disjoint, in_lists, threads});
+          check({{-1, 2}, {0, -1}, replace, disjoint, in_lists, threads});
+          check({{2, 0, 70}, {2, 3, 1}, replace, disjoint, in_lists, threads});
+          check({{0}, {0}, replace, disjoint, in_lists, threads});
+        }
       }
     }
   }
