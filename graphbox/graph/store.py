@@ -343,7 +343,8 @@ class Graph(TypedTables):
         Args:
             topology_bytes: the most memory for edges; 0: every read is one of the disk.
             feature_bytes: the most memory for features of nodes.
-            pass_bytes: the most memory for what loaders sample ahead in passes. None: 256 MiB.
+            pass_bytes: the most memory for what loaders sample ahead in passes, and for whole lists that they
+                choose edges in. None: 256 MiB.
             options: how files are read.
 
         Raises:

@@ -55,7 +55,8 @@ class TieredGraph:
         topology_bytes: the most memory for edges of all types together.
         feature_bytes: the most memory for features of nodes; each gets its share by its size on disk, and
             none more than all of it.
-        pass_bytes: the most memory for what loaders sample ahead in passes.
+        pass_bytes: the most memory for what loaders sample ahead in passes, and for whole lists that they
+            choose edges in.
         options: how files are read.
 
     Raises:
