@@ -498,6 +498,9 @@ class Table:
     @property
     def memory_bytes(self) -> int: ...
 
+    @memory_bytes.setter
+    def memory_bytes(self, arg: int, /) -> None: ...
+
     @property
     def skip_nonfinite(self) -> bool: ...
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphbox.table.salt import salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
+from graphbox.table.store import TableStore
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "TableEmbeddingBag",
     "TableEmbeddingBagCollection",
     "TableOptimizer",
+    "TableStore",
     "salted_keys",
     "shard_of",
     "unsalted_keys",

@@ -9,11 +9,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from graphbox import _core
 from graphbox.errors import ConflictError, DoesNotFitError, GraphboxError, NotFoundError
 
-__all__ = ["atomic_folder", "system_errors", "write_durably"]
+__all__ = ["atomic_file", "atomic_folder", "sync_folder", "system_errors", "write_durably"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,7 +55,7 @@ def atomic_folder(path: Path, is_ours: Callable[[Path], bool], what: str) -> Ite
             os.fsync(descriptor)
             _refuse_others(path, is_ours, what)
             _move_into_place(beside, path, what)
-            _sync(path.parent)
+            sync_folder(path.parent)
         finally:
             # By now this is what was replaced, or what was not finished.
             shutil.rmtree(beside, ignore_errors=True)
@@ -67,10 +68,29 @@ def system_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        kind = DoesNotFitError if error.errno in _NO_ROOM else GraphboxError
-        hint = "free some disk space, or write somewhere else" if kind is DoesNotFitError else None
+        kind: type[GraphboxError] = GraphboxError
+        hint = None
+        if error.errno in _NO_ROOM:
+            kind, hint = DoesNotFitError, "free some disk space, or write somewhere else"
+        elif error.errno == errno.ENOENT:
+            kind, hint = NotFoundError, f"make the folder {path.parent}"
         file = f"{error.filename}: " if error.filename else ""
         raise kind(f"cannot write: {file}{error.strerror or error}", where=str(path), hint=hint) from error
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a stream whose content becomes the file when the block ends without an error."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.partial")
+    try:
+        with beside.open("xb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+        sync_folder(path.absolute().parent)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -129,7 +149,8 @@ def _escaped(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

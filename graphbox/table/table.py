@@ -33,6 +33,7 @@ from graphbox.table.arguments import (
     writable_rows,
 )
 from graphbox.table.checkpoint import ChainName, SavedRows, load_table, save_table
+from graphbox.table.dump import chunk_rows_for, dump_rows
 from graphbox.table.manifest import Chain, ServingValues
 
 if TYPE_CHECKING:
@@ -226,6 +227,11 @@ class EmbeddingTable:
         """The most memory the table may take, or None."""
         budget = self._table.memory_bytes
         return None if budget == NO_BUDGET else budget
+
+    @memory_bytes.setter
+    def memory_bytes(self, value: int | None) -> None:
+        """Change the budget; refused with DoesNotFitError where the table already takes more."""
+        self._table.memory_bytes = budget_bytes(value)
 
     @property
     def skipped_gradients(self) -> int:
@@ -427,6 +433,25 @@ class EmbeddingTable:
             GraphboxError: see :meth:`save_base`.
         """
         save_table(self, Path(path), "delta", serving)
+
+    def dump(self, path: str | os.PathLike[str]) -> int:
+        """Write keys and rows to a file for other programs or people, and return the number of rows.
+
+        A chunk of 8 MiB at a time, so memory is bounded; each chunk is of one moment, see :meth:`items`.
+        State and settings are not in it: :meth:`save` writes what can be loaded again.
+
+        Args:
+            path: of the file, which appears when it is whole. ``.parquet``: columns ``id`` (int64) and
+                ``vector`` (a list of dim float32). ``.tsv`` or ``.txt``: a line for each row, the key, a tab,
+                the values separated by blanks, with as few digits as tell each from all other float32.
+
+        Raises:
+            UsageError: another suffix.
+            NotFoundError: the folder does not exist.
+            DoesNotFitError: the disk is full.
+            GraphboxError: the system refuses to write.
+        """
+        return dump_rows(self.items(chunk_rows=chunk_rows_for(self.dim)), self.dim, Path(path))
 
     @classmethod
     def load(

@@ -269,7 +269,9 @@ void add_table(nb::module_& module) {
       .def_prop_ro("optimizer", [](const Table& self) { return self.config().optimizer; })
       .def_prop_ro("init_scale", [](const Table& self) { return self.config().init_scale; })
       .def_prop_ro("seed", [](const Table& self) { return self.config().seed; })
-      .def_prop_ro("memory_bytes", [](const Table& self) { return self.config().memory_bytes; })
+      .def_prop_rw(
+          "memory_bytes", [](const Table& self) { return self.config().memory_bytes; },
+          [](Table& self, std::uint64_t memory_bytes) { self.set_memory_bytes(memory_bytes); })
       .def_prop_ro("skip_nonfinite", [](const Table& self) { return self.config().skip_nonfinite; })
       .def_prop_ro("skipped_gradients", &Table::skipped_gradients, "Gradients left out because they were not finite.")
       .def_prop_rw(

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
@@ -425,6 +426,17 @@ void Table::set_lr(float lr) {
   const std::unique_lock lock(mutex_);
   config_.optimizer.lr = lr;  // all else in config_ never changes, and is read without the lock
   update_.set_lr(lr);
+}
+
+void Table::set_memory_bytes(std::uint64_t memory_bytes) {
+  const std::unique_lock lock(mutex_);
+  const std::uint64_t before = std::exchange(config_.memory_bytes, memory_bytes);
+  try {
+    check_budget(index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()), live_rows());
+  } catch (...) {
+    config_.memory_bytes = before;
+    throw;
+  }
 }
 
 }  // namespace graphbox

@@ -103,6 +103,7 @@ class Table {
   std::uint64_t skipped_gradients() const { return skipped_gradients_.load(std::memory_order_relaxed); }
   TableConfig config() const;
   void set_lr(float lr);
+  void set_memory_bytes(std::uint64_t memory_bytes);
 
   // Checkpoints: checkpoint_write.cpp. Pulls of known keys go on while one is written. One that takes the changes of a
   // chain is followed by confirm_changes(), or by restore_changes() where it did not become whole.

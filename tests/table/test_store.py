@@ -1,0 +1,195 @@
+"""Several tables in one folder: one budget, one checkpoint of all; and tables as files for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from graphbox.errors import ConflictError, DoesNotFitError, FormatError, NotFoundError, UsageError
+from graphbox.table import EmbeddingTable, TableStore
+from tests.table.test_checkpoint import assert_same, train
+
+Float32 = np.float32
+MIB = 1 << 20
+
+
+def test_tables_are_saved_together(tmp_path: Path) -> None:
+    with TableStore(tmp_path / "store") as store:
+        user = store.create("user", 4, optimizer="adam", seed=3)
+        store.create("item", 8, share=3)
+        train(user, 1)
+        train(store["item"], 2)
+        store.save()
+        expected = EmbeddingTable(4, "adam", seed=3)
+        train(expected, 1)
+        train(user, 9)  # is not saved
+        store.create("late", 2)
+        assert list(store) == ["user", "item", "late"]
+    with TableStore(tmp_path / "store", threads=2) as store:
+        assert (len(store), "late" in store, store["item"].threads) == (2, False, 2)
+        assert_same(store["user"], expected)
+        store.remove("item")
+        store.save()
+    with TableStore(tmp_path / "store") as store:
+        assert list(store) == ["user"]
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["checkpoint", "lock"]
+
+
+def test_the_budget_is_divided(tmp_path: Path) -> None:
+    with TableStore(tmp_path / "store", memory_bytes=60 * MIB) as store:
+        first = store.create("first", 64)
+        assert first.memory_bytes == 60 * MIB
+        second = store.create("second", 64, share=2)
+        assert (first.memory_bytes, second.memory_bytes) == (20 * MIB, 40 * MIB)
+        second.pull(np.arange(80_000))
+        assert store.nbytes <= 60 * MIB
+        with pytest.raises(DoesNotFitError, match="memory_bytes"):
+            first.pull(np.arange(80_000))
+        with pytest.raises(DoesNotFitError, match="memory_bytes"):
+            store.create("third", 64, share=10)
+        assert "third" not in store
+        assert (first.memory_bytes, second.memory_bytes) == (20 * MIB, 40 * MIB)
+        store.save()
+        store.remove("first")
+        assert second.memory_bytes == 60 * MIB
+    with pytest.raises(DoesNotFitError, match="memory_bytes"):
+        TableStore(tmp_path / "store", memory_bytes=30 * MIB)
+    with TableStore(tmp_path / "store") as store:
+        assert store.memory_bytes is None
+        assert store["second"].memory_bytes is None
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    with TableStore(tmp_path) as store:
+        with pytest.raises(ConflictError, match="nobody has open"):
+            TableStore(tmp_path)
+        store.close()
+        with pytest.raises(UsageError, match="the store is closed"):
+            store.save()
+    with TableStore(tmp_path) as store:
+        assert len(store) == 0
+
+
+def test_wrong_calls(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="memory_bytes"):
+        TableStore(tmp_path, memory_bytes=-1)
+    with TableStore(tmp_path) as store:
+        store.create("user", 4)
+        for name in ("", "../up", "a/b", ".hidden", "a" * 101, 3):
+            with pytest.raises(UsageError, match="name: expected a name"):
+                store.create(name, 4)  # type: ignore[arg-type]
+        with pytest.raises(ConflictError, match="user: expected a new name"):
+            store.create("user", 4)
+        with pytest.raises(UsageError, match="share: expected a number above 0"):
+            store.create("other", 4, share=0)
+        with pytest.raises(UsageError, match="memory_bytes: expected no such setting"):
+            store.create("other", 4, memory_bytes=5)
+        for act in (store.__getitem__, store.remove):
+            with pytest.raises(UsageError, match="the tables are: user"):
+                act("usr")
+    with pytest.raises(NotFoundError):
+        TableStore(tmp_path / "absent" / "store")
+
+
+def test_damage_names_the_file(tmp_path: Path) -> None:
+    with TableStore(tmp_path) as store:
+        train(store.create("user", 4), 1)
+        train(store.create("item", 4, seed=1), 1)
+        store.save()
+    folder = tmp_path / "checkpoint"
+    for path in sorted(folder.rglob("*.*")):
+        sound = path.read_bytes()
+        for at in (0, len(sound) // 2, len(sound) - 3):
+            path.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+            with pytest.raises(FormatError) as caught:
+                TableStore(tmp_path)
+            assert caught.value.where == str(path)
+        path.write_bytes(sound)
+    (folder / "user").rename(tmp_path / "other")
+    (folder / "item").rename(folder / "user")
+    (tmp_path / "other").rename(folder / "item")
+    with pytest.raises(FormatError, match="received another one"):
+        TableStore(tmp_path)
+    index = json.loads((folder / "store.json").read_text())
+    (folder / "store.json").write_text(json.dumps({**index, "version": 2}))
+    with pytest.raises(FormatError, match="expected version 1 of graphbox-table-store, received 2"):
+        TableStore(tmp_path)
+
+
+_SAVER = """
+import sys
+import numpy as np
+from graphbox.table import TableStore
+with TableStore(sys.argv[1]) as store:
+    for name in ("a", "b"):
+        if name not in store:
+            store.create(name, 8, optimizer="sgd", lr=1.0, init_scale=0.0)
+    for step in range(10_000):
+        for name in ("a", "b"):
+            store[name].push(np.arange(5000), np.full((5000, 8), -1.0, np.float32))
+        store.save()
+        print(flush=True)
+"""
+
+
+def test_a_killed_save_leaves_tables_of_one_moment(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        command = [sys.executable, "-c", _SAVER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            for _ in range(int(random.integers(1, 3))):
+                assert process.stdout.readline()
+            threading.Event().wait(float(random.uniform(0, 0.02)))
+            os.kill(process.pid, signal.SIGKILL)
+        with TableStore(tmp_path) as store:
+            rows = np.concatenate([store[name].pull(np.arange(5000), create=False) for name in store])
+            assert rows.min() == rows.max() > 0
+
+
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.tsv"])
+@pytest.mark.parametrize("dim", [1, 5, 3000])
+def test_dumps_hold_keys_and_rows(
+    tmp_path: Path, name: str, dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphbox.table.dump._CHUNK_BYTES", 20_000)
+    table = EmbeddingTable(dim)
+    keys = np.array([*range(300), np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+    table.push(keys, np.random.default_rng(0).normal(size=(302, dim)).astype(Float32))
+    table.erase([5])
+    path = tmp_path / name
+    path.write_text("old")
+    assert table.dump(path) == 301
+    if name.endswith(".parquet"):
+        read = pq.read_table(path)
+        assert str(read.schema.field("vector").type) == f"fixed_size_list<element: float>[{dim}]"
+        found = read["id"].to_numpy()
+        rows = read["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dim)
+        assert dim < 3000 or pq.ParquetFile(path).num_row_groups > 1
+    else:
+        lines = [line.split("\t") for line in path.read_text().splitlines()]
+        found = np.array([int(key) for key, _ in lines])
+        rows = np.array([row.split(" ") for _, row in lines]).astype(Float32)
+    assert np.array_equal(found, table.keys())
+    assert np.array_equal(rows, table.pull(found))
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+def test_dumps_to_nowhere(tmp_path: Path) -> None:
+    table = EmbeddingTable(2)
+    for name in ("empty.parquet", "empty.txt"):
+        assert table.dump(tmp_path / name) == 0
+    assert pq.read_table(tmp_path / "empty.parquet").num_rows == 0
+    with pytest.raises(UsageError, match=r"ends in .parquet, .pq, .tsv, .txt, received 'rows.csv'"):
+        table.dump(tmp_path / "rows.csv")
+    with pytest.raises(NotFoundError, match="make the folder"):
+        table.dump(tmp_path / "absent" / "rows.tsv")
