@@ -107,7 +107,7 @@ class RelationLists:
     def count(self, expanded: int, threads: int | None) -> None:
         """Note that a sample has expanded some nodes of the target type."""
         self._expanded += expanded
-        if self._is_decided or self._expanded < len(self._indptrs[0]):
+        if self._is_decided or self._expanded + 1 < len(self._indptrs[0]):
             return
         if self._making.acquire(blocking=False):  # who comes meanwhile does without
             try:
