@@ -25,6 +25,19 @@ struct Adjacency {
   std::int64_t num_base_rows = 0;  // rows of indptr, where there is an overlay
 };
 
+// One of two addresses or numbers. What is new of a graph cannot be predicted, and compilers branch on conditions as they
+// like, but not on this.
+template <typename Value>
+GRAPHBOX_INLINE const Value* either(bool is_first, const Value* first, const Value* second) {
+  const std::uintptr_t mask = 0 - static_cast<std::uintptr_t>(is_first);
+  return reinterpret_cast<const Value*>((reinterpret_cast<std::uintptr_t>(first) & mask) |
+                                        (reinterpret_cast<std::uintptr_t>(second) & ~mask));
+}
+GRAPHBOX_INLINE std::int64_t either(bool is_first, std::int64_t first, std::int64_t second) {
+  const std::int64_t mask = 0 - static_cast<std::int64_t>(is_first);
+  return (first & mask) | (second & ~mask);
+}
+
 // Where the begin of a row's list, and after it its end, stand: in the indptr of the base or of the overlay.
 struct RowBounds {
   const std::int64_t* bounds;
@@ -38,7 +51,7 @@ GRAPHBOX_INLINE RowBounds bounds_of(const Adjacency& adjacency, std::int64_t row
   static constexpr std::int64_t kNoEdges[2] = {0, 0};
   const std::int64_t number = adjacency.overlay->find(row);
   const std::int64_t* const base = row < adjacency.num_base_rows ? adjacency.indptr + row : kNoEdges;
-  return {number >= 0 ? adjacency.overlay->bounds(number) : base, number};
+  return {either(number >= 0, adjacency.overlay->bounds(number), base), number};
 }
 
 // The edges of `row` between its bounds, checked: a damaged indptr never leads out of `indices`.
@@ -46,14 +59,16 @@ GRAPHBOX_INLINE EdgeSpan edges_between(const Adjacency& adjacency, RowBounds pla
   const std::int64_t begin = place.bounds[0];
   const std::int64_t end = place.bounds[1];
   const bool is_new = place.number >= 0;
-  const std::int64_t edges = is_new ? adjacency.overlay->num_edges() : adjacency.num_edges;
+  const std::int64_t edges =
+      adjacency.overlay == nullptr ? adjacency.num_edges
+                                   : either(is_new, adjacency.overlay->num_edges(), adjacency.num_edges);
   if (begin < 0 || end < begin || end > edges) [[unlikely]] {
     throw Error(ErrorKind::kData,
                 "indptr must rise from 0 to the number of edges, " + std::to_string(edges) + "; it goes from " +
                     std::to_string(begin) + " to " + std::to_string(end) + " at node " + std::to_string(row),
                 adjacency.name, "the graph is damaged: import it again");
   }
-  return {begin + (is_new ? adjacency.num_edges : 0), end - begin};
+  return {begin + either(is_new, adjacency.num_edges, 0), end - begin};
 }
 
 // The edges of `row`.
@@ -76,8 +91,8 @@ GRAPHBOX_INLINE const Index* neighbor_at(const Adjacency& adjacency, const Index
     return indices + position;
   }
   const bool is_new = position >= adjacency.num_edges;
-  const Index* const list = is_new ? adjacency.overlay->template indices<Index>() : indices;
-  return list + (position - (is_new ? adjacency.num_edges : 0));
+  const Index* const list = either(is_new, adjacency.overlay->template indices<Index>(), indices);
+  return list + (position - either(is_new, adjacency.num_edges, 0));
 }
 
 // The id of the edge at `position`.

@@ -13,7 +13,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::int64_t kColumnDistance = 32;     // how far ahead of its use the memory line of a value is asked for
+constexpr std::int64_t kColumnDistance = 128;    // how far ahead of its use the memory line of a value is asked for
 constexpr std::int64_t kChunkEdges = 16384;      // edges whose values one thread reads at a time
 constexpr std::int64_t kParallelEdges = 65536;   // fewer are not worth waking a thread
 
@@ -52,7 +52,7 @@ void name_edges(const Adjacency& adjacency, SampledEdges& edges) {
   // Which edges are new cannot be predicted: those of the base read themselves.
   const auto place = [&](std::int64_t i) -> const std::int64_t* {
     const std::int64_t number = ids[i] - adjacency.num_edges;
-    return number < 0 ? ids + i : adjacency.overlay->edge_ids() + number;
+    return either<std::int64_t>(number < 0, ids + i, adjacency.overlay->edge_ids() + number);
   };
   for (std::int64_t i = 0; i < count; ++i) {
     prefetch(place(std::min(i + kColumnDistance, count - 1)));

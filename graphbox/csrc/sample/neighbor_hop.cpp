@@ -149,6 +149,7 @@ class RelationHop {
         RowBounds& place = ahead[static_cast<std::size_t>(i % kIndptrDistance)];
         place = bounds_of(adjacency_, nodes[i]);
         prefetch(place.bounds);
+        prefetch(place.bounds + 1);  // of eight rows one ends in another line than it begins in
       };
       for (std::int64_t i = begin; i < std::min(begin + kIndptrDistance, end); ++i) {
         look_up(i);
@@ -162,7 +163,9 @@ class RelationHop {
       }
     } else {
       for (std::int64_t i = begin; i < end; ++i) {
-        prefetch_row(adjacency_, nodes[std::min(i + kIndptrDistance, frontier_size_ - 1)]);
+        const std::int64_t* const ahead = adjacency_.indptr + nodes[std::min(i + kIndptrDistance, frontier_size_ - 1)];
+        prefetch(ahead);
+        prefetch(ahead + 1);  // of eight rows one ends in another line than it begins in
         visit(i, edges_of(adjacency_, nodes[i]));
       }
     }
