@@ -135,6 +135,10 @@ class Overlay:
 
     def __init__(self, rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], edge_ids: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int) -> None: ...
 
+    @property
+    def indices(self) -> Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)]:
+        """The neighbours in the new lists, as they were given."""
+
 class AliasTables:
     """
     For each edge what weighted sampling needs: 8 bytes. The arrays must not be written to.

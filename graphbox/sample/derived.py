@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import DoesNotFitError, UsageError
+from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.native import Int64Array, thread_count
 from graphbox.sample.adjacency import (
     Adjacency,
@@ -168,43 +168,80 @@ def weights_of(adjacency: Adjacency, name: str, threads: int | None = None) -> W
     return Weights(*_tables(adjacency, "weight", _core.AliasTables, name, threads))
 
 
-def times_of(adjacency: Adjacency, name: str, threads: int | None = None) -> Times:
+def times_of(
+    adjacency: Adjacency, name: str, threads: int | None = None, node_time: Int64Array | None = None
+) -> Times:
     """Return the edges of each node by time; kept as alias tables are (:func:`weights_of`), 12 bytes an edge.
 
     Args:
-        adjacency: with ``timestamp``: int64 [edges].
+        adjacency: with ``timestamp``: int64 [edges], unless nodes have times.
         name: for messages.
         threads: None: see :func:`graphbox.native.thread_count`. The order does not depend on it.
+        node_time: int64 [neighbours], the time of each neighbour: that of an edge is its neighbour's. Of one
+            adjacency the order by the latest that was asked for is kept. None: edges have times.
 
     Raises:
         UsageError: there are no timestamps, or of another dtype or shape.
+        DataError: neighbours that are no nodes.
     """
-    return Times(*_tables(adjacency, "timestamp", _core.TimeOrder, name, threads))
+    if node_time is None:
+        return Times(*_tables(adjacency, "timestamp", _core.TimeOrder, name, threads))
+
+    def part(owner: object, indptr: Int64Array, indices: npt.NDArray[Any]) -> _core.TimeOrder:
+        def build(arrays: tuple[npt.NDArray[Any], ...]) -> _core.TimeOrder:
+            times = _times_of_edges(arrays[2], arrays[1], name)
+            return _core.TimeOrder(arrays[0], times, name, thread_count(threads))
+
+        rows = np.ascontiguousarray(indptr)
+        return _kept_of((owner,), "node time", build, (rows, np.asarray(indices), node_time))
+
+    if not isinstance(adjacency, LiveAdjacency):
+        return Times(part(adjacency, adjacency.indptr, adjacency.indices), None)
+    own = part(adjacency, adjacency.overlay_indptr, adjacency.overlay.indices)
+    if adjacency.base is None:
+        return Times(_core.TimeOrder(np.zeros(1, np.int64), np.zeros(0, np.int64), name, 1), own)
+    return Times(part(adjacency.base, adjacency.base.indptr, adjacency.base.indices), own)
 
 
-def weight_sums_of(adjacency: Adjacency, name: str, threads: int | None = None) -> WeightSums:
+def _times_of_edges(node_time: Int64Array, indices: npt.NDArray[Any], name: str) -> Int64Array:
+    try:
+        return node_time.take(indices)
+    except IndexError:
+        wrong = indices[(indices < 0) | (indices >= len(node_time))][0]
+        raise DataError(
+            f"indices must be in [0, {len(node_time)}), received {wrong}",
+            where=name,
+            hint="the graph is damaged: import it again",
+        ) from None
+
+
+def weight_sums_of(
+    adjacency: Adjacency, name: str, threads: int | None = None, node_time: Int64Array | None = None
+) -> WeightSums:
     """Return the sums of an adjacency's weights by time; kept as alias tables are, 8 bytes an edge.
 
     Args:
         adjacency: with ``weight``: float32 [edges], all positive and finite, and ``timestamp``: int64
-            [edges].
+            [edges], unless nodes have times.
         name: for messages.
         threads: None: see :func:`graphbox.native.thread_count`. The sums do not depend on it.
+        node_time: int64 [neighbours], as for :func:`times_of`.
 
     Raises:
         UsageError: there are no weights or no timestamps, or of another dtype or shape.
-        DataError: a weight is zero, negative, infinite or not a number.
+        DataError: a weight is zero, negative, infinite or not a number, or neighbours are no nodes.
     """
     weights = _column(adjacency, "weight", name)
-    times = _column(adjacency, "timestamp", name)
-    orders = times_of(adjacency, name, threads)
+    times = _column(adjacency, "timestamp", name) if node_time is None else (node_time, node_time)
+    kind = "weight by time" if node_time is None else "weight by node time"
+    orders = times_of(adjacency, name, threads, node_time)
 
     def part(owner: object, indptr: Int64Array, order: _core.TimeOrder, number: int) -> _core.WeightSums:
         def build(rows: Int64Array, values: npt.NDArray[Any], name: str, count: int) -> _core.WeightSums:
             return _core.WeightSums(order, rows, values, name, count)
 
         arrays = (indptr, weights[number], times[number])
-        return _kept(owner, "weight by time", build, arrays, name, thread_count(threads))
+        return _kept(owner, kind, build, arrays, name, thread_count(threads))
 
     if not isinstance(adjacency, LiveAdjacency):
         return WeightSums(part(adjacency, adjacency.indptr, orders.base, 0), None)

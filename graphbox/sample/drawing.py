@@ -17,9 +17,10 @@ __all__ = [
     "TemporalStrategy",
     "alias_tables",
     "check_temporal",
-    "sample_until",
     "set_times",
     "time_array",
+    "times_of_nodes",
+    "times_of_seeds",
     "times_of_trees",
     "weighted_types",
 ]
@@ -60,53 +61,44 @@ def alias_tables(
     return weights_of(adjacency, name, threads)
 
 
-def sample_until(
-    relations: Sequence[tuple[_core.Relation, Adjacency, str, bool]],
-    strategy: TemporalStrategy,
-    replace: bool,
+def set_times(
+    relation: _core.Relation,
+    adjacency: Adjacency,
+    name: str,
+    weighted: bool,
     threads: int | None,
+    node_time: Int64Array | None = None,
 ) -> None:
-    """Make the relations whose edges have timestamps sample only those not later than their tree's time.
+    """Make a relation whose edges have timestamps sample only those not later than their tree's time.
 
     Args:
-        relations: with their adjacency, its name, and whether to draw in proportion to weights.
-        strategy: to draw, or to take the last.
-        replace: whether to draw with replacement.
+        relation: as the native core takes it.
+        adjacency: its edges.
+        name: for messages.
+        weighted: draw in proportion to weights.
         threads: for the tables.
+        node_time: int64, the time of each node of its source type, in place of timestamps of edges.
     """
-    with_times = [
-        (relation, adjacency, name, weighted)
-        for relation, adjacency, name, weighted in relations
-        if edge_column(adjacency, "timestamp", name) is not None
-    ]
-    check_temporal(
-        [name for _, _, name, _ in relations],
-        [weighted for *_, weighted in with_times],
-        strategy,
-        replace=replace,
-    )
-    for relation, adjacency, name, weighted in with_times:
-        set_times(relation, adjacency, name, weighted, threads)
-
-
-def set_times(
-    relation: _core.Relation, adjacency: Adjacency, name: str, weighted: bool, threads: int | None
-) -> None:
-    """Make a relation whose edges have timestamps sample only those not later than their tree's time."""
-    sums = weight_sums_of(adjacency, name, threads) if weighted else (None, None)
-    relation.sample_until(*times_of(adjacency, name, threads), *sums)
+    sums = weight_sums_of(adjacency, name, threads, node_time) if weighted else (None, None)
+    relation.sample_until(*times_of(adjacency, name, threads, node_time), *sums)
 
 
 def check_temporal(
-    names: Sequence[str], weighted: Sequence[bool], strategy: TemporalStrategy, *, replace: bool
+    names: Sequence[str],
+    weighted: Sequence[bool],
+    strategy: TemporalStrategy,
+    *,
+    replace: bool,
+    by_nodes: bool = False,
 ) -> None:
     """Raise where neighbours up to a time cannot be sampled as asked.
 
     Args:
         names: of all edge types that are sampled.
-        weighted: of each whose edges have timestamps, whether it is drawn in proportion to weights.
+        weighted: of each whose edges have times, whether it is drawn in proportion to weights.
         strategy: to draw, or to take the last.
         replace: whether to draw with replacement.
+        by_nodes: times are those of nodes.
 
     Raises:
         UsageError: they cannot.
@@ -115,6 +107,12 @@ def check_temporal(
         raise UsageError(f"expected uniform or last, received {strategy!r}", where="temporal_strategy")
     if strategy == "last" and replace:
         raise UsageError("the last neighbours cannot be drawn with replacement", where="replace")
+    if names and not weighted and by_nodes:
+        raise UsageError(
+            f"no sampled edges lead from nodes with times: {', '.join(names)}",
+            where="node_time",
+            hint="give times of a source type",
+        )
     if names and not weighted:
         raise UsageError(
             f"no sampled edges have a timestamp: {', '.join(names)}",
@@ -127,6 +125,64 @@ def check_temporal(
             where="weighted",
             hint="temporal_strategy='uniform' draws by weight among the edges that are not later",
         )
+
+
+def times_of_nodes(
+    node_time: Mapping[str, Any] | None, num_nodes: Mapping[str, int]
+) -> dict[str, Int64Array] | None:
+    """Return the time of each node by type, for the types whose nodes have times; None where none are given.
+
+    Args:
+        node_time: by node type.
+        num_nodes: of all types, -1: unknown.
+
+    Raises:
+        UsageError: an unknown type, another number of times than nodes, or no integers.
+    """
+    if node_time is None:
+        return None
+    times = {}
+    for node_type, values in node_time.items():
+        where = f"node_time[{node_type!r}]" if node_type else "node_time"
+        if node_type not in num_nodes:
+            raise UsageError(f"unknown node type; the graph has: {', '.join(num_nodes)}", where=where)
+        times[node_type] = integer_array(values, where)
+        if num_nodes[node_type] >= 0 and len(times[node_type]) != num_nodes[node_type]:
+            raise UsageError(
+                f"expected a time for each of {num_nodes[node_type]} nodes, received {len(times[node_type])}",
+                where=where,
+            )
+    return times
+
+
+def times_of_seeds(node_time: Mapping[str, Int64Array], seeds: Mapping[str, Any]) -> dict[str, Int64Array]:
+    """Return the times that seeds have as nodes.
+
+    Raises:
+        UsageError: seeds of a type without times, or that are no nodes.
+    """
+    times = {}
+    for node_type, given in seeds.items():
+        nodes = integer_array(given, "seeds")
+        if not len(nodes):
+            continue
+        if node_type not in node_time:
+            raise UsageError(
+                f"expected times of the seeds, since nodes of type `{node_type}` have none",
+                where="input_time",
+                hint="give a time for each seed",
+            )
+        own = node_time[node_type]
+        wrong = (nodes < 0) | (nodes >= len(own))
+        if wrong.any():
+            position = int(np.argmax(wrong))
+            raise UsageError(
+                f"seeds must be node indices in [0, {len(own)}), received {nodes[position]} at position "
+                f"{position}",
+                where="seeds",
+            )
+        times[node_type] = own[nodes]
+    return times
 
 
 def times_of_trees(

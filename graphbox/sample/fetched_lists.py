@@ -225,7 +225,7 @@ class ListDrawing:
             types,
             [],
             weighted=self.weighted,
-            is_temporal=self.temporal,
+            times="edges" if self.temporal else None,
             threads=threads,
         ).native
         if self.temporal:

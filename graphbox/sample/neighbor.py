@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy.typing as npt
 
@@ -27,7 +27,14 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     lists_of,
 )
-from graphbox.sample.drawing import TemporalStrategy, time_array, times_of_trees, weighted_types
+from graphbox.sample.drawing import (
+    TemporalStrategy,
+    time_array,
+    times_of_nodes,
+    times_of_seeds,
+    times_of_trees,
+    weighted_types,
+)
 from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 from graphbox.sample.relations import give_attributes, indexed_lists, keep_to_times, sampled_relation
 from graphbox.sample.sampled import HeteroSample, NeighborSample
@@ -54,6 +61,7 @@ def sample_neighbors(
     labor: bool = ...,
     disjoint: bool = ...,
     input_time: Any | None = ...,
+    node_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: ExcludedEdges | None = ...,
@@ -75,6 +83,7 @@ def sample_neighbors(
     labor: bool = ...,
     disjoint: bool = ...,
     input_time: Any | None = ...,
+    node_time: Any | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: ExcludedEdges | None = ...,
@@ -95,6 +104,7 @@ def sample_neighbors(
     labor: bool = False,
     disjoint: bool = False,
     input_time: Any | None = None,
+    node_time: Any | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
     excluded_edges: ExcludedEdges | None = None,
@@ -132,7 +142,9 @@ def sample_neighbors(
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: int64 [s], a time for each seed: only edges whose timestamp is not later are sampled, at
-            all hops. The sample is disjoint.
+            all hops. The sample is disjoint. None with ``node_time``: the times the seeds have as nodes.
+        node_time: int64 [nodes], a time for each node: only neighbours whose time is not later than the
+            seed's are sampled, at all hops; timestamps of edges do not count. The sample is disjoint.
         temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
             weights; ``last`` takes the latest of each node (of equal timestamps those later in the
             adjacency).
@@ -163,14 +175,24 @@ def sample_neighbors(
     rows = len(arrays.indptr) - 1
     num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else rows
     hops = _checked_hops(num_neighbors, "num_neighbors")
-    is_temporal = input_time is not None
+    its_times = None if node_time is None else times_of_nodes({"": node_time}, {"": num_nodes})
     relation = sampled_relation(
-        adjacency, arrays, name, (0, 0), hops, weighted=weighted, is_temporal=is_temporal, threads=threads
+        adjacency,
+        arrays,
+        name,
+        (0, 0),
+        hops,
+        weighted=weighted,
+        times=_what_has_times(input_time, its_times),
+        node_time=None if its_times is None else its_times[""],
+        threads=threads,
     )
     times = None
+    if its_times is not None and input_time is None:
+        input_time = times_of_seeds(its_times, {"": seeds}).get("", ())
     if input_time is not None:
         times = time_array(input_time, seeds, "input_time")
-        keep_to_times([relation], temporal_strategy, replace, threads)
+        keep_to_times([relation], temporal_strategy, replace, threads, by_nodes=its_times is not None)
     give_attributes([relation], edge_attributes)
     (nodes,), (edges,) = _core.sample_neighbors(
         [relation.native],
@@ -218,6 +240,7 @@ def sample_heterogeneous(
     labor: bool = ...,
     disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
+    node_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
@@ -239,6 +262,7 @@ def sample_heterogeneous(
     labor: bool = ...,
     disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
+    node_time: Mapping[str, Any] | None = ...,
     temporal_strategy: TemporalStrategy = ...,
     edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
@@ -259,6 +283,7 @@ def sample_heterogeneous(
     labor: bool = False,
     disjoint: bool = False,
     input_time: Mapping[str, Any] | None = None,
+    node_time: Mapping[str, Any] | None = None,
     temporal_strategy: TemporalStrategy = "uniform",
     edge_attributes: Collection[EdgeColumnName] = (),
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = None,
@@ -285,7 +310,11 @@ def sample_heterogeneous(
         disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
             times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: the time of each seed by node type: only edges whose timestamp is not later are sampled,
-            at all hops; edges of types without timestamps always. The sample is disjoint.
+            at all hops; edges of types without timestamps always. The sample is disjoint. None with
+            ``node_time``: the times the seeds have as nodes.
+        node_time: a time for each node by node type: only neighbours whose time is not later than the seed's
+            are sampled, at all hops; those of types that are left out always. Timestamps of edges do not
+            count.
         temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
             weights; ``last`` takes the latest of each node (of equal timestamps those later in the
             adjacency).
@@ -317,7 +346,8 @@ def sample_heterogeneous(
                 f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
             )
     chosen = weighted_types(weighted, cscs)
-    is_temporal = input_time is not None
+    its_times = times_of_nodes(node_time, num_nodes)
+    what_has_times = _what_has_times(input_time, its_times)
     relations = []
     for edge_type, csc in cscs.items():
         name = edge_type_name(edge_type)
@@ -329,14 +359,17 @@ def sample_heterogeneous(
                 (numbers[edge_type[0]], numbers[edge_type[2]]),
                 hops_by_type[edge_type],
                 weighted=edge_type in chosen,
-                is_temporal=is_temporal,
+                times=what_has_times,
+                node_time=None if its_times is None else its_times.get(edge_type[0]),
                 threads=threads,
             )
         )
     times = None
+    if its_times is not None and input_time is None:
+        input_time = times_of_seeds(its_times, seeds)
     if input_time is not None:
         times = times_of_trees(input_time, seeds, list(num_nodes))
-        keep_to_times(relations, temporal_strategy, replace, threads)
+        keep_to_times(relations, temporal_strategy, replace, threads, by_nodes=its_times is not None)
     give_attributes(relations, edge_attributes)
     indexed = indexed_lists(relations)
     types, edges = _core.sample_neighbors(
@@ -377,6 +410,12 @@ def sample_heterogeneous(
         timestamp={name: as_given(entry[5]) for name, entry in by_edge_type.items() if entry[5] is not None},
         trees={name: as_given(entry[2]) for name, entry in by_node_type.items() if entry[2] is not None},
     )
+
+
+def _what_has_times(input_time: object | None, node_time: object | None) -> Literal["edges", "nodes"] | None:
+    if node_time is not None:
+        return "nodes"
+    return None if input_time is None else "edges"
 
 
 def _only_edge_type(graph: GraphLike) -> EdgeType:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from graphbox import _core
 from graphbox.errors import UsageError
+from graphbox.native import Int64Array
 from graphbox.sample.adjacency import Adjacency, Arrays, EdgeColumnName, edge_column
-from graphbox.sample.derived import RelationLists, relation_lists_of
-from graphbox.sample.drawing import TemporalStrategy, alias_tables, sample_until
+from graphbox.sample.derived import RelationLists, relation_lists_of, weights_of
+from graphbox.sample.drawing import TemporalStrategy, check_temporal, set_times
 
 __all__ = [
     "IndexedLists",
@@ -34,6 +35,8 @@ class Sampled(NamedTuple):
         source: number of its source type.
         target: number of its target type.
         weighted: whether to draw in proportion to weights.
+        has_times: whether only edges not later than their tree's time may be sampled, where trees have times.
+        node_time: int64, the time of each node of the source type; None: edges have their own.
     """
 
     native: _core.Relation
@@ -43,6 +46,8 @@ class Sampled(NamedTuple):
     source: int
     target: int
     weighted: bool
+    has_times: bool
+    node_time: Int64Array | None
 
 
 def sampled_relation(
@@ -53,7 +58,8 @@ def sampled_relation(
     hops: list[int],
     *,
     weighted: bool,
-    is_temporal: bool,
+    times: Literal["edges", "nodes"] | None,
+    node_time: Int64Array | None = None,
     threads: int | None,
 ) -> Sampled:
     """Return an edge type for the native core, with tables of its weights unless these depend on the time.
@@ -65,22 +71,48 @@ def sampled_relation(
         ends: numbers of its source and target type.
         hops: how many neighbours at each hop.
         weighted: draw in proportion to weights.
-        is_temporal: only edges up to a time are sampled, where they have times.
+        times: what has times up to which edges are sampled; None: they are sampled at any time.
+        node_time: of ``nodes`` the times of those of the source type, None where these have none.
         threads: for the tables.
     """
-    tables = alias_tables(adjacency, name, weighted, is_temporal, threads)
+    by_edges = times == "edges"
+    has_times = node_time is not None or (by_edges and edge_column(adjacency, "timestamp", name) is not None)
+    tables: tuple[_core.AliasTables | None, _core.AliasTables | None] = (None, None)
+    if weighted and not has_times:
+        tables = weights_of(adjacency, name, threads)
     source, target = ends
     indptr, indices, overlay = arrays
     native = _core.Relation(indptr, indices, source, target, hops, name, overlay, *tables)
-    return Sampled(native, adjacency, arrays, name, source, target, weighted)
+    return Sampled(native, adjacency, arrays, name, source, target, weighted, has_times, node_time)
 
 
 def keep_to_times(
-    relations: Sequence[Sampled], strategy: TemporalStrategy, replace: bool, threads: int | None
+    relations: Sequence[Sampled],
+    strategy: TemporalStrategy,
+    replace: bool,
+    threads: int | None,
+    *,
+    by_nodes: bool,
 ) -> None:
-    """Make the relations whose edges have timestamps sample only those not later than their tree's time."""
-    drawn = [(each.native, each.adjacency, each.name, each.weighted) for each in relations]
-    sample_until(drawn, strategy, replace, threads)
+    """Make the relations whose edges have times sample only those not later than their tree's time.
+
+    Args:
+        relations: all that are sampled.
+        strategy: to draw, or to take the last.
+        replace: whether to draw with replacement.
+        threads: for the tables.
+        by_nodes: times are those of nodes.
+    """
+    with_times = [each for each in relations if each.has_times]
+    check_temporal(
+        [each.name for each in relations],
+        [each.weighted for each in with_times],
+        strategy,
+        replace=replace,
+        by_nodes=by_nodes,
+    )
+    for each in with_times:
+        set_times(each.native, each.adjacency, each.name, each.weighted, threads, each.node_time)
 
 
 def give_attributes(relations: Sequence[Sampled], wanted: Collection[EdgeColumnName]) -> None:

@@ -44,7 +44,13 @@ void add_overlay(nb::module_& module) {
                                      std::move(overlay)};
           },
           nb::arg("rows").noconvert(), nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          nb::arg("edge_ids").noconvert(), nb::arg("num_rows"));
+          nb::arg("edge_ids").noconvert(), nb::arg("num_rows"))
+      .def_prop_ro(
+          "indices",
+          [](const OverlayArrays& self) {
+            return nb::ndarray<nb::numpy, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>(self.indices);
+          },
+          "The neighbours in the new lists, as they were given.");
 }
 
 }  // namespace graphbox::bind

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import GraphLike, is_tiered
+from graphbox.sample.adjacency import GraphLike, edge_column, edge_type_name, is_tiered, lists_of
 
 __all__ = [
+    "NodeTimes",
+    "node_times_of",
     "nodes_of_type",
     "positive_integer",
     "present_nodes",
@@ -27,6 +30,22 @@ class _WithRemoved(Protocol):
     """Some node indices are those of removed nodes; :class:`graphbox.graph.Graph` says which."""
 
     def removed_nodes(self, node_type: str) -> Int64Array: ...
+
+
+class _Column(Protocol):
+    """See :class:`graphbox.graph.columns.Column`."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def values(self) -> npt.NDArray[Any]: ...
+
+
+@runtime_checkable
+class _WithTimes(Protocol):
+    """Lists its features; :class:`graphbox.graph.Graph` does."""
+
+    def node_columns(self, node_type: str) -> Mapping[str, _Column]: ...
 
 
 _THREADS = "threads of this process sample ahead: give their number as num_threads"
@@ -150,27 +169,76 @@ def present_nodes(graph: GraphLike, node_type: str) -> Int64Array:
     return np.delete(nodes, graph.removed_nodes(node_type)) if isinstance(graph, _WithRemoved) else nodes
 
 
-def times_of(times: Any, time_attr: str | None, seeds: int, name: str) -> Int64Array | None:
-    """Return the times of seeds, None where there are none.
+def times_of(
+    times: Any, time_attr: str | None, node_times: NodeTimes | None, seeds: int, name: str
+) -> Int64Array | None:
+    """Return the times of seeds, None where none are given.
 
     Args:
         times: integers [seeds], or None.
-        time_attr: ``timestamp`` with times, None without.
+        time_attr: ``timestamp`` with times, a feature of nodes, or None without times.
+        node_times: those that ``time_attr`` names, see :func:`node_times_of`.
         seeds: how many seeds there are.
         name: of the argument with the times.
 
     Raises:
-        UsageError: only one of both is given, or another number of times.
+        UsageError: ``time_attr`` does not go with the times, or another number of times.
     """
-    if times is None and time_attr is None:
+    if times is None and (time_attr is None or node_times is not None):
         return None
-    if times is None or time_attr != "timestamp":
+    if times is None or (time_attr != "timestamp" and node_times is None):
         raise UsageError(
-            f"expected both {name} and time_attr='timestamp', received time_attr={time_attr!r} and "
-            f"{'no' if times is None else 'an'} {name}",
+            f"expected both {name} and time_attr='timestamp', or an integer feature of nodes as time_attr; "
+            f"received time_attr={time_attr!r} and {'no' if times is None else 'an'} {name}",
             where="time_attr",
         )
     array = integer_array(times, name)
     if len(array) != seeds:
         raise UsageError(f"expected a time for each of {seeds} seeds, received {len(array)}", where=name)
     return array
+
+
+class NodeTimes(NamedTuple):
+    """Times that belong to nodes.
+
+    Attributes:
+        name: of the feature that has them.
+        by_type: int64, by node type, of those that have it.
+    """
+
+    name: str
+    by_type: Mapping[str, Int64Array]
+
+
+def node_times_of(graph: GraphLike, time_attr: str | None) -> NodeTimes | None:
+    """Return the times of nodes that ``time_attr`` names; None where it names none, or those of edges.
+
+    Raises:
+        UsageError: the feature is not one of integers, or edges have times of that name, too.
+    """
+    if time_attr is None or not isinstance(graph, _WithTimes):
+        return None
+    found = {}
+    for node_type in graph.node_types:
+        column = graph.node_columns(node_type).get(time_attr)
+        if column is None:
+            continue
+        if column.kind != "integer":
+            raise UsageError(
+                f"expected an integer feature, `{time_attr}` of `{node_type}` is of kind {column.kind}",
+                where="time_attr",
+                hint="import the column with kind integer",
+            )
+        found[node_type] = integer_array(column.values, "time_attr")
+    if not found:
+        return None
+    if time_attr == "timestamp":
+        for edge_type in graph.edge_types:
+            name = edge_type_name(edge_type)
+            if edge_column(lists_of(graph, edge_type, "in"), "timestamp", name) is not None:
+                raise UsageError(
+                    f"both nodes ({', '.join(found)}) and edges ({name}) have times called `timestamp`",
+                    where="time_attr",
+                    hint="give the feature of nodes another name",
+                )
+    return NodeTimes(time_attr, found)

@@ -355,6 +355,7 @@ class Loader(ABC):
             "labor": neighbors.labor,
             "disjoint": bool(neighbors.disjoint),
             "temporal_strategy": neighbors.temporal_strategy,
+            "node_times": None if neighbors.node_times is None else neighbors.node_times.name,
             "seed": neighbors.seed,
         }
 

@@ -12,7 +12,7 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array, is_torch, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
 from graphbox.sample.drawing import TemporalStrategy
-from graphbox.sample.loader.arguments import refuse_unknown, times_of, untiered
+from graphbox.sample.loader.arguments import node_times_of, refuse_unknown, times_of, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import LinkSeeds
@@ -70,8 +70,8 @@ class LinkNeighborLoader(Loader):
         edge_label: [n, ...], numbers, a label for each link. With negatives of mode ``binary`` classes are
             counted from 1 (they become that if the least is 0) and negatives are 0; without labels links
             have 1.0.
-        edge_label_time: int64 [n], a time for each link: only edges whose timestamp is not later are sampled.
-            A negative has the time of a link. Batches are disjoint. Needs ``time_attr``.
+        edge_label_time: int64 [n], a time for each link: only what is not later is sampled. A negative has
+            the time of a link. Batches are disjoint. Needs ``time_attr``.
         batch_size: links in a batch, negatives not counted.
         shuffle: links in another order each epoch.
         shuffle_block: as in :class:`NeighborLoader`; all edges of a graph follow each other by target.
@@ -80,7 +80,8 @@ class LinkNeighborLoader(Loader):
         labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
             be fetched, for longer sampling. See :func:`graphbox.sample.sample_neighbors`.
         disjoint: a tree of its own for each end; ``batch`` says to which link of the batch a node belongs.
-        time_attr: ``timestamp``: edges have times by this name.
+        time_attr: ``timestamp``: edges have times by this name; or an integer feature of nodes, as in
+            :class:`NeighborLoader`.
         temporal_strategy: ``uniform`` draws among the edges in time, ``last`` takes the latest of each node.
         neg_sampling: negatives: :class:`graphbox.sample.NegativeSampling` or PyTorch Geometric's; ``binary``
             or ``triplet``; or a mapping with ``mode``, ``amount``, ``src_weight``, ``dst_weight``.
@@ -147,7 +148,15 @@ class LinkNeighborLoader(Loader):
         refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
         whole = untiered(graph)
         self._edge_type, self._links = links_of(whole, edge_label_index)
-        self._times = times_of(edge_label_time, time_attr, self._links.shape[1], "edge_label_time")
+        node_times = node_times_of(whole, time_attr)
+        self._times = times_of(
+            edge_label_time, time_attr, node_times, self._links.shape[1], "edge_label_time"
+        )
+        if self._times is None and node_times is not None:
+            raise UsageError(
+                f"expected a time for each link, since time_attr names the `{node_times.name}` of nodes",
+                where="edge_label_time",
+            )
         self._disjoint = bool(disjoint) or self._times is not None
         sampling = negative_sampling(neg_sampling, neg_sampling_ratio)
         self._labels = _labels_of(
@@ -177,6 +186,7 @@ class LinkNeighborLoader(Loader):
                 temporal_strategy=temporal_strategy,
                 edge_attributes=edge_attributes,
                 seed=seed_number(seed),
+                node_times=node_times,
             ),
             BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
             LoadingOptions(

@@ -9,8 +9,14 @@ import numpy.typing as npt
 
 from graphbox.native import Int64Array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
-from graphbox.sample.drawing import TemporalStrategy
-from graphbox.sample.loader.arguments import nodes_of_type, refuse_unknown, times_of, untiered
+from graphbox.sample.drawing import TemporalStrategy, times_of_seeds
+from graphbox.sample.loader.arguments import (
+    node_times_of,
+    nodes_of_type,
+    refuse_unknown,
+    times_of,
+    untiered,
+)
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import NodeSeeds
@@ -59,9 +65,12 @@ class NeighborLoader(Loader):
         labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
             be fetched, for longer sampling. See :func:`graphbox.sample.sample_neighbors`.
         disjoint: a tree of its own for each seed; ``batch`` tells which a node is in.
-        input_time: int64, a time for each seed: only edges whose timestamp is not later are sampled. Batches
-            are disjoint and have the times of their seeds as ``seed_time``. Needs ``time_attr``.
-        time_attr: ``timestamp``: edges have times by this name. Edges of types without are always sampled.
+        input_time: int64, a time for each seed: only what is not later is sampled. Batches are disjoint and
+            have the times of their seeds as ``seed_time``. Needs ``time_attr``; None where nodes have times:
+            those of the seeds.
+        time_attr: ``timestamp``: edges have times by this name; or an integer feature of nodes: only
+            neighbours whose time is not later than their seed's are sampled, as in PyTorch Geometric. Edges
+            without times, or from nodes of types without, are always sampled.
         temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node.
         drop_last: leave out a last batch that is not full.
         features: names of node features to put into the batch under their names, by node type; a sequence
@@ -123,7 +132,11 @@ class NeighborLoader(Loader):
     ) -> None:
         refuse_unknown(unknown, tuple(NeighborLoader.__init__.__annotations__))
         self._node_type, self._seeds = nodes_of_type(untiered(graph), input_nodes)
-        self._times = times_of(input_time, time_attr, len(self._seeds), "input_time")
+        node_times = node_times_of(untiered(graph), time_attr)
+        self._times = times_of(input_time, time_attr, node_times, len(self._seeds), "input_time")
+        if self._times is None and node_times is not None:
+            seeds = {self._node_type: self._seeds}
+            self._times = times_of_seeds(node_times.by_type, seeds).get(self._node_type)
         super().__init__(
             graph,
             NeighborOptions(
@@ -135,6 +148,7 @@ class NeighborLoader(Loader):
                 temporal_strategy=temporal_strategy,
                 edge_attributes=edge_attributes,
                 seed=seed_number(seed),
+                node_times=node_times,
             ),
             BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
             LoadingOptions(

@@ -13,6 +13,7 @@ from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
 from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.excluded import ExcludedEdges
+from graphbox.sample.loader.arguments import NodeTimes
 from graphbox.sample.neighbor import sample_heterogeneous
 from graphbox.sample.sampled import HeteroSample
 
@@ -24,7 +25,10 @@ Features: TypeAlias = dict[str, dict[str, npt.NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class NeighborOptions:
-    """What neighbours to sample: arguments of :func:`graphbox.sample.sample_heterogeneous` by their names."""
+    """What neighbours to sample: arguments of :func:`graphbox.sample.sample_heterogeneous` by their names.
+
+    ``node_times``, where nodes have them, says what the feature is called, too.
+    """
 
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int]
     replace: bool
@@ -34,6 +38,7 @@ class NeighborOptions:
     temporal_strategy: TemporalStrategy
     edge_attributes: Collection[EdgeColumnName]
     seed: int
+    node_times: NodeTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class MemorySampler:
             labor=options.labor,
             disjoint=options.disjoint,
             input_time=request.times,
+            node_time=None if options.node_times is None else options.node_times.by_type,
             temporal_strategy=options.temporal_strategy,
             edge_attributes=options.edge_attributes,
             excluded_edges=request.excluded_edges,

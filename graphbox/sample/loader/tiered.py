@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphbox.errors import DoesNotFitError
+from graphbox.errors import DoesNotFitError, UnsupportedError
 from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.fetched_lists import ListBudget
@@ -42,6 +42,9 @@ class TieredStages:
             keeps rows by how often they were used; with more, by when they will be.
         threads: of one pass.
         fetched_lists: the memory for lists that requests take to be made, if they do.
+
+    Raises:
+        UnsupportedError: neighbours are to be sampled by times of nodes.
     """
 
     def __init__(
@@ -54,6 +57,12 @@ class TieredStages:
         *,
         fetched_lists: ListBudget | None = None,
     ) -> None:
+        if options.node_times is not None:
+            raise UnsupportedError(
+                "expected times of edges for a graph in tiers: those of nodes order edges in memory",
+                where="time_attr",
+                hint="leave it out, or give the loader the graph itself (its files are memory-mapped)",
+            )
         self._graph = graph
         self._options = options
         self._names = names
