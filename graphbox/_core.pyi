@@ -563,6 +563,50 @@ class Table:
 def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The shard that each key belongs to, int64[n]."""
 
+class StopFlag:
+    """Tells a running prefetch to stop."""
+
+    def __init__(self) -> None: ...
+
+    def set(self) -> None: ...
+
+def table_attach_tier(table: Table, folder: str, settings: str) -> None:
+    """Let rows that find no room in memory go to segments there."""
+
+def table_restore_segment(table: Table, sequence: int, live: bytes | None) -> None:
+    """
+    Take the rows of a segment in the folder whose bits are set, or with None all, over earlier ones.
+    """
+
+def table_opened(table: Table) -> int:
+    """
+    Remove segments that were not restored; returns how many files that were.
+    """
+
+def table_flush(table: Table) -> list:
+    """
+    Write all changed rows; returns what the catalogue must say: sequence, whether it is of erased keys, rows, and live bits unless they are as last time.
+    """
+
+def table_flushed(table: Table) -> None:
+    """The catalogue says what table_flush() returned."""
+
+def table_prefetch(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], stop: StopFlag) -> tuple[int, int]:
+    """
+    Read rows on SSD into memory; returns how many are there, and how many were read.
+    """
+
+def table_purge(table: Table) -> int:
+    """Rewrite segments that hold rows of erased keys; returns how many."""
+
+def table_tier_figures(table: Table) -> dict:
+    """What the tier holds and did."""
+
+def segment_header(path: str) -> tuple[int, bool, int, str]:
+    """
+    Sequence number, whether it is of erased keys, rows and settings of a segment.
+    """
+
 def parse_integers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plain: bool, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
     """
     Parse int64[n]; flags the cells that are none, and returns how many. `plain`: only as a number is printed.

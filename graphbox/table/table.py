@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,11 @@ from graphbox.table.arguments import (
     shard_numbers,
     writable_rows,
 )
+from graphbox.table.catalogue import CatalogueContents
 from graphbox.table.checkpoint import ChainName, SavedRows, load_table, save_table
 from graphbox.table.dump import chunk_rows_for, dump_rows
 from graphbox.table.manifest import Chain, ServingValues
+from graphbox.table.tier import ClosedTable, Prefetch, Recovery, TableFolder, TierStatistics, statistics_of
 
 if TYPE_CHECKING:
     import torch
@@ -110,10 +112,14 @@ class EmbeddingTable:
         seed: of the initial values, and of how float16 values are rounded.
         memory_bytes: the most memory the table may take; None: no limit. An operation that would exceed it
             changes nothing.
+        path: a new or empty folder on SSD for rows that find no room in memory, in segments
+            (docs/formats/table-segments.md). :meth:`flush` makes it hold the whole table, which :meth:`open`
+            opens again. None: all rows stay in memory.
         threads: None: see :func:`graphbox.native.thread_count`.
 
     Raises:
-        UsageError: a wrong argument.
+        UsageError: a wrong argument, or something in the folder already.
+        ConflictError: another process has the folder open.
         DoesNotFitError: ``memory_bytes`` has no room even for an empty table.
     """
 
@@ -140,9 +146,11 @@ class EmbeddingTable:
         dtype: DType = "float32",
         seed: int = 0,
         memory_bytes: int | None = None,
+        path: str | os.PathLike[str] | None = None,
         threads: int | None = None,
     ) -> None:
         self._threads = thread_count(threads)
+        self._folder: TableFolder | None = None
         settings = _core.OptimizerConfig(
             optimizer,
             lr=nonnegative(lr, "lr"),
@@ -172,6 +180,34 @@ class EmbeddingTable:
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
         self._saved: SavedRows | None = None
+        self._settings: dict[str, Any] = {
+            "dim": values,
+            "optimizer": optimizer,
+            "eps": eps,
+            "init_scale": init_scale,
+            "initial_accumulator": initial_accumulator,
+            "betas": list(betas),
+            "beta": beta,
+            "l1": l1,
+            "l2": l2,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": bool(decoupled_weight_decay),
+            "bounds": None if bounds is None else list(bounds),
+            "mean_gradient": bool(mean_gradient),
+            "clip_norm": clip_norm,
+            "clip_value": clip_value,
+            "nonfinite": nonfinite,
+            "dtype": dtype,
+            "seed": seed_number(seed),
+        }
+        if path is not None:
+            folder = TableFolder.created(Path(path))
+            try:
+                folder.attach(self._table, CatalogueContents(self._settings | {"lr": self.lr}))
+            except BaseException:
+                folder.close()
+                raise
+            self._folder = folder
 
     def __repr__(self) -> str:
         return f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, lr={self.lr})"
@@ -352,8 +388,139 @@ class EmbeddingTable:
         return self._table.erase(integer_array(keys, "keys", dimensions=None).reshape(-1))
 
     def keys(self) -> Int64Array:
-        """Return all keys, int64 [len], in the order they came unless some were erased."""
+        """Return all keys, int64 [len]: in the order they came unless some were erased or are on SSD."""
         return self._table.keys()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        memory_bytes: int | None = None,
+        threads: int | None = None,
+    ) -> EmbeddingTable:
+        """Open a table's folder: the table is as it was at the last :meth:`flush`.
+
+        Files of a process that ended later are removed. Where the catalogue of the folder is damaged, it is
+        made anew from the segments; :attr:`recovery` says so.
+
+        Args:
+            path: what was given to ``EmbeddingTable(path=...)``.
+            memory_bytes: as there; may differ from what it was.
+            threads: as there.
+
+        Raises:
+            NotFoundError: there is no table.
+            ConflictError: another process has it open.
+            FormatError: a segment is missing or damaged, or the catalogue is that of something else.
+            DoesNotFitError: ``memory_bytes`` has no room for the index and some rows.
+        """
+        folder, contents = TableFolder.opened(Path(path))
+        try:
+            table = cls(**contents.settings, memory_bytes=memory_bytes, threads=threads)
+            folder.attach(table._table, contents)
+        except BaseException:
+            folder.close()
+            raise
+        table._folder = folder
+        return table
+
+    @property
+    def path(self) -> Path | None:
+        """Folder of the rows that are on SSD, or None."""
+        return None if self._folder is None else self._folder.path
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What :meth:`open` had to repair; None for a table without a folder."""
+        return None if self._folder is None else self._folder.recovery
+
+    def flush(self) -> None:
+        """Make the folder hold the table as it is now, durably and at once: :meth:`open` opens this.
+
+        Pulls and pushes go on between parts of it.
+
+        Raises:
+            UsageError: a table without a folder.
+            DoesNotFitError: the disk is full. The table can still be used, and what was flushed before stays.
+            GraphboxError: the system refuses to write.
+        """
+        self._tiered("flush", "save it with save()").flush(self._table, self._settings | {"lr": self.lr})
+
+    def close(self) -> None:
+        """Flush, and let others open the folder. A table without a folder has nothing to close.
+
+        Raises:
+            DoesNotFitError: the disk is full; the table stays open.
+            GraphboxError: the system refuses to write; the table stays open.
+        """
+        if self._folder is not None:
+            self.flush()
+            self._table = cast("_core.Table", ClosedTable(self._folder.path))
+            self._folder.close()
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def prefetch(self, keys: Any) -> Prefetch:
+        """Begin to read rows of ``keys`` that are on SSD into memory, while others go on.
+
+        For the keys of the next pass while this one trains: rows of the keys of the last two calls stay in
+        memory while there are others that can leave. It stops when there is no more room. Keys without a row
+        get none.
+
+        Args:
+            keys: integers of any shape; repetitions do no harm.
+
+        Returns:
+            A handle: its ``wait()`` says how many rows are in memory.
+
+        Raises:
+            UsageError: a table without a folder, or keys that are no integers.
+        """
+        self._tiered("prefetch", "its rows are always in memory")
+        return Prefetch(self._table, integer_array(keys, "keys", dimensions=None).reshape(-1))
+
+    def tier_statistics(self) -> TierStatistics:
+        """Return where rows are, and what moved.
+
+        Raises:
+            UsageError: a table without a folder.
+        """
+        self._tiered("tier_statistics", "its rows are always in memory")
+        return statistics_of(self._table)
+
+    def purge(self) -> int:
+        """Rewrite the segments that still hold rows of erased keys, flush, and remove the old ones.
+
+        After :meth:`erase` a key's row is not found any more, but its bytes lie in segments until those are
+        rewritten. This does so now.
+
+        Returns:
+            How many segments were rewritten.
+
+        Raises:
+            UsageError: a table without a folder.
+            DoesNotFitError: the disk is full.
+            GraphboxError: the system refuses to write.
+        """
+        folder = self._tiered("purge", "erased rows are gone at once")
+        rewritten = _core.table_purge(self._table)
+        folder.flush(self._table, self._settings | {"lr": self.lr})
+        return rewritten
+
+    def _tiered(self, operation: str, otherwise: str) -> TableFolder:
+        if self._folder is None:
+            raise UsageError(
+                f"{operation}() is for a table with rows on SSD, this one has no folder",
+                where="path",
+                hint=f"{otherwise}; or make the table with path=",
+            )
+        return self._folder
 
     def items(self, *, chunk_rows: int = 65_536) -> Iterator[tuple[Int64Array, Float32Array]]:
         """Go through the table: keys and their rows, a chunk at a time.
@@ -375,12 +542,24 @@ class EmbeddingTable:
         return self._chunks(chunk_rows)
 
     def _chunks(self, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+        if self._folder is not None:
+            yield from self._listed_chunks(chunk_rows)
+            return
         next_row = 0
         while True:
             keys, rows, next_row = self._table.scan(next_row, chunk_rows)
             if len(keys) == 0:
                 return
             yield keys, rows
+
+    def _listed_chunks(self, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+        """Go through the keys there are now: rows on SSD and in memory change places meanwhile."""
+        keys = self.keys()
+        for begin in range(0, len(keys), chunk_rows):
+            chunk = keys[begin : begin + chunk_rows]
+            chunk = chunk[self.contains(chunk)]
+            if len(chunk):
+                yield chunk, self.pull(chunk, create=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, a folder with everything: rows, state and settings.

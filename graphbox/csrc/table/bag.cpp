@@ -8,6 +8,7 @@
 #include "parallel/parallel_for.h"
 #include "portability/cpu.h"
 #include "table/batch.h"
+#include "table/location.h"
 #include "table/table.h"
 
 namespace graphbox {
@@ -58,27 +59,37 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
     const std::shared_lock lock(mutex_);
     pulled.version = version_;
     pulled.changes = changes_now();
-    if (missing_keys(keys, count, pulled.rows.data(), threads).empty() || !create) {
-      sum_bags(pulled, bags, out, threads);
+    const std::vector<std::int64_t> missing = missing_keys(keys, count, pulled.rows.data(), threads);
+    const bool has_all = std::none_of(missing.begin(), missing.end(), [&](std::int64_t i) { return is_cold(pulled.rows[i]); });
+    if (missing.empty() || (!create && has_all)) {
+      sum_bags(pulled, bags, nullptr, out, threads);
       return pulled;
     }
   }
-  const std::unique_lock lock(mutex_);
+  if (!create) {  // some are on SSD
+    PooledArray<float> values(count * static_cast<std::int64_t>(config_.dim));
+    read(keys, count, values.data(), false, threads, &pulled);
+    sum_bags(pulled, bags, values.data(), out, threads);
+    return pulled;
+  }
+  const auto lock = lock_with_rows(keys, count, pulled.rows.data(), threads);
   pulled.version = version_;
   pulled.changes = changes_now();
-  locate_or_create(keys, count, pulled.rows.data(), threads);
-  sum_bags(pulled, bags, out, threads);
+  sum_bags(pulled, bags, nullptr, out, threads);
   return pulled;
 }
 
-// Writes the sums; keys without a row count as their initial values.
-void Table::sum_bags(const PulledRows& pulled, const Bags& bags, float* out, int threads) const {
+// Writes the sums, of `values` if they were read already; keys without a row count as their initial values.
+void Table::sum_bags(const PulledRows& pulled, const Bags& bags, const float* values, float* out, int threads) const {
   const std::size_t dim = config_.dim;
   const std::int64_t count = pulled.rows.size();
   const bool is_direct = config_.value_type == ValueType::kFloat32;
   parallel_for(useful_threads(threads, count), bag_chunks(bags), [&](std::int64_t chunk) {
     std::vector<float> unpacked(dim);
     const auto values_of = [&](std::int64_t i) -> const float* {
+      if (values != nullptr) {
+        return values + static_cast<std::size_t>(i) * dim;
+      }
       const std::uint32_t row = pulled.rows[i];
       if (row == kNoRow) {
         initial_values(pulled.keys[i], unpacked.data());
@@ -100,17 +111,17 @@ void Table::sum_bags(const PulledRows& pulled, const Bags& bags, float* out, int
       }
       for (std::int64_t i = begin_key; i < end_key; ++i) {
         const std::int64_t ahead = i + kRowDistance;
-        if (ahead < count && pulled.rows[ahead] != kNoRow) {
+        if (ahead < count && pulled.rows[ahead] != kNoRow && values == nullptr) {
           slab_.prefetch_values(pulled.rows[ahead]);
         }
-        const float* const values = values_of(i);
+        const float* const row_values = values_of(i);
         const float weight = bags.weights != nullptr ? bags.weights[i] : 1.0F;
         if (i == begin_key) {
-          set_scaled(sum, values, weight, dim);
+          set_scaled(sum, row_values, weight, dim);
         } else if (bags.weights == nullptr) {
-          add_gradient(sum, values, dim);
+          add_gradient(sum, row_values, dim);
         } else {
-          add_scaled(sum, values, weight, dim);
+          add_scaled(sum, row_values, weight, dim);
         }
       }
       if (bags.divisors != nullptr && bags.divisors[bag] != 1.0F) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 
 #include "errors/error.h"
@@ -10,7 +11,9 @@
 #include "io/file.h"
 #include "parallel/parallel_for.h"
 #include "table/checkpoint.h"
+#include "table/cold_rows.h"
 #include "table/table.h"
+#include "table/table_tier.h"
 
 namespace graphbox {
 namespace {
@@ -165,6 +168,13 @@ std::vector<std::uint32_t> rows_from(const std::vector<std::uint64_t>& selected,
   return rows;
 }
 
+void encode_row(std::int64_t key, const std::vector<float>& values, RowContents contents, std::byte* record) {
+  if (!encode_values(values, contents, record)) {
+    throw Error(ErrorKind::kData, "the row holds NaN or infinity, which cannot be saved for serving as this type",
+                "key " + std::to_string(key), "save float32 rows, or erase the key");
+  }
+}
+
 CheckpointPart write_erased(const std::string& folder, const std::vector<std::int64_t>& keys) {
   SegmentInfo info;
   info.kind = SegmentKind::kErasedKeys;
@@ -183,12 +193,18 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
     throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
   }
   const std::lock_guard saving(saving_);
+  std::unique_lock<std::mutex> moving;
+  if (tier_ != nullptr) {
+    moving = std::unique_lock(tier_->moving);  // rows on SSD stay where they are, and all of them are in files
+    const std::unique_lock lock(mutex_);
+    tier_->cold.write_all();
+  }
   const std::shared_lock lock(mutex_);
   ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
   if (request.is_delta && (changes == nullptr || !changes->is_on())) {
     throw Error(ErrorKind::kDoesNotFit,
-                "the keys erased since the last checkpoint of the chain had no room in memory_bytes, so the changes are "
-                "not known",
+                "the changes since the last checkpoint of the chain are not known: rows went to SSD since, or the keys "
+                "that were erased had no room in memory_bytes",
                 {}, "save a base");
   }
   std::vector<std::uint64_t> selected = live_;
@@ -198,6 +214,10 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
     }
   }
   std::vector<CheckpointPart> parts = write_rows(request, selected);
+  if (tier_ != nullptr && !request.is_delta) {
+    const std::vector<CheckpointPart> cold = write_cold_rows(request);
+    parts.insert(parts.end(), cold.begin(), cold.end());
+  }
   if (request.is_delta) {
     const std::vector<std::int64_t> erased = erased_since(*changes);
     if (!erased.empty()) {
@@ -239,6 +259,47 @@ std::vector<CheckpointPart> Table::write_rows(const CheckpointRequest& request,
   return writer.parts();
 }
 
+// Writes the rows that are on SSD: a part for each segment, with those of its rows that are not in memory as well.
+std::vector<CheckpointPart> Table::write_cold_rows(const CheckpointRequest& request) const {
+  const PartRecords records = part_records(request.contents);
+  const std::uint64_t stride = records.bytes + sizeof(std::uint32_t);
+  std::vector<CheckpointPart> parts;
+  std::vector<float> values(config_.dim);
+  for (const auto& segment : tier_->cold.segments()) {
+    if (segment == nullptr || segment->live_rows == 0) {
+      continue;
+    }
+    std::vector<std::int64_t> keys;
+    PooledArray<std::byte> rows(static_cast<std::int64_t>(segment->live_rows * stride));
+    tier_->cold.visit_live(*segment, [&](std::int64_t key, std::uint32_t location, const std::byte* record) {
+      if (find(key) != location) {
+        return;
+      }
+      std::byte* const row = rows.data() + keys.size() * stride;
+      keys.push_back(key);
+      if (request.contents == RowContents::kRecords) {
+        std::memcpy(row, record, records.bytes);
+        return;
+      }
+      slab_.copy_record_values(record, values.data());
+      encode_row(key, values, request.contents, row);
+    });
+    if (keys.empty()) {
+      continue;
+    }
+    SegmentInfo info;
+    info.rows = keys.size();
+    info.record_bytes = records.bytes;
+    info.layout_digest = records.digest;
+    const std::string name = part_name("cold", parts.size());
+    SegmentWriter writer(request.folder + "/" + name, info);
+    writer.write(0, keys.data(), rows.data(), info.rows);
+    writer.commit(false);
+    parts.push_back({name, info.rows, info.file_bytes(), checksum_of_records(rows.data(), stride, info.rows), false});
+  }
+  return parts;
+}
+
 void Table::gather(const std::vector<std::uint32_t>& rows, RowContents contents, std::uint64_t stride,
                    std::int64_t* keys, std::byte* records) const {
   std::vector<float> values(config_.dim);
@@ -253,10 +314,7 @@ void Table::gather(const std::vector<std::uint32_t>& rows, RowContents contents,
       continue;
     }
     slab_.copy_values(rows[i], values.data());
-    if (!encode_values(values, contents, record)) {
-      throw Error(ErrorKind::kData, "the row holds NaN or infinity, which cannot be saved for serving as this type",
-                  "key " + std::to_string(keys[i]), "save float32 rows, or erase the key");
-    }
+    encode_row(keys[i], values, contents, record);
   }
 }
 
@@ -292,7 +350,7 @@ void Table::note_erased(std::int64_t key) {
   for (ChangeTracker& changes : trackers_) {
     changes.erase(key);
   }
-  if (index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()) > config_.memory_bytes) {
+  if (bytes_now() > config_.memory_bytes) {
     for (ChangeTracker& changes : trackers_) {
       changes.stop();
     }

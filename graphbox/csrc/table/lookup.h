@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "portability/cpu.h"
+#include "table/location.h"
 #include "table/row_index.h"
 #include "table/slab.h"
 
@@ -25,7 +26,7 @@ inline constexpr std::int64_t kElsewhereDistance = 12;
 inline constexpr std::int64_t kMostRowDistance = 24;
 inline constexpr std::size_t kRowBytesAhead = 8192;  // fewer keys where rows are long
 
-// Calls visit(i, row or kNoRow, data of the row) for keys begin ... end - 1 in order, when the row's first `row_bytes`
+// Calls visit(i, row, place on SSD or kNoRow, data of the row) for keys begin ... end - 1 in order, when the row's first `row_bytes`
 // are there; with 0, no row is asked for, and its data is null.
 template <typename Visit>
 GRAPHBOX_INLINE void look_up(const RowIndex& row_index, const Slab& slab, std::size_t row_bytes, const std::int64_t* keys,
@@ -40,7 +41,7 @@ GRAPHBOX_INLINE void look_up(const RowIndex& row_index, const Slab& slab, std::s
   std::array<const std::byte*, kRing> data;
   const auto place = [](std::int64_t i) { return static_cast<std::size_t>(i) % kRing; };
   const auto ask_for_row = [&](std::int64_t i, std::uint32_t row) {
-    const std::byte* const address = row_bytes > 0 && row != kNoRow ? places.data(row) : nullptr;
+    const std::byte* const address = row_bytes > 0 && is_hot(row) ? places.data(row) : nullptr;
     data[place(i)] = address;
     if (address != nullptr) {
       prefetch_bytes(address, row_bytes);

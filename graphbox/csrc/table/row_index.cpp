@@ -83,6 +83,18 @@ void RowIndex::insert(std::int64_t key, std::uint64_t hash, std::uint32_t row) {
   }
 }
 
+void RowIndex::replace(std::int64_t key, std::uint64_t hash, std::uint32_t row) {
+  for (std::uint64_t number = home(hash);; number = next(number)) {
+    Bucket& bucket = buckets()[number];
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      if (bucket.keys[i] == key && bucket.rows[i] != kNoRow) {
+        bucket.rows[i] = row;
+        return;
+      }
+    }
+  }
+}
+
 void RowIndex::erase(std::int64_t key, std::uint64_t hash) {
   for (std::uint64_t number = home(hash);; number = next(number)) {
     Bucket& bucket = buckets()[number];

@@ -89,8 +89,22 @@ class RowIndex {
 
   // The key must not be there, and there must be room: see reserve().
   void insert(std::int64_t key, std::uint64_t hash, std::uint32_t row);
-  // The key must be there.
+  // The key must be there, here and below.
+  void replace(std::int64_t key, std::uint64_t hash, std::uint32_t row);
   void erase(std::int64_t key, std::uint64_t hash);
+
+  // Calls visit(key, row) for all, in an order that says nothing.
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    for (std::uint64_t number = 0; number < view_.buckets_count_; ++number) {
+      const Bucket& bucket = buckets()[number];
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (bucket.rows[i] != kNoRow) {
+          visit(bucket.keys[i], bucket.rows[i]);
+        }
+      }
+    }
+  }
 
   std::size_t bytes() const { return static_cast<std::size_t>(view_.buckets_count_) * sizeof(Bucket); }
   bool has_room_for(std::uint64_t rows) const { return rows <= room(view_.buckets_count_); }

@@ -1,5 +1,7 @@
 #include "table/slab.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <cstring>
 
@@ -52,11 +54,31 @@ void Slab::resize(std::uint64_t rows) {
   rows_ = rows;
 }
 
+void Slab::release_from(std::uint64_t rows) {
+  rows_ = rows;
+  const std::uint64_t whole = (rows + view_.mask) >> view_.shift;
+  chunks_.resize(whole);
+  bases_.resize(whole);
+  view_.bases = bases_.data();
+  const std::size_t used = whole_pages(((rows & view_.mask) + kGroupRows - 1) / kGroupRows * view_.group_bytes);
+  if ((rows & view_.mask) != 0 && used < chunks_.back().bytes()) {
+    ::madvise(chunks_.back().data() + used, chunks_.back().bytes() - used, MADV_DONTNEED);
+  }
+}
+
 void Slab::copy_values(std::uint32_t row, float* values) const {
   if (layout_.value_type == ValueType::kFloat16) {
     from_float16(float16_values(row), values, layout_.dim);
   } else {
     std::memcpy(values, data(row), layout_.value_bytes);
+  }
+}
+
+void Slab::copy_record_values(const std::byte* record, float* values) const {
+  if (layout_.value_type == ValueType::kFloat16) {
+    from_float16(reinterpret_cast<const std::uint16_t*>(record), values, layout_.dim);
+  } else {
+    std::memcpy(values, record, layout_.value_bytes);
   }
 }
 

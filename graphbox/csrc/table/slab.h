@@ -69,6 +69,9 @@ class Slab {
   void write_record(std::uint32_t row, std::byte* record) const;
   void read_record(std::uint32_t row, const std::byte* record) const;
 
+  // The values of a record as float32.
+  void copy_record_values(const std::byte* record, float* values) const;
+
   // Asks for the values alone, or for all of a row.
   GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(data(row), layout_.value_bytes); }
   GRAPHBOX_INLINE void prefetch_row(std::uint32_t row) const {
@@ -94,6 +97,8 @@ class Slab {
 
   // The caller fills new rows. Chunks stay when there are fewer.
   void resize(std::uint64_t rows);
+  // The same for fewer rows, and gives the memory of the others back.
+  void release_from(std::uint64_t rows);
 
  private:
   template <typename Value>

@@ -14,7 +14,9 @@
 #include "store/gather.h"
 #include "table/batch.h"
 #include "table/float16.h"
+#include "table/location.h"
 #include "table/lookup.h"
+#include "table/table_tier.h"
 
 namespace graphbox {
 namespace {
@@ -97,6 +99,8 @@ Table::Table(const TableConfig& config)
   check_budget(index_.bytes(), 0);
 }
 
+Table::~Table() = default;
+
 // --- Looking up ------------------------------------------------------------------------------------------------------
 
 void Table::pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads) {
@@ -108,13 +112,7 @@ PulledRows Table::pull_rows(const std::int64_t* keys, std::int64_t count, float*
   pulled.keys.resize(count);
   std::copy_n(keys, count, pulled.keys.data());
   pulled.rows.resize(count);
-  // Before the rows are looked up: if keys are erased meanwhile, the push looks them up again.
-  {
-    const std::shared_lock lock(mutex_);
-    pulled.version = version_;
-    pulled.changes = changes_now();
-  }
-  read(pulled.keys.data(), count, out, create, threads, pulled.rows.data());
+  read(pulled.keys.data(), count, out, create, threads, &pulled);
   return pulled;
 }
 
@@ -136,9 +134,10 @@ bool Table::is_worth_streaming(const float* out, std::int64_t count) const {
          (reinterpret_cast<std::uintptr_t>(out) | bytes) % 16 == 0;
 }
 
-// What pull() does; writes the rows' numbers too unless `rows` is null.
+// What pull() does; says where the rows are, too, unless `pulled` is null. If rows lose their keys meanwhile, a push
+// looks them up again.
 void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads,
-                 std::uint32_t* rows) {
+                 PulledRows* pulled) {
   const std::size_t dim = config_.dim;
   const std::int64_t chunks = chunks_of(count);
   const std::size_t bytes = slab_.layout().value_bytes;
@@ -146,37 +145,56 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
   const bool is_streamed = is_worth_streaming(out, count);
   threads = useful_threads(threads, count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
-  {
-    const std::shared_lock lock(mutex_);
-    parallel_for(threads, chunks, [&](std::int64_t chunk) {
-      auto& missing = missing_by_chunk[static_cast<std::size_t>(chunk)];
-      with_constant_bytes(bytes, [&](auto row_bytes) {
-        look_up(index_, slab_, row_bytes, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
-                [=, this, &missing](std::int64_t i, std::uint32_t row, const std::byte* data) {
-                  float* const target = out + static_cast<std::size_t>(i) * dim;
-                  if (rows != nullptr) {
-                    rows[i] = row;
-                  }
-                  if (row == kNoRow) [[unlikely]] {
-                    if (create) {
-                      missing.push_back(i);
-                    } else {
-                      initial_values(keys[i], target);
-                    }
-                  } else if (is_streamed) {
-                    stream_bytes(data, target, row_bytes);
-                  } else if (is_float32) {
-                    std::memcpy(target, data, row_bytes);
-                  } else {
-                    from_float16(reinterpret_cast<const std::uint16_t*>(data), target, dim);
-                  }
-                });
-      });
-      finish_copies(is_streamed);
-    });
+  std::uint32_t* const rows = pulled != nullptr ? pulled->rows.data() : nullptr;
+  std::shared_lock reading(mutex_);
+  if (pulled != nullptr) {
+    pulled->version = version_;
+    pulled->changes = changes_now();
   }
+  VisitedRows* const visited = tier_ != nullptr ? &tier_->visited : nullptr;
+  parallel_for(threads, chunks, [&](std::int64_t chunk) {
+    auto& missing = missing_by_chunk[static_cast<std::size_t>(chunk)];
+    with_constant_bytes(bytes, [&](auto row_bytes) {
+      look_up(index_, slab_, row_bytes, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
+              [=, this, &missing](std::int64_t i, std::uint32_t row, const std::byte* data) {
+                float* const target = out + static_cast<std::size_t>(i) * dim;
+                if (rows != nullptr) {
+                  rows[i] = row;
+                }
+                if (visited != nullptr && is_hot(row)) {
+                  visited->visit(row);
+                }
+                if (!is_hot(row)) [[unlikely]] {
+                  if (create || is_cold(row)) {
+                    missing.push_back(i);
+                  } else {
+                    initial_values(keys[i], target);
+                  }
+                } else if (is_streamed) {
+                  stream_bytes(data, target, row_bytes);
+                } else if (is_float32) {
+                  std::memcpy(target, data, row_bytes);
+                } else {
+                  from_float16(reinterpret_cast<const std::uint16_t*>(data), target, dim);
+                }
+              });
+    });
+    finish_copies(is_streamed);
+  });
   const std::vector<std::int64_t> missing = joined(missing_by_chunk);
+  if (tier_ != nullptr) {
+    tier_->hits.fetch_add(static_cast<std::uint64_t>(count) - missing.size(), std::memory_order_relaxed);
+  }
   if (missing.empty()) {
+    return;
+  }
+  if (!create) {
+    copy_cold(keys, missing, out, pulled, std::move(reading));
+    return;
+  }
+  reading.unlock();
+  if (tier_ != nullptr) {
+    read_through(keys, count, missing, out, threads, pulled);
     return;
   }
   std::vector<std::uint32_t> created(missing.size());
@@ -204,12 +222,16 @@ void Table::contains(const std::int64_t* keys, std::int64_t count, bool* out, in
 
 PooledArray<std::int64_t> Table::keys() const {
   const std::shared_lock lock(mutex_);
-  PooledArray<std::int64_t> keys(static_cast<std::int64_t>(live_rows()));
+  const std::uint64_t cold = tier_ != nullptr ? tier_->cold_rows : 0;
+  PooledArray<std::int64_t> keys(static_cast<std::int64_t>(live_rows() + cold));
   std::int64_t count = 0;
   for (std::uint32_t row = 0; row < slab_.rows(); ++row) {
     if (is_live(row)) {
       keys[count++] = slab_.key(row);
     }
+  }
+  if (tier_ != nullptr) {
+    copy_cold_keys(keys.data() + count);
   }
   return keys;
 }
@@ -243,8 +265,17 @@ void Table::check_budget(std::uint64_t bytes, std::uint64_t rows) const {
   }
 }
 
+std::uint64_t Table::bytes_now() const {
+  return index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()) +
+         (tier_ != nullptr ? tier_->bytes_for(slab_.rows()) : 0);
+}
+
 // Makes room for `rows` rows in all, or throws and changes nothing.
 void Table::make_room(std::uint64_t rows) {
+  if (tier_ != nullptr) {
+    check_hot_room(rows);
+    return;
+  }
   const std::uint64_t slab_bytes = std::max(slab_.bytes(), slab_.bytes_for(rows)) + followed_bytes(rows);
   if (index_.has_room_for(rows)) {
     check_budget(index_.bytes() + slab_bytes, rows);
@@ -270,6 +301,9 @@ std::uint32_t Table::take_row() {
     row = static_cast<std::uint32_t>(slab_.rows());
     live_.resize(row / 64 + 1);
     slab_.resize(slab_.rows() + 1);
+    if (tier_ != nullptr) {
+      tier_->resize(slab_.rows());
+    }
   }
   set_live(row, true);
   for (ChangeTracker& changes : trackers_) {
@@ -280,6 +314,9 @@ std::uint32_t Table::take_row() {
 }
 
 void Table::give_back(std::uint32_t row) {
+  if (tier_ != nullptr) {
+    forget_home(row);
+  }
   index_.erase(slab_.key(row), index_.hash(slab_.key(row)));
   note_erased(slab_.key(row));
   free_rows_.push_back(row);
@@ -311,6 +348,9 @@ void Table::create_missing(const std::int64_t* keys, const std::vector<std::int6
     throw;
   }
   initialize_rows(created, threads);
+  if (tier_ != nullptr) {
+    note_created(created);
+  }
 }
 
 // What the row of a new key holds.
@@ -348,7 +388,7 @@ void Table::locate_or_create(const std::int64_t* keys, std::int64_t count, std::
   }
 }
 
-// Writes the row of each key, kNoRow where it has none, and returns where that is.
+// Writes the row of each key, or where it is on SSD, or kNoRow, and returns which are not in memory.
 std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                               int threads) const {
   const std::int64_t chunks = chunks_of(count);
@@ -358,7 +398,7 @@ std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int
     look_up(index_, slab_, 0, keys, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count),
             [=, &missing](std::int64_t i, std::uint32_t row, const std::byte*) {
               rows[i] = row;
-              if (row == kNoRow) {
+              if (!is_hot(row)) {
                 missing.push_back(i);
               }
             });
@@ -391,10 +431,12 @@ std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
   std::int64_t erased = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t row = find(keys[i]);
-    if (row != kNoRow) {
+    if (is_hot(row)) {
       give_back(row);
-      ++erased;
+    } else if (is_cold(row)) {
+      forget_cold(keys[i], row);
     }
+    erased += row != kNoRow ? 1 : 0;
   }
   if (erased > 0) {
     version_ = new_version();
@@ -406,12 +448,12 @@ std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
 
 std::uint64_t Table::rows() const {
   const std::shared_lock lock(mutex_);
-  return live_rows();
+  return live_rows() + (tier_ != nullptr ? tier_->cold_rows : 0);
 }
 
 std::uint64_t Table::bytes() const {
   const std::shared_lock lock(mutex_);
-  return index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows());
+  return bytes_now();
 }
 
 TableConfig Table::config() const {

@@ -31,6 +31,11 @@
 
 namespace graphbox {
 
+struct ColdSegment;
+struct ListedSegment;
+struct TableTier;
+struct WantedRow;
+
 struct TableConfig {
   std::uint64_t dim = 0;
   ValueType value_type = ValueType::kFloat32;
@@ -59,6 +64,7 @@ struct Push {
 class Table {
  public:
   explicit Table(const TableConfig& config);
+  ~Table();
 
   // Writes the rows of `count` keys to out[count, dim]. Unknown keys get a row, or with create = false only their
   // initial values are written.
@@ -94,6 +100,51 @@ class Table {
     std::uint64_t next;
   };
   Scanned scan(std::uint64_t begin, std::int64_t count, std::int64_t* keys, float* values) const;
+
+  // --- Rows on SSD: table_tier.h
+
+  // Lets rows that find no room in memory go to segments in this folder. The table must be empty. `settings` are
+  // written with each segment.
+  void attach_tier(const std::string& folder, const std::string& settings);
+  bool has_tier() const { return tier_ != nullptr; }
+
+  // Takes the rows of a segment in the folder: those whose bits are set in `live`, or where that is null all of them,
+  // instead of rows that earlier calls gave the same keys. In the order of sequence numbers; then opened() removes
+  // the files of other segments and returns how many there were.
+  void restore_segment(std::uint64_t sequence, const std::vector<std::uint64_t>* live);
+  std::uint64_t opened();
+
+  // Writes all rows that changed, and returns what the catalogue must say for the folder to hold the table as it is
+  // now. Once it says so, flushed() removes what is no longer needed.
+  std::vector<ListedSegment> flush();
+  void flushed();
+
+  // Reads rows of the keys that are on SSD into memory, evicting rows of neither this nor the last call, until there
+  // is no more room or `is_stopped`. Returns how many of the keys have rows in memory then, and how many were read.
+  struct Prefetched {
+    std::int64_t in_memory;
+    std::int64_t read;
+  };
+  Prefetched prefetch_rows(const std::int64_t* keys, std::int64_t count, const std::atomic<bool>& is_stopped);
+
+  // Rewrites segments that hold rows of erased keys; the next flush removes the old ones. Returns how many.
+  std::int64_t purge();
+
+  struct TierFigures {
+    std::uint64_t hot_rows;
+    std::uint64_t cold_rows;
+    std::uint64_t hits;
+    std::uint64_t misses;
+    std::uint64_t evicted_rows;
+    std::uint64_t compacted_rows;
+    std::uint64_t bytes_read;
+    std::uint64_t bytes_written;
+    std::uint64_t segments;
+    std::uint64_t segment_bytes;
+    std::uint64_t segment_rows;       // in them,
+    std::uint64_t live_segment_rows;  // and of these, the newest written ones of their keys
+  };
+  TierFigures tier_figures() const;
 
   std::uint64_t rows() const;
   std::uint64_t bytes() const;
@@ -135,15 +186,18 @@ class Table {
   std::uint64_t changes_now() const { return updates_ + version_; }  // of a caller that holds the lock
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                          int threads) const;
-  void sum_bags(const PulledRows& pulled, const Bags& bags, float* out, int threads) const;
   bool is_worth_streaming(const float* out, std::int64_t count) const;
-  void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, std::uint32_t* rows);
+  void sum_bags(const PulledRows& pulled, const Bags& bags, const float* values, float* out, int threads) const;
+  void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, PulledRows* pulled);
+  std::unique_lock<std::shared_mutex> lock_with_rows(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
+                                                     int threads);
   void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
   void create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
                       int threads);
   std::uint32_t take_row();
   void give_back(std::uint32_t row);
   void make_room(std::uint64_t rows);
+  std::uint64_t bytes_now() const;
   void check_budget(std::uint64_t bytes, std::uint64_t rows) const;
   std::uint64_t live_rows() const { return slab_.rows() - free_rows_.size(); }
   bool is_live(std::uint32_t row) const { return (live_[row / 64] >> (row % 64) & 1) != 0; }
@@ -172,6 +226,44 @@ class Table {
                              const PartRecords& records, int threads) const;
   void set_row(std::int64_t key, const float* values);
 
+  // table_cold.cpp
+  void copy_cold(const std::int64_t* keys, const std::vector<std::int64_t>& missing, float* out, PulledRows* pulled,
+                 std::shared_lock<std::shared_mutex> lock) const;
+  void read_through(const std::int64_t* keys, std::int64_t count, const std::vector<std::int64_t>& missing, float* out,
+                    int threads, PulledRows* pulled);
+  std::unique_lock<std::shared_mutex> lock_with_hot_rows(const std::int64_t* keys, std::int64_t count,
+                                                         std::uint32_t* rows, int threads);
+  void make_hot(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads,
+                std::unique_lock<std::shared_mutex>& lock);
+  void locate_again(std::vector<WantedRow>& cold) const;
+  std::uint64_t pin(const std::uint32_t* rows, std::int64_t count);
+  std::int64_t promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
+                       std::vector<std::uint64_t>* marked);
+  std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request) const;
+  void copy_cold_keys(std::int64_t* keys) const;
+  void note_created(const std::vector<std::uint32_t>& rows);
+  void note_changed(const std::uint32_t* rows, std::int64_t count);
+  void forget_cold(std::int64_t key, std::uint32_t location);
+  void forget_home(std::uint32_t row);
+
+  // table_evict.cpp
+  std::uint64_t hot_limit(std::uint64_t index_bytes) const;
+  std::uint64_t index_rows() const;
+  bool make_index_room(std::uint64_t more);
+  void make_space(std::uint64_t rows, std::uint64_t pinned);
+  void make_space_beside_passes(std::uint64_t rows);
+  std::uint64_t space() const;
+  void check_hot_room(std::uint64_t rows) const;
+  std::uint64_t evict(std::uint64_t count, const std::vector<std::uint64_t>& pinned);
+  void move_out(const std::vector<std::uint32_t>& rows);
+  void move_out_row(std::uint32_t row);
+  void write_home(std::uint32_t row);
+  void evict_from(std::uint64_t limit);
+  void compact();
+  void compact_segment(ColdSegment& segment);
+  void write_erased_keys();
+  std::uint64_t write_changed(std::uint64_t word, std::uint64_t most);
+
   TableConfig config_;
   PhiloxKey init_key_;
   PhiloxKey rounding_key_;
@@ -185,6 +277,7 @@ class Table {
   std::atomic<std::uint64_t> skipped_gradients_{0};
   std::array<ChangeTracker, kChains> trackers_;
   std::mutex saving_;  // one checkpoint at a time
+  std::unique_ptr<TableTier> tier_;  // where rows may be on SSD
   mutable std::shared_mutex mutex_;
 };
 

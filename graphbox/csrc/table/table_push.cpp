@@ -57,17 +57,16 @@ void Table::push(const std::int64_t* keys, const float* gradients, std::int64_t 
   const Push push = {gradients, count, count};
   const std::vector<std::int64_t> left_out = nonfinite_positions(keys, push, threads);
   PooledArray<std::uint32_t> rows(count);
-  const std::unique_lock lock(mutex_);
-  locate_or_create(keys, count, rows.data(), threads);
+  const auto lock = lock_with_rows(keys, count, rows.data(), threads);
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
 }
 
 std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
-  const std::unique_lock lock(mutex_);
-  const LearningRate learning_rate(update_, lr);
+  std::unique_lock lock(mutex_);
   if (pulled.version == version_ && left_out.empty()) {
+    const LearningRate learning_rate(update_, lr);
     apply(pulled.rows.data(), push, threads);
     return changes_now();
   }
@@ -75,11 +74,24 @@ std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::
   if (pulled.version == version_) {
     std::copy_n(pulled.rows.data(), push.count, rows.data());
   } else {
-    locate_or_create(pulled.keys.data(), push.count, rows.data(), threads);
+    lock.unlock();
+    lock = lock_with_rows(pulled.keys.data(), push.count, rows.data(), threads);
   }
+  const LearningRate learning_rate(update_, lr);
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
   return changes_now();
+}
+
+// The lock under which all keys have rows in memory, whose numbers are written.
+std::unique_lock<std::shared_mutex> Table::lock_with_rows(const std::int64_t* keys, std::int64_t count,
+                                                          std::uint32_t* rows, int threads) {
+  if (tier_ != nullptr) {
+    return lock_with_hot_rows(keys, count, rows, threads);
+  }
+  std::unique_lock lock(mutex_);
+  locate_or_create(keys, count, rows, threads);
+  return lock;
 }
 
 // Which keys have gradients that hold NaN or infinity. If those are to be refused, the first one is, before anything
@@ -143,6 +155,9 @@ void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t*
 // Groups the batch by row, so that each row belongs to one thread and keeps its order.
 void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   ++updates_;
+  if (tier_ != nullptr) {
+    note_changed(rows, push.count);
+  }
   const std::int64_t count = push.count;
   if (threads <= 1) {
     apply_group(rows, push, nullptr, count);

@@ -1,0 +1,121 @@
+// Tables with rows on SSD for Python: graphbox/table/tier.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bind/arrays.h"
+#include "bind/nouns.h"
+#include "table/cold_rows.h"
+#include "table/segment_file.h"
+#include "table/table.h"
+
+namespace graphbox::bind {
+namespace {
+
+// Tells a running prefetch to stop.
+struct StopFlag {
+  std::atomic<bool> is_set{false};
+};
+
+nb::list flush(Table& table) {
+  std::vector<ListedSegment> segments;
+  {
+    const nb::gil_scoped_release release;
+    segments = table.flush();
+  }
+  nb::list result;
+  for (const ListedSegment& segment : segments) {
+    nb::object live = nb::none();
+    if (segment.is_changed) {
+      live = nb::bytes(segment.live.data(), segment.live.size() * sizeof(std::uint64_t));
+    }
+    result.append(nb::make_tuple(segment.sequence, segment.kind == SegmentKind::kErasedKeys, segment.rows, live));
+  }
+  return result;
+}
+
+void restore(Table& table, std::uint64_t sequence, const std::optional<nb::bytes>& live) {
+  std::vector<std::uint64_t> words;
+  if (live) {
+    words.resize(live->size() / sizeof(std::uint64_t));
+    std::memcpy(words.data(), live->c_str(), words.size() * sizeof(std::uint64_t));
+  }
+  const nb::gil_scoped_release release;
+  table.restore_segment(sequence, live ? &words : nullptr);
+}
+
+nb::dict figures(const Table& table) {
+  Table::TierFigures figures{};
+  {
+    const nb::gil_scoped_release release;
+    figures = table.tier_figures();
+  }
+  nb::dict result;
+  result["hot_rows"] = figures.hot_rows;
+  result["cold_rows"] = figures.cold_rows;
+  result["hits"] = figures.hits;
+  result["misses"] = figures.misses;
+  result["evicted_rows"] = figures.evicted_rows;
+  result["compacted_rows"] = figures.compacted_rows;
+  result["bytes_read"] = figures.bytes_read;
+  result["bytes_written"] = figures.bytes_written;
+  result["segments"] = figures.segments;
+  result["segment_bytes"] = figures.segment_bytes;
+  result["segment_rows"] = figures.segment_rows;
+  result["live_segment_rows"] = figures.live_segment_rows;
+  return result;
+}
+
+}  // namespace
+
+void add_table_tier(nb::module_& module) {
+  nb::class_<StopFlag>(module, "StopFlag", "Tells a running prefetch to stop.")
+      .def(nb::init<>())
+      .def("set", [](StopFlag& self) { self.is_set = true; });
+  module.def("table_attach_tier", &Table::attach_tier, nb::arg("table"), nb::arg("folder"), nb::arg("settings"),
+             nb::call_guard<nb::gil_scoped_release>(), "Let rows that find no room in memory go to segments there.");
+  module.def("table_restore_segment", &restore, nb::arg("table"), nb::arg("sequence"), nb::arg("live").none(),
+             "Take the rows of a segment in the folder whose bits are set, or with None all, over earlier ones.");
+  module.def("table_opened", &Table::opened, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+             "Remove segments that were not restored; returns how many files that were.");
+  module.def("table_flush", &flush, nb::arg("table"),
+             "Write all changed rows; returns what the catalogue must say: sequence, whether it is of erased keys, "
+             "rows, and live bits unless they are as last time.");
+  module.def("table_flushed", &Table::flushed, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+             "The catalogue says what table_flush() returned.");
+  module.def(
+      "table_prefetch",
+      [](Table& table, InputArray<std::int64_t> keys, const StopFlag& stop) {
+        const nb::gil_scoped_release release;
+        const Table::Prefetched prefetched =
+            table.prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), stop.is_set);
+        return std::tuple(prefetched.in_memory, prefetched.read);
+      },
+      nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("stop"),
+      "Read rows on SSD into memory; returns how many are there, and how many were read.");
+  module.def("table_purge", &Table::purge, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+             "Rewrite segments that hold rows of erased keys; returns how many.");
+  module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
+  module.def(
+      "segment_header",
+      [](const std::string& path) {
+        SegmentInfo info;
+        {
+          const nb::gil_scoped_release release;
+          info = SegmentReader(path, "remove the file, or load a checkpoint of the table").info();
+        }
+        return std::tuple(info.sequence, info.kind == SegmentKind::kErasedKeys, info.rows, info.settings);
+      },
+      nb::arg("path"), "Sequence number, whether it is of erased keys, rows and settings of a segment.");
+}
+
+}  // namespace graphbox::bind

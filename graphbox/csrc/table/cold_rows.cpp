@@ -1,0 +1,561 @@
+#include "table/cold_rows.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "errors/error.h"
+#include "io/block_reader.h"
+#include "io/file.h"
+
+namespace graphbox {
+namespace {
+
+constexpr const char* kRepair = "load a checkpoint of the table, or erase the keys whose rows are damaged";
+
+// Reading on through rows that are not wanted costs less than another read, up to about so many bytes.
+constexpr std::uint64_t kBridgedBytes = 16 << 10;
+
+// Segments that may exist besides twice as many as the rows would fill.
+constexpr std::size_t kSpareSegments = 64;
+
+std::uint64_t block_begin(std::uint64_t offset) { return offset / kBlockBytes * kBlockBytes; }
+std::uint64_t block_end(std::uint64_t offset) { return block_begin(offset + kBlockBytes - 1); }
+
+// Another process, or the next opening, may have removed it already.
+void remove_file(const std::string& path) { std::remove(path.c_str()); }
+
+}  // namespace
+
+SegmentMemory::SegmentMemory(const SegmentInfo& full)
+    : records_offset_(static_cast<std::size_t>(full.records_offset() - full.keys_offset())),
+      buffer_(static_cast<std::size_t>(block_end(full.file_bytes()) - full.keys_offset())) {}
+
+ColdRows::ColdRows(ColdConfig config)
+    : config_(std::move(config)),
+      backend_(choose_backend(ReadBackend::kAuto, kDepth).backend),
+      shared_(std::make_shared<Shared>()),
+      owner_(::getpid()) {
+  info_ = info_of(config_.segment_rows, 0);
+  std::error_code error;
+  std::filesystem::create_directories(config_.folder, error);
+  if (error) {
+    throw Error(ErrorKind::kFailure, "cannot create the folder: " + error.message(), config_.folder,
+                "choose a folder that this user may write to");
+  }
+  for (std::uint32_t i = 0; i < kMemories; ++i) {
+    shared_->free.push_back(std::make_unique<SegmentMemory>(info_));
+  }
+  writer_ = std::thread(&ColdRows::run, this);
+}
+
+ColdRows::~ColdRows() {
+  if (owner_ != ::getpid()) {
+    writer_.detach();  // a fork: the thread is the parent's, and so are the files
+    return;
+  }
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->is_closed = true;
+  }
+  shared_->changed.notify_all();
+  writer_.join();
+  for (const auto& segment : segments_) {
+    if (segment != nullptr && !segment->is_listed) {
+      remove_file(path_of(segment->sequence));
+    }
+  }
+  for (const ErasedKeys& erased : erased_) {
+    if (!erased.is_listed) {
+      remove_file(path_of(erased.sequence));
+    }
+  }
+}
+
+std::string ColdRows::path_of(std::uint64_t sequence) const {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(sequence));
+  return config_.folder + "/" + digits.data() + ".segment";
+}
+
+SegmentInfo ColdRows::info_of(std::uint64_t rows, std::uint64_t sequence) const {
+  SegmentInfo info;
+  info.rows = rows;
+  info.record_bytes = config_.record_bytes;
+  info.layout_digest = config_.layout_digest;
+  info.sequence = sequence;
+  info.settings = config_.settings;
+  return info;
+}
+
+// --- Writing ---------------------------------------------------------------------------------------------------------
+
+// Waits until done(), or throws why the first segment in the queue cannot be written. Each call lets it be tried once
+// more.
+template <typename Done>
+void ColdRows::wait_for(std::unique_lock<std::mutex>& lock, const Done& done) {
+  if (owner_ != ::getpid()) {
+    throw Error(ErrorKind::kUsage, "a table with rows on SSD belongs to the process that opened it, this is a fork of it",
+                config_.folder, "use the table in that process, or open it after forking");
+  }
+  if (done()) {
+    return;
+  }
+  if (shared_->failure) {
+    shared_->failure = nullptr;
+    shared_->changed.notify_all();
+  }
+  shared_->changed.wait(lock, [&] { return done() || shared_->failure != nullptr; });
+  if (!done()) {
+    std::rethrow_exception(shared_->failure);
+  }
+}
+
+// Returns to the free ones when nobody writes or reads it any more.
+std::shared_ptr<SegmentMemory> ColdRows::take_memory() {
+  std::unique_lock lock(shared_->mutex);
+  wait_for(lock, [this] { return !shared_->free.empty(); });
+  SegmentMemory* const memory = shared_->free.back().release();
+  shared_->free.pop_back();
+  return {memory, [shared = shared_](SegmentMemory* used) {
+            {
+              const std::lock_guard returning(shared->mutex);
+              shared->free.emplace_back(used);
+            }
+            shared->changed.notify_all();
+          }};
+}
+
+std::uint32_t ColdRows::take_slot() {
+  if (!free_slots_.empty()) {
+    const std::uint32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    return slot;
+  }
+  if (segments_.size() == kMostSegments) {
+    throw Error(ErrorKind::kDoesNotFit,
+                "a table can have at most " + std::to_string(kMostSegments) + " segments, of " +
+                    std::to_string(config_.segment_rows) + " rows under this memory_bytes",
+                config_.folder, "raise memory_bytes (segments get larger), or use several tables");
+  }
+  segments_.push_back(nullptr);
+  return static_cast<std::uint32_t>(segments_.size() - 1);
+}
+
+void ColdRows::open_segment() {
+  auto segment = std::make_shared<ColdSegment>();
+  segment->memory = take_memory();
+  segment->slot = take_slot();
+  segment->sequence = next_sequence_++;
+  segment->live.resize((config_.segment_rows + 63) / 64);
+  live_bits_bytes_ += segment->live.size() * sizeof(std::uint64_t);
+  segments_[segment->slot] = segment;
+  open_ = std::move(segment);
+}
+
+void ColdRows::seal() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->queue.push_back(std::move(open_));
+  }
+  open_ = nullptr;
+  shared_->changed.notify_all();
+}
+
+void ColdRows::run() {
+  std::unique_lock lock(shared_->mutex);
+  for (;;) {
+    shared_->changed.wait(
+        lock, [this] { return shared_->is_closed || (!shared_->queue.empty() && shared_->failure == nullptr); });
+    if (shared_->is_closed) {
+      return;
+    }
+    const std::shared_ptr<ColdSegment> segment = shared_->queue.front();
+    lock.unlock();
+    std::shared_ptr<const SegmentReader> file;
+    std::shared_ptr<SegmentMemory> written;
+    std::exception_ptr failure;
+    try {
+      write(*segment, file);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure) {
+      shared_->failure = failure;
+    } else {
+      segment->file = std::move(file);
+      written = std::move(segment->memory);
+      shared_->queue.pop_front();
+      shared_->bytes_written.fetch_add(segment->file->info().file_bytes(), std::memory_order_relaxed);
+    }
+    lock.unlock();
+    written = nullptr;  // takes the lock
+    shared_->changed.notify_all();
+    lock.lock();
+  }
+}
+
+void ColdRows::write(ColdSegment& segment, std::shared_ptr<const SegmentReader>& file) const {
+  const std::string path = path_of(segment.sequence);
+  SegmentWriter writer(path, info_of(segment.rows, segment.sequence));
+  writer.write(0, segment.memory->keys(), segment.memory->records(), segment.rows);
+  writer.commit(false);
+  file = std::make_shared<SegmentReader>(path, kRepair);
+}
+
+void ColdRows::drop(std::uint32_t location) {
+  ColdSegment& segment = *segments_[slot_of(location)];
+  const std::uint32_t place = place_of(location);
+  segment.live[place / 64] &= ~(std::uint64_t{1} << (place % 64));
+  --segment.live_rows;
+  segment.is_changed = true;
+}
+
+void ColdRows::write_all() {
+  if (open_ != nullptr) {
+    seal();
+  }
+  {
+    std::unique_lock lock(shared_->mutex);
+    wait_for(lock, [this] { return shared_->queue.empty(); });
+  }
+  sync_folder_of(path_of(0));
+}
+
+void ColdRows::write_erased(const std::vector<std::int64_t>& keys) {
+  SegmentInfo info = info_of(keys.size(), next_sequence_);
+  info.kind = SegmentKind::kErasedKeys;
+  info.record_bytes = 0;
+  SegmentWriter writer(path_of(info.sequence), info);
+  writer.write(0, keys.data(), nullptr, keys.size());
+  writer.commit();
+  ++next_sequence_;
+  shared_->bytes_written.fetch_add(info.file_bytes(), std::memory_order_relaxed);
+  erased_.push_back({info.sequence, keys.size(), false});
+}
+
+// --- Reading ---------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<const SegmentReader> ColdRows::file_of(const ColdSegment& segment) const {
+  const std::lock_guard lock(shared_->mutex);
+  return segment.file;
+}
+
+ColdReading ColdRows::reading(std::vector<WantedRow> rows) const {
+  ColdReading reading;
+  reading.rows = std::move(rows);
+  std::sort(reading.rows.begin(), reading.rows.end(),
+            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+  const std::lock_guard lock(shared_->mutex);
+  for (std::size_t i = 0; i < reading.rows.size(); ++i) {
+    const std::uint32_t slot = slot_of(reading.rows[i].location);
+    if (i == 0 || slot != slot_of(reading.rows[i - 1].location)) {
+      reading.parts.push_back({i, segments_[slot]->memory, segments_[slot]->file});
+    }
+    reading.parts.back().end = i + 1;
+  }
+  return reading;
+}
+
+void ColdRows::read(ColdReading& reading, const VisitRow& visit) const {
+  const std::uint64_t stride = info_.stride();
+  std::size_t begin = 0;
+  std::vector<std::pair<std::size_t, const ColdReading::Part*>> on_disk;
+  for (ColdReading::Part& part : reading.parts) {
+    if (part.memory == nullptr) {
+      on_disk.emplace_back(begin, &part);
+      begin = part.end;
+      continue;
+    }
+    for (; begin < part.end; ++begin) {
+      visit(reading.rows[begin], part.memory->records() + place_of(reading.rows[begin].location) * stride);
+    }
+    part.memory = nullptr;  // whoever writes segments may wait for it
+  }
+  if (on_disk.empty()) {
+    return;
+  }
+  struct Range {  // of rows that one stretch holds
+    std::size_t begin;
+    std::size_t end;
+    const SegmentReader* file;
+  };
+  std::vector<Range> ranges;
+  std::size_t part = 0;
+  std::size_t next = on_disk[0].first;
+  const std::lock_guard lock(reading_mutex_);
+  const LentReader reader(backend_, kDepth);
+  reader->read(
+      [&](Stretch& stretch) {
+        while (part < on_disk.size() && next == on_disk[part].second->end) {
+          ++part;
+          next = part < on_disk.size() ? on_disk[part].first : next;
+        }
+        if (part == on_disk.size()) {
+          return false;
+        }
+        const SegmentReader& file = *on_disk[part].second->file;
+        const SegmentInfo& info = file.info();
+        const auto offset_of = [&](std::size_t i) { return info.record_offset(place_of(reading.rows[i].location)); };
+        const std::size_t first = next++;
+        const std::uint64_t start = block_begin(offset_of(first));
+        std::uint64_t end = block_end(offset_of(first) + stride);
+        for (; next < on_disk[part].second->end; ++next) {
+          const std::uint64_t further = block_end(offset_of(next) + stride);
+          if (block_begin(offset_of(next)) > end + kBridgedBytes ||
+              further - start > BlockReader::kLargestStretchBytes) {
+            break;
+          }
+          end = further;
+        }
+        end = std::min(end, info.file_bytes());
+        stretch = {&file.file(), start, static_cast<std::uint32_t>(end - start), ranges.size()};
+        ranges.push_back({first, next, &file});
+        bytes_read_.fetch_add(end - start, std::memory_order_relaxed);
+        return true;
+      },
+      [&](const Stretch& stretch, const std::byte* bytes) {
+        const Range range = ranges[stretch.tag];
+        for (std::size_t i = range.begin; i < range.end; ++i) {
+          const WantedRow& row = reading.rows[i];
+          const std::uint32_t place = place_of(row.location);
+          const std::byte* const record = bytes + (range.file->info().record_offset(place) - stretch.offset);
+          range.file->verify(place, row.key, record);
+          visit(row, record);
+        }
+      });
+}
+
+// --- Segments --------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<ColdSegment> ColdRows::next_to_compact() const {
+  std::shared_ptr<ColdSegment> sparsest;
+  std::shared_ptr<ColdSegment> smallest;
+  std::uint64_t live_rows = 0;
+  std::size_t count = 0;
+  const std::lock_guard lock(shared_->mutex);
+  for (const auto& segment : segments_) {
+    if (segment == nullptr) {
+      continue;
+    }
+    live_rows += segment->live_rows;
+    ++count;
+    if (segment->file == nullptr || segment->is_damaged || segment->live_rows == 0) {
+      continue;
+    }
+    const auto share = [](const ColdSegment& of) { return static_cast<double>(of.live_rows) / of.rows; };
+    if (segment->live_rows * 2 < segment->rows && (sparsest == nullptr || share(*segment) < share(*sparsest))) {
+      sparsest = segment;
+    }
+    if (smallest == nullptr || segment->live_rows < smallest->live_rows) {
+      smallest = segment;
+    }
+  }
+  const std::size_t needed = live_rows / config_.segment_rows + 1;
+  return sparsest != nullptr || count <= 2 * needed + kSpareSegments ? sparsest : smallest;
+}
+
+void ColdRows::visit_live(ColdSegment& segment, const VisitLive& visit) const {
+  const std::shared_ptr<const SegmentReader> file = file_of(segment);
+  try {
+    const std::lock_guard lock(reading_mutex_);
+    const LentReader reader(backend_, kDepth);
+    bytes_read_.fetch_add(file->info().file_bytes(), std::memory_order_relaxed);
+    const std::uint64_t stride = file->info().stride();
+    file->scan(*reader.get(), 0, segment.rows,
+               [&](std::uint64_t first, const std::int64_t* keys, const std::byte* records, std::uint64_t count) {
+                 for (std::uint64_t i = 0; i < count; ++i) {
+                   const auto place = static_cast<std::uint32_t>(first + i);
+                   if (segment.is_live(place)) {
+                     visit(keys[i], cold_location(segment.slot, place), records + i * stride);
+                   }
+                 }
+               });
+  } catch (const Error& error) {
+    segment.is_damaged = segment.is_damaged || error.where() == file->path();
+    throw;
+  }
+}
+
+void ColdRows::retire_dead() {
+  std::vector<std::shared_ptr<ColdSegment>> dead;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const auto& segment : segments_) {
+      if (segment != nullptr && segment->live_rows == 0 && segment->file != nullptr) {
+        dead.push_back(segment);
+      }
+    }
+  }
+  for (const auto& segment : dead) {
+    segments_[segment->slot] = nullptr;
+    free_slots_.push_back(segment->slot);
+    live_bits_bytes_ -= segment->live.size() * sizeof(std::uint64_t);
+    if (segment->is_listed) {
+      retired_.push_back(segment->sequence);
+    } else {
+      remove_file(path_of(segment->sequence));
+    }
+  }
+}
+
+void ColdRows::retire_all_erased() {
+  for (const ErasedKeys& erased : erased_) {
+    retired_.push_back(erased.sequence);
+  }
+  erased_.clear();
+}
+
+// Erased keys are of no use once no segment is left that could hold rows of them.
+void ColdRows::retire_erased() {
+  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& segment : segments_) {
+    oldest = segment != nullptr ? std::min(oldest, segment->sequence) : oldest;
+  }
+  std::erase_if(erased_, [&](const ErasedKeys& erased) {
+    if (erased.sequence > oldest) {
+      return false;
+    }
+    retired_.push_back(erased.sequence);  // though perhaps not named: removed after the segments it is about
+    return true;
+  });
+}
+
+// --- The catalogue ---------------------------------------------------------------------------------------------------
+
+std::vector<ListedSegment> ColdRows::list() {
+  retire_dead();
+  retire_erased();
+  std::vector<ListedSegment> all;
+  for (const auto& segment : segments_) {
+    if (segment == nullptr) {
+      continue;
+    }
+    const bool is_changed = segment->is_changed || !is_catalogued_;
+    all.push_back({segment->sequence, SegmentKind::kRows, segment->rows, is_changed,
+                   is_changed ? segment->live : std::vector<std::uint64_t>()});
+    segment->is_changed = false;
+    segment->is_listed = true;  // from now on: when it is written is not known here
+  }
+  for (ErasedKeys& erased : erased_) {
+    all.push_back({erased.sequence, SegmentKind::kErasedKeys, erased.rows, !erased.is_listed || !is_catalogued_, {}});
+    erased.is_listed = true;
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  unlisted_.insert(unlisted_.end(), retired_.begin(), retired_.end());
+  retired_.clear();
+  is_catalogued_ = false;
+  return all;
+}
+
+void ColdRows::listed() {
+  is_catalogued_ = true;
+  std::sort(unlisted_.begin(), unlisted_.end());  // rows before the keys that were erased of them
+  for (const std::uint64_t sequence : unlisted_) {
+    remove_file(path_of(sequence));
+  }
+  unlisted_.clear();
+}
+
+void ColdRows::restore(std::uint64_t sequence, const std::vector<std::uint64_t>* live, const VisitKey& visit) {
+  const auto file = std::make_shared<SegmentReader>(path_of(sequence), kRepair);
+  const SegmentInfo& info = file->info();
+  const bool has_rows = info.kind == SegmentKind::kRows;
+  if (info.sequence != sequence || (has_rows && (info.layout_digest != config_.layout_digest ||
+                                                 info.record_bytes != config_.record_bytes || info.rows == 0 ||
+                                                 info.rows > kMostRowsOfSegment))) {
+    throw Error(ErrorKind::kFormat, "the segment is not one of this table: its name, layout or size differ",
+                path_of(sequence), kRepair);
+  }
+  next_sequence_ = std::max(next_sequence_, sequence + 1);
+  if (!has_rows) {
+    if (live == nullptr) {
+      file->scan_keys([&](std::uint64_t, const std::int64_t* keys, std::uint64_t count) {
+        std::for_each_n(keys, count, [&](std::int64_t key) { visit(key, kNoRow); });
+      });
+    }
+    erased_.push_back({sequence, info.rows, live != nullptr});
+    return;
+  }
+  const std::size_t words = (info.rows + 63) / 64;
+  if (live != nullptr && live->size() < words) {
+    throw Error(ErrorKind::kFormat, "the catalogue knows fewer rows than the segment has", path_of(sequence), kRepair);
+  }
+  auto segment = std::make_shared<ColdSegment>();
+  segment->sequence = sequence;
+  segment->slot = take_slot();
+  segment->rows = static_cast<std::uint32_t>(info.rows);
+  segment->live.assign(words, 0);
+  segment->is_changed = live == nullptr;
+  segment->is_listed = true;
+  segment->file = file;
+  live_bits_bytes_ += words * sizeof(std::uint64_t);
+  segments_[segment->slot] = segment;
+  file->scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto place = static_cast<std::uint32_t>(first + i);
+      const std::uint64_t bit = std::uint64_t{1} << (place % 64);
+      if (live == nullptr || ((*live)[place / 64] & bit) != 0) {
+        segment->live[place / 64] |= bit;
+        ++segment->live_rows;
+        visit(keys[i], cold_location(segment->slot, place));
+      }
+    }
+  });
+}
+
+// Files that were being written when a process ended, or written after the catalogue.
+std::uint64_t ColdRows::remove_left_over() {
+  std::vector<std::string> known;
+  for (const auto& segment : segments_) {
+    if (segment != nullptr) {
+      known.push_back(path_of(segment->sequence));
+    }
+  }
+  for (const ErasedKeys& erased : erased_) {
+    known.push_back(path_of(erased.sequence));
+  }
+  std::sort(known.begin(), known.end());
+  std::uint64_t removed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(config_.folder)) {
+    const std::string path = config_.folder + "/" + entry.path().filename().string();
+    if (path.find(".segment") != std::string::npos && !std::binary_search(known.begin(), known.end(), path)) {
+      remove_file(path);
+      ++removed;
+    }
+  }
+  return removed;
+}
+
+// --- Figures ---------------------------------------------------------------------------------------------------------
+
+std::uint64_t ColdRows::fixed_bytes() const {
+  const std::uint64_t memory = block_end(info_.file_bytes()) - info_.keys_offset();
+  const std::uint64_t whole = memory < kHugePageBytes ? memory : (memory + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  return kMemories * whole + BlockReader::kStagingBytes;
+}
+
+std::uint64_t ColdRows::bytes() const {
+  return fixed_bytes() + live_bits_bytes_ + segments_.size() * (sizeof(ColdSegment) + sizeof(SegmentReader));
+}
+
+TierFiles ColdRows::files() const {
+  TierFiles files;
+  for (const auto& segment : segments_) {
+    if (segment != nullptr) {
+      ++files.segments;
+      files.rows += segment->rows;
+      files.live_rows += segment->live_rows;
+      files.bytes += info_of(segment->rows, 0).file_bytes();
+    }
+  }
+  return files;
+}
+
+}  // namespace graphbox

@@ -1,0 +1,368 @@
+// Rows on SSD come back to memory when they are looked up.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "errors/error.h"
+#include "parallel/parallel_for.h"
+#include "table/batch.h"
+#include "table/location.h"
+#include "table/table.h"
+#include "table/table_tier.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::int64_t kIndexDistance = 32;  // keys between asking for a line of the index and reading it
+constexpr std::size_t kSparsePrefetch = 4096;   // rows read at a time, while others wait to move rows
+constexpr std::size_t kDensePrefetch = 16384;
+constexpr std::uint32_t kDenseGap = 16;  // places between rows that are read in one go
+
+// A turn to move rows. Whoever prefetches waits for those that have work for the rows.
+class MovingTurn {
+ public:
+  explicit MovingTurn(TableTier& tier) : tier_(tier) {
+    tier_.waiting.fetch_add(1);
+    tier_.moving.lock();
+    tier_.waiting.fetch_sub(1);
+  }
+  MovingTurn(const MovingTurn&) = delete;
+  MovingTurn& operator=(const MovingTurn&) = delete;
+  ~MovingTurn() { tier_.moving.unlock(); }
+
+ private:
+  TableTier& tier_;
+};
+
+void sort_unique(std::vector<WantedRow>& rows) {
+  std::sort(rows.begin(), rows.end(),
+            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+  rows.erase(std::unique(rows.begin(), rows.end(),
+                         [](const WantedRow& a, const WantedRow& b) { return a.location == b.location; }),
+             rows.end());
+}
+
+std::uint64_t distinct_keys(const std::int64_t* keys, const std::vector<std::int64_t>& positions) {
+  std::vector<std::int64_t> sorted(positions.size());
+  std::transform(positions.begin(), positions.end(), sorted.begin(), [&](std::int64_t i) { return keys[i]; });
+  std::sort(sorted.begin(), sorted.end());
+  return static_cast<std::uint64_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+}
+
+}  // namespace
+
+// --- Reading without promoting ---------------------------------------------------------------------------------------
+
+// Copies values of rows on SSD, at the positions `missing`, as they are while `lock` is held; then reads without it. A
+// push to these rows looks all up again.
+void Table::copy_cold(const std::int64_t* keys, const std::vector<std::int64_t>& missing, float* out,
+                      PulledRows* pulled, std::shared_lock<std::shared_mutex> lock) const {
+  if (pulled != nullptr) {
+    pulled->version = PulledRows::kOutdated;
+    for (const std::int64_t i : missing) {
+      pulled->rows[i] = kNoRow;
+    }
+  }
+  std::vector<WantedRow> rows;
+  rows.reserve(missing.size());
+  for (const std::int64_t i : missing) {
+    rows.push_back({find(keys[i]), static_cast<std::uint32_t>(i), keys[i]});
+  }
+  tier_->misses.fetch_add(missing.size(), std::memory_order_relaxed);
+  ColdReading reading = tier_->cold.reading(std::move(rows));
+  lock.unlock();
+  tier_->cold.read(reading, [&](const WantedRow& row, const std::byte* record) {
+    slab_.copy_record_values(record, out + std::size_t{row.index} * config_.dim);
+  });
+}
+
+// Writes the keys of rows on SSD, in the order they were written.
+void Table::copy_cold_keys(std::int64_t* keys) const {
+  const auto& segments = tier_->cold.segments();
+  std::vector<std::uint32_t> order(segments.size());
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t slot = 0; slot < segments.size(); ++slot) {
+    if (segments[slot] != nullptr) {
+      slots.push_back(slot);
+    }
+  }
+  std::sort(slots.begin(), slots.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return segments[a]->sequence < segments[b]->sequence; });
+  for (std::uint32_t i = 0; i < slots.size(); ++i) {
+    order[slots[i]] = i;
+  }
+  std::vector<std::pair<std::uint32_t, std::int64_t>> placed;
+  placed.reserve(tier_->cold_rows);
+  index_.for_each([&](std::int64_t key, std::uint32_t location) {
+    if (is_cold(location)) {
+      placed.emplace_back(order[slot_of(location)] << 16 | place_of(location), key);
+    }
+  });
+  std::sort(placed.begin(), placed.end());
+  std::transform(placed.begin(), placed.end(), keys, [](const auto& each) { return each.second; });
+}
+
+// --- Promoting -------------------------------------------------------------------------------------------------------
+
+// The rest of read(), for keys that were not in memory: all of the batch if the rows' numbers are wanted.
+void Table::read_through(const std::int64_t* keys, std::int64_t count, const std::vector<std::int64_t>& missing,
+                         float* out, int threads, PulledRows* pulled) {
+  PooledArray<std::int64_t> wanted(static_cast<std::int64_t>(missing.size()));
+  PooledArray<std::uint32_t> found(wanted.size());
+  for (std::int64_t i = 0; i < wanted.size(); ++i) {
+    wanted[i] = keys[missing[static_cast<std::size_t>(i)]];
+  }
+  const MovingTurn turn(*tier_);
+  std::unique_lock lock(mutex_);
+  if (pulled == nullptr) {
+    make_hot(wanted.data(), wanted.size(), found.data(), threads, lock);
+  } else {
+    make_hot(keys, count, pulled->rows.data(), threads, lock);
+    pulled->version = version_;
+    for (std::int64_t i = 0; i < wanted.size(); ++i) {
+      found[i] = pulled->rows[missing[static_cast<std::size_t>(i)]];
+    }
+  }
+  parallel_for(useful_threads(threads, wanted.size()), chunks_of(wanted.size()), [&](std::int64_t chunk) {
+    const std::int64_t end = std::min((chunk + 1) * kChunkKeys, wanted.size());
+    for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
+      float* const target = out + static_cast<std::size_t>(missing[static_cast<std::size_t>(i)]) * config_.dim;
+      if (is_hot(found[i])) {
+        slab_.copy_values(found[i], target);
+      } else {
+        initial_values(wanted[i], target);
+      }
+    }
+  });
+}
+
+std::unique_lock<std::shared_mutex> Table::lock_with_hot_rows(const std::int64_t* keys, std::int64_t count,
+                                                              std::uint32_t* rows, int threads) {
+  {
+    std::unique_lock lock(mutex_);
+    if (missing_keys(keys, count, rows, threads).empty()) {
+      tier_->hits.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
+      return lock;
+    }
+  }
+  const MovingTurn turn(*tier_);
+  std::unique_lock lock(mutex_);
+  make_hot(keys, count, rows, threads, lock);
+  return lock;
+}
+
+// Brings the rows of all keys into memory, new ones too, and writes their numbers; or throws, and no key is new. It is
+// the caller's turn to move rows. `lock` is given up while the disk is waited for.
+void Table::make_hot(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads,
+                     std::unique_lock<std::shared_mutex>& lock) {
+  TableTier& tier = *tier_;
+  for (;;) {
+    const std::vector<std::int64_t> missing = missing_keys(keys, count, rows, threads);
+    std::vector<std::int64_t> absent;
+    std::vector<WantedRow> cold;
+    for (const std::int64_t i : missing) {
+      if (is_cold(rows[i])) {
+        cold.push_back({rows[i], 0, keys[i]});
+      } else {
+        absent.push_back(i);
+      }
+    }
+    sort_unique(cold);
+    std::uint64_t created = absent.size();  // at most; how many exactly is told by sorting, where that matters
+    if (created > 0 && (space() < created + cold.size() || !index_.has_room_for(index_rows() + created))) {
+      created = distinct_keys(keys, absent);
+    }
+    if (make_index_room(created)) {
+      continue;  // rows have moved
+    }
+    const std::uint64_t pinned = pin(rows, count);
+    make_space(cold.size() + created, pinned);
+    locate_again(cold);
+    const std::uint64_t version = version_;
+    promote(cold, lock, nullptr);
+    if (version_ != version) {
+      continue;  // keys were erased while the disk was waited for
+    }
+    tier.hits.fetch_add(static_cast<std::uint64_t>(count) - missing.size(), std::memory_order_relaxed);
+    tier.misses.fetch_add(missing.size() - absent.size(), std::memory_order_relaxed);
+    std::vector<std::uint32_t> new_rows(absent.size());
+    create_missing(keys, absent, new_rows.data(), threads);
+    for (std::size_t i = 0; i < absent.size(); ++i) {
+      rows[absent[i]] = new_rows[i];
+    }
+    for (const std::int64_t i : missing) {
+      rows[i] = is_cold(rows[i]) ? find(keys[i]) : rows[i];
+    }
+    return;
+  }
+}
+
+// Compaction may have moved rows on SSD.
+void Table::locate_again(std::vector<WantedRow>& cold) const {
+  for (WantedRow& row : cold) {
+    row.location = find(row.key);
+  }
+  sort_unique(cold);
+}
+
+// Marks rows that must not leave memory; returns how many they are.
+std::uint64_t Table::pin(const std::uint32_t* rows, std::int64_t count) {
+  RowBits& pinned = tier_->pinned;
+  std::fill(pinned.begin(), pinned.end(), 0);
+  std::uint64_t different = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (is_hot(rows[i]) && !has_bit(pinned, rows[i])) {
+      set_bit(pinned, rows[i]);
+      ++different;
+    }
+  }
+  return different;
+}
+
+// Reads rows, sorted by location, into memory where there is room; returns how many were still there. Marks them.
+std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
+                            std::vector<std::uint64_t>* marked) {
+  TableTier& tier = *tier_;
+  const std::size_t record_bytes = slab_.layout().record_bytes();
+  const std::size_t most = tier.staging.bytes() / record_bytes;
+  std::int64_t promoted = 0;
+  for (std::size_t begin = 0; begin < rows.size(); begin += most) {
+    const std::size_t size = std::min(most, rows.size() - begin);
+    std::vector<WantedRow> part(rows.begin() + static_cast<std::ptrdiff_t>(begin),
+                                rows.begin() + static_cast<std::ptrdiff_t>(begin + size));
+    for (std::size_t i = 0; i < size; ++i) {
+      part[i].index = static_cast<std::uint32_t>(i);
+    }
+    ColdReading reading = tier.cold.reading(std::move(part));
+    lock.unlock();
+    tier.cold.read(reading, [&](const WantedRow& row, const std::byte* record) {
+      std::memcpy(tier.staging.data() + row.index * record_bytes, record, record_bytes);
+    });
+    lock.lock();
+    for (std::size_t i = 0; i < size; ++i) {
+      if (i + kIndexDistance < size) {
+        index_.prefetch(index_.hash(reading.rows[i + kIndexDistance].key));
+      }
+      const WantedRow& wanted = reading.rows[i];
+      const std::uint64_t hash = index_.hash(wanted.key);
+      if (index_.find(wanted.key, hash) != wanted.location) {
+        continue;
+      }
+      const std::uint32_t row = take_row();
+      slab_.key(row) = wanted.key;
+      slab_.read_record(row, tier.staging.data() + wanted.index * record_bytes);
+      index_.replace(wanted.key, hash, row);
+      tier.homes[row] = wanted.location;
+      tier.visited.visit(row);
+      --tier.cold_rows;
+      ++promoted;
+      if (marked != nullptr) {
+        set_bit(*marked, row);
+      }
+    }
+  }
+  return promoted;
+}
+
+// --- Prefetching -----------------------------------------------------------------------------------------------------
+
+Table::Prefetched Table::prefetch_rows(const std::int64_t* keys, std::int64_t count, const std::atomic<bool>& is_stopped) {
+  TableTier& tier = *tier_;
+  const std::lock_guard only_one(tier.prefetching);
+  Prefetched result = {0, 0};
+  std::vector<WantedRow> cold;
+  {
+    const std::unique_lock lock(mutex_);
+    tier.this_pass.swap(tier.next_pass);
+    std::fill(tier.next_pass.begin(), tier.next_pass.end(), 0);
+  }
+  for (std::int64_t begin = 0; begin < count && !is_stopped; begin += kChunkKeys) {
+    const std::unique_lock lock(mutex_);
+    for (std::int64_t i = begin; i < std::min(begin + kChunkKeys, count); ++i) {
+      const std::uint32_t location = find(keys[i]);
+      if (is_cold(location)) {
+        cold.push_back({location, 0, keys[i]});
+      } else if (is_hot(location)) {
+        set_bit(tier.next_pass, location);
+        ++result.in_memory;
+      }
+    }
+  }
+  sort_unique(cold);
+  for (std::size_t begin = 0; begin < cold.size() && !is_stopped;) {
+    while (tier.waiting.load() > 0 && !is_stopped) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    const std::size_t ahead = std::min(begin + kDensePrefetch, cold.size()) - 1;
+    const bool is_dense = (cold[ahead].location - cold[begin].location) / kDenseGap <= ahead - begin;
+    const std::size_t end = std::min(begin + (is_dense ? kDensePrefetch : kSparsePrefetch), cold.size());
+    const std::lock_guard moving(tier.moving);
+    std::unique_lock lock(mutex_);
+    // Rows may have been moved by compaction, read by others or erased.
+    std::vector<WantedRow> part;
+    for (; begin < end; ++begin) {
+      const std::uint32_t location = find(cold[begin].key);
+      if (is_cold(location)) {
+        part.push_back({location, 0, cold[begin].key});
+      } else if (is_hot(location)) {
+        set_bit(tier.next_pass, location);
+        ++result.in_memory;
+      }
+    }
+    sort_unique(part);
+    make_space_beside_passes(part.size());
+    const bool is_full = space() < part.size();
+    locate_again(part);
+    part.resize(std::min<std::size_t>(part.size(), space()));
+    const std::int64_t read = promote(part, lock, &tier.next_pass);
+    result.read += read;
+    result.in_memory += read;
+    if (is_full) {
+      break;
+    }
+  }
+  return result;
+}
+
+// --- Notes -----------------------------------------------------------------------------------------------------------
+
+void Table::note_created(const std::vector<std::uint32_t>& rows) {
+  for (const std::uint32_t row : rows) {
+    set_bit(tier_->dirty, row);
+    tier_->visited.visit(row);
+  }
+}
+
+void Table::note_changed(const std::uint32_t* rows, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (rows[i] != kNoRow) {
+      set_bit(tier_->dirty, rows[i]);
+      tier_->visited.visit(rows[i]);
+    }
+  }
+}
+
+// A row in memory loses its key: what was written of it is of no use any more.
+void Table::forget_home(std::uint32_t row) {
+  TableTier& tier = *tier_;
+  if (tier.homes[row] != kNoRow) {
+    tier.cold.drop(tier.homes[row]);
+    tier.erased.push_back(slab_.key(row));
+    tier.homes[row] = kNoRow;
+  }
+  for (RowBits* const bits : {&tier.dirty, &tier.this_pass, &tier.next_pass}) {
+    clear_bit(*bits, row);
+  }
+}
+
+void Table::forget_cold(std::int64_t key, std::uint32_t location) {
+  index_.erase(key, index_.hash(key));
+  note_erased(key);
+  tier_->cold.drop(location);
+  tier_->erased.push_back(key);
+  --tier_->cold_rows;
+}
+
+}  // namespace graphbox

@@ -1,0 +1,319 @@
+"""Tables larger than memory: their folder, what is kept there, and reading rows before they are asked for."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from graphbox import _core
+from graphbox.errors import (
+    ConflictError,
+    FormatError,
+    GraphboxError,
+    NotFoundError,
+    TimeLimitError,
+    UsageError,
+)
+from graphbox.native import Int64Array
+from graphbox.table.catalogue import Catalogue, CatalogueContents, CatalogueDamage, ListedSegment
+
+__all__ = [
+    "ClosedTable",
+    "Prefetch",
+    "Prefetched",
+    "Recovery",
+    "TableFolder",
+    "TierStatistics",
+    "statistics_of",
+]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TierStatistics:
+    """Where the rows of a table are, and what moved.
+
+    Attributes:
+        hot_rows: rows in memory.
+        cold_rows: rows on SSD alone.
+        hits: keys looked up whose rows were in memory, since the table was opened.
+        misses: keys looked up whose rows were read from SSD.
+        evicted_rows: rows that left memory.
+        compacted_rows: rows that were written again to get rid of dead ones beside them.
+        bytes_read: from segments.
+        bytes_written: to segments.
+        segments: files there are.
+        segment_bytes: how large they are together.
+        live_share: part of the rows in segments that count; the others were written again since, or erased.
+    """
+
+    hot_rows: int
+    cold_rows: int
+    hits: int
+    misses: int
+    evicted_rows: int
+    compacted_rows: int
+    bytes_read: int
+    bytes_written: int
+    segments: int
+    segment_bytes: int
+    live_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What opening a table's folder had to repair.
+
+    Attributes:
+        catalogue_damage: why the catalogue was made anew from the segments, or None where it was whole. Made
+            anew, the table holds for each key the row that was written last, flushed or not.
+        removed_files: segments of a process that ended before it flushed them.
+    """
+
+    catalogue_damage: str | None
+    removed_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetched:
+    """What a prefetch achieved.
+
+    Attributes:
+        in_memory: how many of the keys had rows in memory when it ended. Keys without a row count not.
+        rows_read: how many of these were read from SSD.
+    """
+
+    in_memory: int
+    rows_read: int
+
+
+class Prefetch:
+    """Rows on their way from SSD to memory: what :meth:`EmbeddingTable.prefetch` returns."""
+
+    def __init__(self, table: _core.Table, keys: Int64Array) -> None:
+        self._stop = _core.StopFlag()
+        self._result: Prefetched | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(table, keys), name="graphbox-prefetch", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return not self._thread.is_alive()
+
+    def wait(self, timeout_s: float | None = None) -> Prefetched:
+        """Wait for the end, and return what was achieved.
+
+        Raises:
+            TimeLimitError: it did not end within ``timeout_s`` seconds; it goes on.
+            GraphboxError: what went wrong while rows were read.
+        """
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeLimitError(
+                f"waited {timeout_s} s for rows to be read from SSD",
+                hint="wait longer; rows that are not there in time are read when they are pulled",
+            )
+        if self._result is None:
+            raise self._error or GraphboxError("the prefetch ended without a result")
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop soon. Rows that were read stay."""
+        self._stop.set()
+
+    def _run(self, table: _core.Table, keys: Int64Array) -> None:
+        try:
+            self._result = Prefetched(*_core.table_prefetch(table, keys, self._stop))
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
+            self._error = error
+
+
+class TableFolder:
+    """The folder of a table with rows on SSD: a lock, the catalogue, and segments.
+
+    Made by :meth:`created` or :meth:`opened`; :meth:`attach` gives it the table.
+    """
+
+    def __init__(self, path: Path, lock: int, catalogue: Catalogue) -> None:
+        self.path = path
+        self.recovery = Recovery(None, 0)
+        self._catalogue = catalogue
+        self._flushing = threading.Lock()
+        self._release = weakref.finalize(self, _released, catalogue, lock)
+
+    @classmethod
+    def created(cls, path: Path) -> TableFolder:
+        """Make a folder for a new table.
+
+        Raises:
+            UsageError: there is something already.
+            ConflictError: another process has it open.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = _locked(path)
+        except OSError as error:
+            raise UsageError(
+                f"expected a folder that can be written, received: {error.strerror}",
+                where=str(path),
+                hint="check its permissions, or choose another folder",
+            ) from error
+        try:
+            others = sorted(entry.name for entry in path.iterdir() if entry.name != "lock")
+            if others:
+                raise UsageError(
+                    f"expected an empty folder for a new table, received one with {others[0]}",
+                    where=str(path),
+                    hint="open the table that is there with EmbeddingTable.open, or choose another folder",
+                )
+            (path / "segments").mkdir()
+            return cls(path, lock, Catalogue(path / "catalogue"))
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @classmethod
+    def opened(cls, path: Path) -> tuple[TableFolder, CatalogueContents]:
+        """Open the folder of a table, and return what is in it. A damaged catalogue is made anew.
+
+        Raises:
+            NotFoundError: there is no table.
+            ConflictError: another process has it open.
+            FormatError: the catalogue is of something else, or damaged and there are no segments either.
+        """
+        if not (path / "segments").is_dir():
+            raise NotFoundError(
+                "expected the folder of a table, which has segments in it",
+                where=str(path),
+                hint="check the path",
+            )
+        lock = _locked(path)
+        try:
+            try:
+                catalogue = Catalogue(path / "catalogue")
+                try:
+                    contents = catalogue.read()
+                except CatalogueDamage:
+                    catalogue.close()
+                    raise
+                return cls(path, lock, catalogue), contents
+            except CatalogueDamage as damage:
+                contents = _contents_of_segments(path, str(damage))
+                _set_aside(path / "catalogue")
+                folder = cls(path, lock, Catalogue(path / "catalogue"))
+                folder.recovery = Recovery(str(damage), 0)
+                _logger.warning("%s: the catalogue is made anew from segments: %s", path, damage)
+                return folder, contents
+        except BaseException:
+            os.close(lock)
+            raise
+
+    def attach(self, table: _core.Table, contents: CatalogueContents) -> None:
+        """Let the table keep rows here, and give it those that are here."""
+        _core.table_attach_tier(
+            table, str(self.path / "segments"), json.dumps(contents.settings, default=float)
+        )
+        for segment in contents.segments:
+            _core.table_restore_segment(table, segment.sequence, segment.live)
+        removed = _core.table_opened(table)
+        self.recovery = Recovery(self.recovery.catalogue_damage, removed)
+        if removed:
+            _logger.info("%s: removed %d files that were never flushed", self.path, removed)
+        self.flush(table, contents.settings)
+
+    def flush(self, table: _core.Table, settings: dict[str, Any]) -> None:
+        """Make the folder hold the table as it is now."""
+        with self._flushing:
+            segments = [ListedSegment(*segment) for segment in _core.table_flush(table)]
+            self._catalogue.write(CatalogueContents(settings, segments))
+            _core.table_flushed(table)
+
+    def close(self) -> None:
+        """Let another process open the folder."""
+        self._release()
+
+
+class ClosedTable:
+    """What stands in for the native table after :meth:`EmbeddingTable.close`: any use of it is told so."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        raise UsageError(
+            "the table is closed", where=str(self._path), hint="open it again with EmbeddingTable.open"
+        )
+
+    def __len__(self) -> int:
+        return cast("int", self.rows)
+
+
+def _released(catalogue: Catalogue, lock: int) -> None:
+    catalogue.close()
+    os.close(lock)
+
+
+def _locked(path: Path) -> int:
+    """Lock the folder; the kernel gives the lock back when the process ends, however that happens."""
+    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise ConflictError(
+            "the table is open elsewhere, in this process or another",
+            where=str(path),
+            hint="close it there first: one process at a time changes a table",
+        ) from error
+    return descriptor
+
+
+def _contents_of_segments(path: Path, damage: str) -> CatalogueContents:
+    """Return all segments of a folder, and the settings that the newest of them has."""
+    segments = []
+    newest = (-1, "")
+    for file in (path / "segments").glob("*.segment"):
+        sequence, is_erased, rows, settings = _core.segment_header(str(file))
+        segments.append(ListedSegment(sequence, is_erased, rows, None))
+        newest = max(newest, (sequence, settings))
+    if not segments:
+        raise FormatError(
+            f"the catalogue of the table is damaged ({damage}), and no segments are there to make it anew",
+            where=str(path),
+            hint="load a checkpoint of the table into a new folder",
+        )
+    return CatalogueContents(json.loads(newest[1]), sorted(segments, key=lambda segment: segment.sequence))
+
+
+def _set_aside(catalogue: Path) -> None:
+    """Rename a damaged catalogue, so that it can be looked into."""
+    if not catalogue.exists():
+        return
+    number = 1
+    while (target := catalogue.with_name(f"catalogue.damaged-{number}")).exists():
+        number += 1
+    try:
+        catalogue.rename(target)
+    except OSError as error:
+        raise GraphboxError(
+            f"cannot set the damaged catalogue aside: {error.strerror}", where=str(catalogue)
+        ) from error
+
+
+def statistics_of(table: _core.Table) -> TierStatistics:
+    """Return the figures of a table's tier."""
+    figures = _core.table_tier_figures(table)
+    live, rows = figures.pop("live_segment_rows"), figures.pop("segment_rows")
+    return TierStatistics(**figures, live_share=live / rows if rows else 1.0)
