@@ -49,8 +49,10 @@ void Slab::resize(std::uint64_t rows) {
     bases_.reserve(chunks_.size() + 1);
     chunks_.emplace_back(chunk_bytes());
     bases_.push_back(chunks_.back().data());
+    if (view_.bases != bases_.data()) {  // after reserve() it does not change, and others may be reading it
+      view_.bases = bases_.data();
+    }
   }
-  view_.bases = bases_.data();
   rows_ = rows;
 }
 

@@ -1,5 +1,6 @@
 // Learning: gradients of equal keys are summed and applied once.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -15,7 +16,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::int64_t kUpdateDistance = 8;  // rows between asking for one's memory and updating it
+constexpr std::int64_t kUpdateDistance = 16;  // rows between asking for one's memory and updating it
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
@@ -35,6 +36,12 @@ class LearningRate {
 };
 
 }  // namespace
+
+// Where a row's values are, and its state.
+struct Table::RowPlace {
+  std::byte* data;
+  RowState state;
+};
 
 // What a thread needs to update rows, besides the table.
 struct Table::Workspace {
@@ -185,6 +192,17 @@ void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   });
 }
 
+template <typename Place>
+GRAPHBOX_INLINE void ask_for_row(const Place& place, std::size_t row_bytes) {
+  prefetch_bytes(place.data, row_bytes);
+  if (place.state.accumulator != nullptr) {
+    prefetch(place.state.accumulator);
+  }
+  if (place.state.steps != nullptr) {
+    prefetch(place.state.steps);
+  }
+}
+
 // Applies the gradients at `positions` (null: at 0 ... count - 1), each row once, with the sum of its gradients.
 void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions,
                         std::int64_t count) {
@@ -235,14 +253,20 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
   const auto gradient_at = [&](std::uint32_t i) { return push.gradient(position_of(i), dim); };
   const auto scale_at = [&](std::uint32_t i) { return push.scale(position_of(i)); };
   Workspace workspace(config_);
-  for (std::int64_t i = 0; i < unique_count; ++i) {
-    if (i + kUpdateDistance < unique_count) {
-      const Unique& ahead = uniques[i + kUpdateDistance];
-      slab_.prefetch_row(ahead.row);
-      const auto* const gradient = reinterpret_cast<const std::byte*>(gradient_at(ahead.first));
-      for (std::size_t line = 0; line < dim * sizeof(float); line += kCacheLineBytes) {
-        prefetch(gradient + line);
-      }
+  // Where a row is, is computed when it is asked for, and not again: see RowIndex::View.
+  std::array<RowPlace, kUpdateDistance> places;
+  for (std::int64_t next_row = 0; next_row < unique_count + kUpdateDistance; ++next_row) {
+    RowPlace& place = places[static_cast<std::size_t>(next_row) % places.size()];
+    const std::int64_t i = next_row - kUpdateDistance;
+    const RowPlace current = place;
+    if (next_row < unique_count) {
+      const Unique& ahead = uniques[next_row];
+      place = {slab_.data(ahead.row), slab_.state(ahead.row)};
+      ask_for_row(place, slab_.view().row_bytes);
+      prefetch_bytes(reinterpret_cast<const std::byte*>(gradient_at(ahead.first)), dim * sizeof(float));
+    }
+    if (i < 0) {
+      continue;
     }
     const Unique& unique = uniques[i];
     const float* gradient = gradient_at(unique.first);
@@ -264,25 +288,26 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
       ++count_of_key;
     }
     const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
-    update_row(unique.row, gradient, scale, workspace);
+    update_row(unique.row, current, gradient, scale, workspace);
     for (ChangeTracker& changes : trackers_) {
       changes.mark(unique.row);
     }
   }
 }
 
-void Table::update_row(std::uint32_t row, const float* gradient, float scale, Workspace& workspace) const {
+void Table::update_row(std::uint32_t row, const RowPlace& place, const float* gradient, float scale,
+                       Workspace& workspace) const {
   const std::size_t dim = config_.dim;
-  const RowState state = slab_.state(row);
   if (config_.value_type == ValueType::kFloat32) {
-    update_.apply(slab_.float32_values(row), state, gradient, scale, dim);
+    update_.apply(reinterpret_cast<float*>(place.data), place.state, gradient, scale, dim);
     return;
   }
-  from_float16(slab_.float16_values(row), workspace.values.data(), dim);
-  update_.apply(workspace.values.data(), state, gradient, scale, dim);
-  philox_fill(rounding_key_, *state.steps, static_cast<std::uint64_t>(slab_.key(row)), Workspace::groups_of(dim),
+  auto* const halves = reinterpret_cast<std::uint16_t*>(place.data);
+  from_float16(halves, workspace.values.data(), dim);
+  update_.apply(workspace.values.data(), place.state, gradient, scale, dim);
+  philox_fill(rounding_key_, *place.state.steps, static_cast<std::uint64_t>(slab_.key(row)), Workspace::groups_of(dim),
               workspace.words.data());
-  to_float16_stochastic(workspace.values.data(), workspace.words.data(), slab_.float16_values(row), dim);
+  to_float16_stochastic(workspace.values.data(), workspace.words.data(), halves, dim);
 }
 
 }  // namespace graphbox
