@@ -1,6 +1,7 @@
 #include "table/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -81,8 +82,7 @@ double square_sum(const float* gradient, std::size_t dim) {
 }
 
 // values -= lr * g
-GRAPHBOX_CLONES
-void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient, std::size_t dim,
+GRAPHBOX_INLINE void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient, std::size_t dim,
                 float lr) {
   for (std::size_t i = 0; i < dim; ++i) {
     values[i] = stepped(common, values[i], lr * gradient_of(common, values[i], gradient[i]));
@@ -90,21 +90,13 @@ void update_sgd(const Common common, float* __restrict values, const float* __re
 }
 
 // state += g^2; values -= lr * g / (sqrt(state) + eps)
-GRAPHBOX_CLONES
-void update_adagrad(const Common common, float* __restrict values, float* __restrict state,
+GRAPHBOX_INLINE void update_adagrad(const Common common, float* __restrict values, float* __restrict state,
                     const float* __restrict gradient, std::size_t dim, float lr, float eps) {
   for (std::size_t i = 0; i < dim; ++i) {
     const float g = gradient_of(common, values[i], gradient[i]);
     state[i] += g * g;
     values[i] = stepped(common, values[i], lr * g / (std::sqrt(state[i]) + eps));
   }
-}
-
-GRAPHBOX_CLONES
-void update_rowwise_adagrad(const Common common, float* __restrict values, float* __restrict accumulator,
-                            const float* __restrict gradient, std::size_t dim, float lr, float eps) {
-  *accumulator += mean_square(common, values, gradient, dim);
-  update_sgd(common, values, gradient, dim, lr / (std::sqrt(*accumulator) + eps));
 }
 
 struct Moments {
@@ -117,8 +109,7 @@ struct Moments {
 
 // first += (1 - beta1) (g - first); second += (1 - beta2) (g^2 - second);
 // values -= step * first / (scale * sqrt(second) + eps)
-GRAPHBOX_CLONES
-void update_adam(const Common common, float* __restrict values, float* __restrict first, float* __restrict second,
+GRAPHBOX_INLINE void update_adam(const Common common, float* __restrict values, float* __restrict first, float* __restrict second,
                  const float* __restrict gradient, std::size_t dim, const Moments moments) {
   for (std::size_t i = 0; i < dim; ++i) {
     const float g = gradient_of(common, values[i], gradient[i]);
@@ -129,8 +120,7 @@ void update_adam(const Common common, float* __restrict values, float* __restric
   }
 }
 
-GRAPHBOX_CLONES
-void update_rowwise_adam(const Common common, float* __restrict values, float* __restrict first,
+GRAPHBOX_INLINE void update_rowwise_adam(const Common common, float* __restrict values, float* __restrict first,
                          float* __restrict second, const float* __restrict gradient, std::size_t dim,
                          const Moments moments) {
   const float square = mean_square(common, values, gradient, dim);
@@ -153,8 +143,7 @@ struct Proximal {
 
 // The value that a row of FTRL has is a function of z and n: 0 where |z| <= l1, otherwise
 // -(z - sign(z) l1) / ((beta + sqrt(n)) / lr + l2). A new row starts with the z of its initial values.
-GRAPHBOX_CLONES
-void update_ftrl(const Common common, float* __restrict values, float* __restrict z, float* __restrict n,
+GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, float* __restrict z, float* __restrict n,
                  const float* __restrict gradient, std::size_t dim, const Proximal settings) {
   for (std::size_t i = 0; i < dim; ++i) {
     const float value = values[i];
@@ -171,6 +160,73 @@ void update_ftrl(const Common common, float* __restrict values, float* __restric
     const float next = excess > 0 ? -std::copysign(excess, z[i]) / next_strength : 0.0F;
     const float raised = next < common.lowest ? common.lowest : next;
     values[i] = raised > common.highest ? common.highest : raised;
+  }
+}
+
+// --- Several rows, so that the long operations of one overlap those of the others ------------------------------------
+
+using Rows = std::span<const RowGradient>;
+
+GRAPHBOX_INLINE Common of_row(Common common, const RowGradient& row) {
+  common.scale = row.scale;
+  return common;
+}
+
+GRAPHBOX_CLONES
+void update_rows_sgd(const Common common, Rows rows, std::size_t dim, float lr) {
+  for (const RowGradient& row : rows) {
+    update_sgd(of_row(common, row), row.values, row.gradient, dim, lr);
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rows_adagrad(const Common common, Rows rows, std::size_t dim, float lr, float eps) {
+  for (const RowGradient& row : rows) {
+    update_adagrad(of_row(common, row), row.values, row.state.per_value, row.gradient, dim, lr, eps);
+  }
+}
+
+// accumulator += mean of g^2; values -= lr * g / (sqrt(accumulator) + eps)
+GRAPHBOX_CLONES
+void update_rows_rowwise_adagrad(const Common common, Rows rows, std::size_t dim, float lr, float eps) {
+  float steps[kUpdatedRows];
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RowGradient& row = rows[i];
+    *row.state.accumulator += mean_square(of_row(common, row), row.values, row.gradient, dim);
+    steps[i] = *row.state.accumulator;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    steps[i] = lr / (std::sqrt(steps[i]) + eps);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    update_sgd(of_row(common, rows[i]), rows[i].values, rows[i].gradient, dim, steps[i]);
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rows_adam(const Common common, Rows rows, std::size_t dim, const Moments* moments) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RowGradient& row = rows[i];
+    update_adam(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
+                moments[i]);
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rows_rowwise_adam(const Common common, Rows rows, std::size_t dim, const Moments* moments) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RowGradient& row = rows[i];
+    update_rowwise_adam(of_row(common, row), row.values, row.state.per_value, row.state.accumulator, row.gradient, dim,
+                        moments[i]);
+  }
+}
+
+GRAPHBOX_CLONES
+void update_rows_ftrl(const Common common, Rows rows, std::size_t dim, Proximal settings) {
+  for (const RowGradient& row : rows) {
+    settings.is_first = *row.state.steps == 1;
+    update_ftrl(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
+                settings);
   }
 }
 
@@ -249,39 +305,37 @@ float RowUpdate::clipped_scale(const float* gradient, float scale, std::size_t d
   return norm <= most ? scale : static_cast<float>(static_cast<double>(scale) * (most / norm));
 }
 
-void RowUpdate::apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const {
+void RowUpdate::apply(std::span<RowGradient> rows, std::size_t dim) const {
   const float decay = config_.weight_decay;
-  const Common common = {clipped_scale(gradient, scale, dim), config_.clip_value, config_.decoupled_weight_decay ? 0.0F : decay,
+  const Common common = {1, config_.clip_value, config_.decoupled_weight_decay ? 0.0F : decay,
                          config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
                          config_.highest};
-  const bool is_first = state.steps != nullptr && *state.steps == 0;
-  if (state.steps != nullptr && *state.steps != UINT32_MAX) {
-    ++*state.steps;
+  std::array<Moments, kUpdatedRows> moments;
+  const bool has_moments = config_.kind == Optimizer::kAdam || config_.kind == Optimizer::kRowwiseAdam;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].scale = clipped_scale(rows[i].gradient, rows[i].scale, dim);
+    std::uint32_t* const steps = rows[i].state.steps;
+    if (steps != nullptr && *steps != UINT32_MAX) {
+      ++*steps;
+    }
+    if (has_moments) {
+      moments[i] = {config_.beta1, config_.beta2, config_.lr / correction(corrections1_, *steps),
+                    1 / std::sqrt(correction(corrections2_, *steps)), config_.eps};
+    }
   }
-  const auto moments = [&] {
-    return Moments{config_.beta1, config_.beta2, config_.lr / correction(corrections1_, *state.steps),
-                   1 / std::sqrt(correction(corrections2_, *state.steps)), config_.eps};
-  };
   switch (config_.kind) {
     case Optimizer::kSgd:
-      update_sgd(common, values, gradient, dim, config_.lr);
-      break;
+      return update_rows_sgd(common, rows, dim, config_.lr);
     case Optimizer::kAdagrad:
-      update_adagrad(common, values, state.per_value, gradient, dim, config_.lr, config_.eps);
-      break;
+      return update_rows_adagrad(common, rows, dim, config_.lr, config_.eps);
     case Optimizer::kRowwiseAdagrad:
-      update_rowwise_adagrad(common, values, state.accumulator, gradient, dim, config_.lr, config_.eps);
-      break;
+      return update_rows_rowwise_adagrad(common, rows, dim, config_.lr, config_.eps);
     case Optimizer::kAdam:
-      update_adam(common, values, state.per_value, state.per_value + dim, gradient, dim, moments());
-      break;
+      return update_rows_adam(common, rows, dim, moments.data());
     case Optimizer::kRowwiseAdam:
-      update_rowwise_adam(common, values, state.per_value, state.accumulator, gradient, dim, moments());
-      break;
+      return update_rows_rowwise_adam(common, rows, dim, moments.data());
     case Optimizer::kFtrl:
-      update_ftrl(common, values, state.per_value, state.per_value + dim, gradient, dim,
-                  {config_.lr, config_.beta, config_.l1, config_.l2, is_first});
-      break;
+      return update_rows_ftrl(common, rows, dim, {config_.lr, config_.beta, config_.l1, config_.l2, false});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace graphbox {
@@ -50,6 +51,16 @@ struct RowState {
   float* per_value;      // state_per_value arrays of dim numbers, one after another
 };
 
+// A row, and the gradient to apply to it.
+struct RowGradient {
+  float* values;
+  RowState state;
+  const float* gradient;
+  float scale;  // multiplies the gradient, before it is clipped
+};
+
+inline constexpr std::size_t kUpdatedRows = 16;  // that are updated together
+
 // Applies gradients to rows, as the settings say. Compiled for several instruction sets, the same bits on all.
 class RowUpdate {
  public:
@@ -58,8 +69,8 @@ class RowUpdate {
   // What a new row starts with, all of its state.
   void initialize(RowState state, std::size_t dim) const;
 
-  // `scale` multiplies the gradient, before it is clipped.
-  void apply(float* values, RowState state, const float* gradient, float scale, std::size_t dim) const;
+  // At most kUpdatedRows different rows.
+  void apply(std::span<RowGradient> rows, std::size_t dim) const;
 
   void set_lr(float lr) { config_.lr = lr; }
   const OptimizerConfig& config() const { return config_; }

@@ -178,7 +178,6 @@ class Table {
                     int threads);
 
  private:
-  struct RowPlace;
   struct Workspace;  // of a thread that updates rows
 
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
@@ -211,8 +210,8 @@ class Table {
   void leave_out(const std::vector<std::int64_t>& positions, std::uint32_t* rows);
   void apply(const std::uint32_t* rows, const Push& push, int threads);
   void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
-  void update_row(std::uint32_t row, const RowPlace& place, const float* gradient, float scale,
-                  Workspace& workspace) const;
+  template <typename KeyOf>
+  void update_float16(std::span<RowGradient> rows, const KeyOf& key_of, Workspace& workspace) const;
 
   ChangeTracker& tracker(int chain);
   void note_erased(std::int64_t key);

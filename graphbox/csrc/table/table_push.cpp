@@ -16,7 +16,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::int64_t kUpdateDistance = 16;  // rows between asking for one's memory and updating it
+constexpr auto kBlockRows = static_cast<std::int64_t>(kUpdatedRows);
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
@@ -37,17 +37,11 @@ class LearningRate {
 
 }  // namespace
 
-// Where a row's values are, and its state.
-struct Table::RowPlace {
-  std::byte* data;
-  RowState state;
-};
-
 // What a thread needs to update rows, besides the table.
 struct Table::Workspace {
   explicit Workspace(const TableConfig& config)
-      : sum(config.dim),
-        values(config.value_type == ValueType::kFloat32 ? 0 : config.dim),
+      : sums(config.dim * kUpdatedRows),
+        values(config.value_type == ValueType::kFloat32 ? 0 : config.dim * kUpdatedRows),
         words(config.value_type == ValueType::kFloat32 ? 0 : groups_of(config.dim) * kWordsPerGroup) {}
 
   // Of Philox words: one word rounds two values.
@@ -55,7 +49,7 @@ struct Table::Workspace {
     return static_cast<std::uint32_t>((dim + 2 * kWordsPerGroup - 1) / (2 * kWordsPerGroup));
   }
 
-  std::vector<float> sum;
+  std::vector<float> sums;
   std::vector<float> values;
   std::vector<std::uint32_t> words;
 };
@@ -192,17 +186,6 @@ void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   });
 }
 
-template <typename Place>
-GRAPHBOX_INLINE void ask_for_row(const Place& place, std::size_t row_bytes) {
-  prefetch_bytes(place.data, row_bytes);
-  if (place.state.accumulator != nullptr) {
-    prefetch(place.state.accumulator);
-  }
-  if (place.state.steps != nullptr) {
-    prefetch(place.state.steps);
-  }
-}
-
 // Applies the gradients at `positions` (null: at 0 ... count - 1), each row once, with the sum of its gradients.
 void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions,
                         std::int64_t count) {
@@ -253,61 +236,76 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
   const auto gradient_at = [&](std::uint32_t i) { return push.gradient(position_of(i), dim); };
   const auto scale_at = [&](std::uint32_t i) { return push.scale(position_of(i)); };
   Workspace workspace(config_);
-  // Where a row is, is computed when it is asked for, and not again: see RowIndex::View.
-  std::array<RowPlace, kUpdateDistance> places;
-  for (std::int64_t next_row = 0; next_row < unique_count + kUpdateDistance; ++next_row) {
-    RowPlace& place = places[static_cast<std::size_t>(next_row) % places.size()];
-    const std::int64_t i = next_row - kUpdateDistance;
-    const RowPlace current = place;
-    if (next_row < unique_count) {
-      const Unique& ahead = uniques[next_row];
-      place = {slab_.data(ahead.row), slab_.state(ahead.row)};
-      ask_for_row(place, slab_.view().row_bytes);
-      prefetch_bytes(reinterpret_cast<const std::byte*>(gradient_at(ahead.first)), dim * sizeof(float));
+  // Blocks of rows: while one is updated, the memory of the next one is on its way. Where a row is, is computed when it
+  // is asked for and not again: see RowIndex::View.
+  std::array<std::array<RowGradient, kUpdatedRows>, 2> blocks;
+  const auto ask_for = [&](std::int64_t begin) {
+    const std::int64_t end = std::min(begin + kBlockRows, unique_count);
+    auto& block = blocks[static_cast<std::size_t>(begin / kBlockRows % 2)];
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Unique& unique = uniques[i];
+      RowGradient& row = block[static_cast<std::size_t>(i - begin)];
+      row = {slab_.float32_values(unique.row), slab_.state(unique.row), gradient_at(unique.first), 1.0F};
+      slab_.prefetch_row(unique.row);
+      prefetch_bytes(reinterpret_cast<const std::byte*>(row.gradient), dim * sizeof(float));
     }
-    if (i < 0) {
-      continue;
-    }
-    const Unique& unique = uniques[i];
-    const float* gradient = gradient_at(unique.first);
-    float count_of_key = 1;
-    float* const sum = workspace.sum.data();
-    if (push.scale_of != nullptr) {
-      set_scaled(sum, gradient, scale_at(unique.first), dim);
-      gradient = sum;
-    } else if (unique.first != unique.last) {
-      std::memcpy(sum, gradient, dim * sizeof(float));
-      gradient = sum;
-    }
-    for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
+  };
+  ask_for(0);
+  for (std::int64_t begin = 0; begin < unique_count; begin += kBlockRows) {
+    ask_for(begin + kBlockRows);
+    const std::int64_t end = std::min(begin + kBlockRows, unique_count);
+    auto& block = blocks[static_cast<std::size_t>(begin / kBlockRows % 2)];
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Unique& unique = uniques[i];
+      RowGradient& row = block[static_cast<std::size_t>(i - begin)];
+      float* const sum = workspace.sums.data() + static_cast<std::size_t>(i - begin) * dim;
+      float count_of_key = 1;
       if (push.scale_of != nullptr) {
-        add_scaled(sum, gradient_at(other), scale_at(other), dim);
-      } else {
-        add_gradient(sum, gradient_at(other), dim);
+        set_scaled(sum, row.gradient, scale_at(unique.first), dim);
+        row.gradient = sum;
+      } else if (unique.first != unique.last) {
+        std::memcpy(sum, row.gradient, dim * sizeof(float));
+        row.gradient = sum;
       }
-      ++count_of_key;
+      for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
+        if (push.scale_of != nullptr) {
+          add_scaled(sum, gradient_at(other), scale_at(other), dim);
+        } else {
+          add_gradient(sum, gradient_at(other), dim);
+        }
+        ++count_of_key;
+      }
+      row.scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
+      for (ChangeTracker& changes : trackers_) {
+        changes.mark(unique.row);
+      }
     }
-    const float scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
-    update_row(unique.row, current, gradient, scale, workspace);
-    for (ChangeTracker& changes : trackers_) {
-      changes.mark(unique.row);
+    const std::span rows_of_block(block.data(), static_cast<std::size_t>(end - begin));
+    if (config_.value_type == ValueType::kFloat32) {
+      update_.apply(rows_of_block, dim);
+    } else {
+      const auto key_of = [&](std::size_t i) { return slab_.key(uniques[begin + static_cast<std::int64_t>(i)].row); };
+      update_float16(rows_of_block, key_of, workspace);
     }
   }
 }
 
-void Table::update_row(std::uint32_t row, const RowPlace& place, const float* gradient, float scale,
-                       Workspace& workspace) const {
+// The same as update_.apply() for rows of float16: computed in float32, then rounded.
+template <typename KeyOf>
+void Table::update_float16(std::span<RowGradient> rows, const KeyOf& key_of, Workspace& workspace) const {
   const std::size_t dim = config_.dim;
-  if (config_.value_type == ValueType::kFloat32) {
-    update_.apply(reinterpret_cast<float*>(place.data), place.state, gradient, scale, dim);
-    return;
+  std::array<std::uint16_t*, kUpdatedRows> halves;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    halves[i] = reinterpret_cast<std::uint16_t*>(rows[i].values);
+    rows[i].values = workspace.values.data() + i * dim;
+    from_float16(halves[i], rows[i].values, dim);
   }
-  auto* const halves = reinterpret_cast<std::uint16_t*>(place.data);
-  from_float16(halves, workspace.values.data(), dim);
-  update_.apply(workspace.values.data(), place.state, gradient, scale, dim);
-  philox_fill(rounding_key_, *place.state.steps, static_cast<std::uint64_t>(slab_.key(row)), Workspace::groups_of(dim),
-              workspace.words.data());
-  to_float16_stochastic(workspace.values.data(), workspace.words.data(), halves, dim);
+  update_.apply(rows, dim);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    philox_fill(rounding_key_, *rows[i].state.steps, static_cast<std::uint64_t>(key_of(i)), Workspace::groups_of(dim),
+                workspace.words.data());
+    to_float16_stochastic(rows[i].values, workspace.words.data(), halves[i], dim);
+  }
 }
 
 }  // namespace graphbox

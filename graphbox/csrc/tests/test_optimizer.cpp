@@ -26,7 +26,8 @@ TEST(optimizer, any_length_agrees_with_double_precision) {
     std::uint32_t steps = 7;
     const RowState state = {&accumulator, &steps, nullptr};
     update.initialize(state, dim);
-    update.apply(values.data(), state, gradient.data(), 1.0F, dim);
+    RowGradient row = {values.data(), state, gradient.data(), 1.0F};
+    update.apply({&row, 1}, dim);
     CHECK_EQUAL(steps, 1U);
     const double expected = 0.5 + squares / static_cast<double>(dim);
     CHECK(std::abs(static_cast<double>(accumulator) - expected) < 1e-5);
