@@ -193,6 +193,23 @@ def test_random_graphs_of_several_types(tmp_path: Path, seed: int) -> None:
         check(graph, [{"item": seeds[0]["item"]}, {}], {BUYS: [2, 1]}, way=way, exclude=exclude)
 
 
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(10, 60))
+def test_many_random_graphs_in_small_parts(tmp_path: Path, seed: int) -> None:
+    graph = shop(tmp_path / "graph", seed, csr=True)
+    rng = np.random.default_rng(seed)
+    seeds = [
+        {name: rng.integers(0, graph.num_nodes(name), rng.integers(0, 60)) for name in graph.node_types}
+        for _ in range(int(rng.integers(1, 7)))
+    ]
+    most = max(int(np.diff(graph.csc(edge_type).indptr).max()) for edge_type in graph.edge_types)
+    for way, exclude in itertools.product(WAYS, (False, True)):
+        hops = rng.integers(-1, 9, int(rng.integers(1, 4))).tolist()
+        some = {**way, "weighted": [BUYS]} if way.get("weighted") else way
+        budgets = {"topology_bytes": int(rng.integers(0, 60_000)), "pass_bytes": 200 * most + 1000}
+        check(graph, seeds, hops, way=some, exclude=exclude, threads=int(rng.integers(1, 4)), **budgets)
+
+
 def test_only_lists_that_must_be_whole_are_read(tmp_path: Path) -> None:
     graph = make_graph(tmp_path / "graph")
     seeds = [{"node": np.arange(500)}]
