@@ -206,7 +206,10 @@ def test_many_random_graphs_in_small_parts(tmp_path: Path, seed: int) -> None:
     for way, exclude in itertools.product(WAYS, (False, True)):
         hops = rng.integers(-1, 9, int(rng.integers(1, 4))).tolist()
         some = {**way, "weighted": [BUYS]} if way.get("weighted") else way
-        budgets = {"topology_bytes": int(rng.integers(0, 60_000)), "pass_bytes": 200 * most + 1000}
+        budgets: dict[str, Any] = {
+            "topology_bytes": int(rng.integers(0, 60_000)),
+            "pass_bytes": 200 * most + 1000,
+        }
         check(graph, seeds, hops, way=some, exclude=exclude, threads=int(rng.integers(1, 4)), **budgets)
 
 
