@@ -26,7 +26,7 @@ constexpr std::int64_t kBlockNodes = 128;  // whose edges are chosen at a time
 }  // namespace
 
 struct PassChoice::Chosen {
-  const NeighborRequest* request = nullptr;
+  const NeighborRequest* request = nullptr;  // how they are chosen
   std::unique_ptr<ExcludedEdges> excluded;
   Relation relation;
   Frontier frontier;
@@ -85,14 +85,14 @@ void PassChoice::choose_in(const Relation& lists) {
 }
 
 Positions PassChoice::choose_between(std::span<const std::int64_t> bounds) {
-  static const NeighborRequest uniform;
+  static const NeighborRequest uniform;  // whatever else the batches choose by: that takes lists
   std::vector<std::int64_t> first_bounds(1, 0);  // of each batch
   for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
     const auto begin = static_cast<std::ptrdiff_t>(first_node_[batch]);
     const auto end = static_cast<std::ptrdiff_t>(first_node_[batch + 1]);
-    const auto known = part_of_.empty() ? 0
-                                        : (end - begin) - std::count(part_of_.begin() + begin, part_of_.begin() + end, 0U);
-    first_bounds.push_back(first_bounds.back() + (end - begin) - known);
+    const std::ptrdiff_t left =
+        part_of_.empty() ? end - begin : std::count(part_of_.begin() + begin, part_of_.begin() + end, 0U);
+    first_bounds.push_back(first_bounds.back() + left);
   }
   if (bounds.size() != 2 * static_cast<std::size_t>(first_bounds.back())) {
     throw Error(ErrorKind::kUsage, "expected bounds of the edges of each node of the frontier that is left, received " +
