@@ -44,14 +44,21 @@ struct RowBounds {
   std::int64_t number;  // of the row's new list, -1: it has none
 };
 
+// There is an overlay.
 GRAPHBOX_INLINE RowBounds bounds_of(const Adjacency& adjacency, std::int64_t row) {
-  if (adjacency.overlay == nullptr) [[likely]] {
-    return {adjacency.indptr + row, -1};
-  }
   static constexpr std::int64_t kNoEdges[2] = {0, 0};
   const std::int64_t number = adjacency.overlay->find(row);
   const std::int64_t* const base = row < adjacency.num_base_rows ? adjacency.indptr + row : kNoEdges;
   return {either(number >= 0, adjacency.overlay->bounds(number), base), number};
+}
+
+[[noreturn]] inline void throw_bad_bounds(const Adjacency& adjacency, std::int64_t begin, std::int64_t end,
+                                          std::int64_t row) {
+  throw Error(ErrorKind::kData,
+              "indptr must rise from 0 to the number of edges, " + std::to_string(adjacency.num_edges) +
+                  "; it goes from " + std::to_string(begin) + " to " + std::to_string(end) + " at node " +
+                  std::to_string(row),
+              adjacency.name, "the graph is damaged: import it again");
 }
 
 // The edges of `row` between its bounds, checked: a damaged indptr never leads out of `indices`.
@@ -59,21 +66,24 @@ GRAPHBOX_INLINE EdgeSpan edges_between(const Adjacency& adjacency, RowBounds pla
   const std::int64_t begin = place.bounds[0];
   const std::int64_t end = place.bounds[1];
   const bool is_new = place.number >= 0;
-  const std::int64_t edges =
-      adjacency.overlay == nullptr ? adjacency.num_edges
-                                   : either(is_new, adjacency.overlay->num_edges(), adjacency.num_edges);
+  const std::int64_t edges = either(is_new, adjacency.overlay->num_edges(), adjacency.num_edges);
   if (begin < 0 || end < begin || end > edges) [[unlikely]] {
-    throw Error(ErrorKind::kData,
-                "indptr must rise from 0 to the number of edges, " + std::to_string(edges) + "; it goes from " +
-                    std::to_string(begin) + " to " + std::to_string(end) + " at node " + std::to_string(row),
-                adjacency.name, "the graph is damaged: import it again");
+    throw_bad_bounds(adjacency, begin, end, row);
   }
   return {begin + either(is_new, adjacency.num_edges, 0), end - begin};
 }
 
 // The edges of `row`.
 GRAPHBOX_INLINE EdgeSpan edges_of(const Adjacency& adjacency, std::int64_t row) {
-  return edges_between(adjacency, bounds_of(adjacency, row), row);
+  if (adjacency.overlay != nullptr) [[unlikely]] {
+    return edges_between(adjacency, bounds_of(adjacency, row), row);
+  }
+  const std::int64_t begin = adjacency.indptr[row];
+  const std::int64_t end = adjacency.indptr[row + 1];
+  if (begin < 0 || end < begin || end > adjacency.num_edges) [[unlikely]] {
+    throw_bad_bounds(adjacency, begin, end, row);
+  }
+  return {begin, end - begin};
 }
 
 // Asks for what edges_of() will read.

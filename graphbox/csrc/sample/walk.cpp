@@ -100,6 +100,12 @@ class WalkerGroup {
           begin_round(step);
         }
       }
+      // Rounds end at the type they start at, so that what the last step leads to can be checked, too.
+      const bool has_next = kRestarts == Restarts::kRounds || step + 1 < request_.length;
+      const Adjacency* next_rows = has_next ? &next.edges : nullptr;
+      if (is_plain(here, next_rows) && go_plainly(here.edges, next_rows, step)) {
+        continue;
+      }
       if (here.times != nullptr) {
         choose_by_time(here, step);
       } else if (here.weights != nullptr) {
@@ -107,9 +113,6 @@ class WalkerGroup {
       } else {
         choose_any(here.edges, step);
       }
-      // Rounds end at the type they start at, so that what the last step leads to can be checked, too.
-      const bool has_next = kRestarts == Restarts::kRounds || step + 1 < request_.length;
-      const Adjacency* next_rows = has_next ? &next.edges : nullptr;
       if (here.edges.wide_indices != nullptr) {
         follow(here.edges, here.edges.wide_indices, next_rows, step);
       } else {
@@ -182,6 +185,66 @@ class WalkerGroup {
         visit(i, span);
       }
     }
+  }
+
+  // Whether any edge is equally likely, and nothing is new.
+  static bool is_plain(const WalkStep& here, const Adjacency* next) {
+    return kRestarts != Restarts::kSteps && here.times == nullptr && here.weights == nullptr &&
+           here.edges.overlay == nullptr && (next == nullptr || next->overlay == nullptr) && here.edges.num_rows > 0 &&
+           here.edges.num_edges > 0;
+  }
+
+  // Such a step, in few instructions, none of which branches on what a walker meets. False where one meets what that
+  // cannot do, a draw to be repeated or a damaged list: then nobody has moved.
+  GRAPHBOX_INLINE bool go_plainly(const Adjacency& edges, const Adjacency* next, std::int64_t step) {
+    return edges.wide_indices != nullptr ? go_plainly(edges, edges.wide_indices, next, step)
+                                         : go_plainly(edges, edges.narrow_indices, next, step);
+  }
+
+  template <typename Index>
+  bool go_plainly(const Adjacency& edges, const Index* indices, const Adjacency* next, std::int64_t step) {
+    reach(words_, kUniformHop, step);
+    const std::int64_t* const indptr = edges.indptr;
+    const std::int64_t num_edges = edges.num_edges;
+    const int size = size_;
+    std::uint64_t bad = 0;     // its highest bit: a list that leads out of the edges
+    std::uint64_t others = 0;  // not 0: a list too long, or a draw to be repeated
+    for (int i = 0; i < size; ++i) {
+      const std::int64_t node = nodes_[i];
+      const std::int64_t gone = node >> 63;  // all bits, or none
+      const std::int64_t begin = indptr[node & ~gone];
+      const std::int64_t end = indptr[(node & ~gone) + 1];
+      const auto degree = static_cast<std::uint64_t>(end - begin);
+      const std::uint64_t product = words_.word(i) * (degree & UINT32_MAX);
+      bad |= static_cast<std::uint64_t>(begin | (end - begin) | (num_edges - end));
+      others |= degree >> 32 | static_cast<std::uint64_t>((product & UINT32_MAX) < degree);
+      const std::int64_t edge = begin + static_cast<std::int64_t>(product >> 32);
+      prefetch(indices + edge);
+      edges_[i] = edge | gone | (static_cast<std::int64_t>(degree) - 1) >> 63;  // kNone where there is none
+    }
+    // Lists without edges never reject: no product is below 0.
+    if (bad >> 63 != 0 || others != 0) [[unlikely]] {
+      return false;
+    }
+    const auto limit = static_cast<std::uint64_t>(next != nullptr ? next->num_rows : INT64_MAX);
+    const std::int64_t* const next_indptr = next != nullptr ? next->indptr : indptr;
+    std::uint64_t outside = 0;
+    for (int i = 0; i < size; ++i) {
+      const std::int64_t gone = edges_[i] >> 63;
+      const std::int64_t node = static_cast<std::int64_t>(indices[edges_[i] & ~gone]) | gone;
+      outside |= static_cast<std::uint64_t>((static_cast<std::uint64_t>(node) & ~static_cast<std::uint64_t>(gone)) >= limit);
+      prefetch(next_indptr + node);
+      next_nodes_[i] = node;
+    }
+    if (outside != 0) [[unlikely]] {
+      return false;
+    }
+    std::int64_t* const column = out_ + step + 1;
+    for (int i = 0; i < size; ++i) {
+      nodes_[i] = next_nodes_[i];
+      column[numbers_[i] * width_] = next_nodes_[i];
+    }
+    return true;
   }
 
   void choose_any(const Adjacency& edges, std::int64_t step) {
@@ -344,6 +407,7 @@ class WalkerGroup {
   std::array<std::int64_t, kGroup> numbers_;
   std::array<std::uint64_t, kGroup> positions_;
   std::array<std::int64_t, kGroup> nodes_;
+  std::array<std::int64_t, kGroup> next_nodes_;
   std::array<std::int64_t, kGroup> times_;
   std::array<std::int64_t, kGroup> edges_;    // kNone, kRestart or the position of the edge chosen
   std::array<std::int64_t, kGroup> begins_;   // of the node's edges, and ...
