@@ -1,6 +1,7 @@
 #include "table/bag.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 
@@ -8,13 +9,14 @@
 #include "parallel/parallel_for.h"
 #include "portability/cpu.h"
 #include "table/batch.h"
+#include "table/float16.h"
 #include "table/location.h"
+#include "table/lookup.h"
 #include "table/table.h"
+#include "table/table_tier.h"
 
 namespace graphbox {
 namespace {
-
-constexpr std::int64_t kRowDistance = 16;  // keys between asking for a row's values and adding them
 
 std::int64_t bag_chunks(const Bags& bags) { return std::max<std::int64_t>(1, chunks_of(bags.offsets[bags.count])); }
 
@@ -32,6 +34,52 @@ void divide(float* values, float divisor, std::size_t dim) {
     values[i] /= divisor;
   }
 }
+
+// The sums of the bags that begin in a chunk, whose keys' rows are added in their order.
+class ChunkSums {
+ public:
+  ChunkSums(const Bags& bags, std::int64_t chunk, float* out, std::size_t dim)
+      : bags_(bags), out_(out), dim_(dim), bag_(first_bag(bags, chunk)) {
+    const std::int64_t end = first_bag(bags, chunk + 1);
+    begin_key_ = bags.offsets[bag_];
+    end_key_ = bags.offsets[end];
+    for (std::int64_t bag = bag_; bag < end; ++bag) {
+      if (bags.offsets[bag] == bags.offsets[bag + 1]) {
+        std::fill_n(sum_of(bag), dim, 0.0F);
+      }
+    }
+  }
+
+  std::int64_t begin_key() const { return begin_key_; }
+  std::int64_t end_key() const { return end_key_; }
+
+  void add(std::int64_t key, const float* values) {
+    while (key == bags_.offsets[bag_ + 1]) {
+      ++bag_;
+    }
+    float* const sum = sum_of(bag_);
+    if (key == bags_.offsets[bag_]) {
+      set_scaled(sum, values, bags_.weights != nullptr ? bags_.weights[key] : 1.0F, dim_);
+    } else if (bags_.weights == nullptr) {
+      add_gradient(sum, values, dim_);
+    } else {
+      add_scaled(sum, values, bags_.weights[key], dim_);
+    }
+    if (bags_.divisors != nullptr && key + 1 == bags_.offsets[bag_ + 1] && bags_.divisors[bag_] != 1.0F) {
+      divide(sum, bags_.divisors[bag_], dim_);
+    }
+  }
+
+ private:
+  float* sum_of(std::int64_t bag) const { return out_ + static_cast<std::size_t>(bag) * dim_; }
+
+  const Bags& bags_;
+  float* out_;
+  std::size_t dim_;
+  std::int64_t bag_;
+  std::int64_t begin_key_;
+  std::int64_t end_key_;
+};
 
 }  // namespace
 
@@ -55,80 +103,67 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
   pulled.keys.resize(count);
   std::copy_n(keys, count, pulled.keys.data());
   pulled.rows.resize(count);
+  Found found;
   {
     const std::shared_lock lock(mutex_);
     pulled.version = version_;
     pulled.changes = changes_now();
-    const std::vector<std::int64_t> missing = missing_keys(keys, count, pulled.rows.data(), threads);
-    const bool has_all = std::none_of(missing.begin(), missing.end(), [&](std::int64_t i) { return is_cold(pulled.rows[i]); });
-    if (missing.empty() || (!create && has_all)) {
-      sum_bags(pulled, bags, nullptr, out, threads);
-      return pulled;
-    }
+    found = sum_rows(pulled, bags, out, threads);
   }
-  if (!create) {  // some are on SSD
+  if (found == Found::kAll || (found == Found::kInMemory && !create)) {
+    return pulled;
+  }
+  if (!create) {
     PooledArray<float> values(count * static_cast<std::int64_t>(config_.dim));
     read(keys, count, values.data(), false, threads, &pulled);
-    sum_bags(pulled, bags, values.data(), out, threads);
+    parallel_for(useful_threads(threads, count), bag_chunks(bags), [&](std::int64_t chunk) {
+      ChunkSums sums(bags, chunk, out, config_.dim);
+      for (std::int64_t i = sums.begin_key(); i < sums.end_key(); ++i) {
+        sums.add(i, values.data() + static_cast<std::size_t>(i) * config_.dim);
+      }
+    });
     return pulled;
   }
   const auto lock = lock_with_rows(keys, count, pulled.rows.data(), threads);
   pulled.version = version_;
   pulled.changes = changes_now();
-  sum_bags(pulled, bags, nullptr, out, threads);
+  sum_rows(pulled, bags, out, threads);
   return pulled;
 }
 
-// Writes the sums, of `values` if they were read already; keys without a row count as their initial values.
-void Table::sum_bags(const PulledRows& pulled, const Bags& bags, const float* values, float* out, int threads) const {
+// Looks the rows up, says where they are and writes the sums; keys without a row count as their initial values. Where
+// rows are on SSD, the sums they are in are wrong.
+Table::Found Table::sum_rows(PulledRows& pulled, const Bags& bags, float* out, int threads) const {
   const std::size_t dim = config_.dim;
-  const std::int64_t count = pulled.rows.size();
-  const bool is_direct = config_.value_type == ValueType::kFloat32;
-  parallel_for(useful_threads(threads, count), bag_chunks(bags), [&](std::int64_t chunk) {
+  const std::int64_t* const keys = pulled.keys.data();
+  std::uint32_t* const rows = pulled.rows.data();
+  const bool is_float32 = config_.value_type == ValueType::kFloat32;
+  VisitedRows* const visited = tier_ != nullptr ? &tier_->visited : nullptr;
+  std::atomic<bool> has_missing{false};
+  std::atomic<bool> has_cold{false};
+  parallel_for(useful_threads(threads, pulled.rows.size()), bag_chunks(bags), [&](std::int64_t chunk) {
+    ChunkSums sums(bags, chunk, out, dim);
     std::vector<float> unpacked(dim);
-    const auto values_of = [&](std::int64_t i) -> const float* {
-      if (values != nullptr) {
-        return values + static_cast<std::size_t>(i) * dim;
+    const auto add = [&](std::int64_t i, std::uint32_t row, const std::byte* data) {
+      rows[i] = row;
+      const float* values = unpacked.data();
+      if (!is_hot(row)) [[unlikely]] {
+        (is_cold(row) ? has_cold : has_missing).store(true, std::memory_order_relaxed);
+        initial_values(keys[i], unpacked.data());
+      } else if (is_float32) {
+        values = reinterpret_cast<const float*>(data);
+      } else {
+        from_float16(reinterpret_cast<const std::uint16_t*>(data), unpacked.data(), dim);
       }
-      const std::uint32_t row = pulled.rows[i];
-      if (row == kNoRow) {
-        initial_values(pulled.keys[i], unpacked.data());
-        return unpacked.data();
+      if (visited != nullptr && is_hot(row)) {
+        visited->visit(row);
       }
-      if (is_direct) {
-        return slab_.float32_values(row);
-      }
-      slab_.copy_values(row, unpacked.data());
-      return unpacked.data();
+      sums.add(i, values);
     };
-    const std::int64_t end = first_bag(bags, chunk + 1);
-    for (std::int64_t bag = first_bag(bags, chunk); bag < end; ++bag) {
-      float* const sum = out + static_cast<std::size_t>(bag) * dim;
-      const std::int64_t begin_key = bags.offsets[bag];
-      const std::int64_t end_key = bags.offsets[bag + 1];
-      if (begin_key == end_key) {
-        std::fill_n(sum, dim, 0.0F);
-      }
-      for (std::int64_t i = begin_key; i < end_key; ++i) {
-        const std::int64_t ahead = i + kRowDistance;
-        if (ahead < count && pulled.rows[ahead] != kNoRow && values == nullptr) {
-          slab_.prefetch_values(pulled.rows[ahead]);
-        }
-        const float* const row_values = values_of(i);
-        const float weight = bags.weights != nullptr ? bags.weights[i] : 1.0F;
-        if (i == begin_key) {
-          set_scaled(sum, row_values, weight, dim);
-        } else if (bags.weights == nullptr) {
-          add_gradient(sum, row_values, dim);
-        } else {
-          add_scaled(sum, row_values, weight, dim);
-        }
-      }
-      if (bags.divisors != nullptr && bags.divisors[bag] != 1.0F) {
-        divide(sum, bags.divisors[bag], dim);
-      }
-    }
+    look_up(index_, slab_, slab_.layout().value_bytes, keys, sums.begin_key(), sums.end_key(),
+            [add = &add](std::int64_t i, std::uint32_t row, const std::byte* data) { (*add)(i, row, data); });
   });
+  return has_cold ? Found::kOnDisk : has_missing ? Found::kInMemory : Found::kAll;
 }
 
 std::uint64_t Table::push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients,

@@ -187,7 +187,8 @@ class Table {
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                          int threads) const;
   bool is_worth_streaming(const float* out, std::int64_t count) const;
-  void sum_bags(const PulledRows& pulled, const Bags& bags, const float* values, float* out, int threads) const;
+  enum class Found { kAll, kInMemory, kOnDisk };  // all rows; those that there are; those that are in memory
+  Found sum_rows(PulledRows& pulled, const Bags& bags, float* out, int threads) const;
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, PulledRows* pulled);
   std::unique_lock<std::shared_mutex> lock_with_rows(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                                      int threads);
