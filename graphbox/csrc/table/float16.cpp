@@ -15,19 +15,6 @@ constexpr std::uint32_t kSmallestNormal = 113U << 23;  // 2^-14 as a float
 constexpr std::uint32_t kInfinity = 255U << 23;
 constexpr std::uint32_t kBias = (127U - 15U) << 10;  // between the exponents, at the place of those of 16 bits
 
-// The bits of |value| so that dropping kDroppedBits of them rounds down to 16 bits; `offset` is to be taken off then.
-// Values that have fewer bits because they are small get them by adding 2^-14.
-struct Shifted {
-  std::uint32_t bits;
-  std::uint32_t offset;
-};
-
-GRAPHBOX_INLINE Shifted shifted(std::uint32_t magnitude) {
-  const float raised = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kSmallestNormal);
-  const bool is_small = magnitude < kSmallestNormal;
-  return {is_small ? std::bit_cast<std::uint32_t>(raised) : magnitude, is_small ? kBias + (1U << 10) : kBias};
-}
-
 GRAPHBOX_INLINE std::uint16_t finished(std::uint32_t bits, std::uint32_t magnitude, std::uint32_t rounded) {
   const std::uint32_t bounded = rounded < kLargest ? rounded : kLargest;
   const std::uint32_t result = magnitude > kInfinity ? kNaN : bounded;
@@ -37,17 +24,24 @@ GRAPHBOX_INLINE std::uint16_t finished(std::uint32_t bits, std::uint32_t magnitu
 GRAPHBOX_INLINE std::uint16_t rounded_to_nearest(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  const Shifted from = shifted(magnitude);
-  const std::uint32_t half = (1U << (kDroppedBits - 1)) - 1 + (from.bits >> kDroppedBits & 1);
-  return finished(bits, magnitude, ((from.bits + half) >> kDroppedBits) - from.offset);
+  // Floats near 0.5 are as far apart as small numbers of 16 bits: the addition rounds those.
+  const auto small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
+  const std::uint32_t half = (1U << (kDroppedBits - 1)) - 1 + (magnitude >> kDroppedBits & 1);
+  const std::uint32_t normal = ((magnitude + half) >> kDroppedBits) - kBias;
+  return finished(bits, magnitude, magnitude < kSmallestNormal ? small : normal);
 }
 
+// Dropping bits rounds down; adding random ones to them first rounds up as often as they say. Small numbers have fewer
+// bits: adding 2^-14 puts those to be dropped at the same place.
 GRAPHBOX_INLINE std::uint16_t rounded_by(float value, std::uint32_t random) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
-  const Shifted from = shifted(magnitude);
+  const float raised = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kSmallestNormal);
+  const bool is_small = magnitude < kSmallestNormal;
+  const std::uint32_t from = is_small ? std::bit_cast<std::uint32_t>(raised) : magnitude;
+  const std::uint32_t offset = is_small ? kBias + (1U << 10) : kBias;
   const std::uint32_t above = random & ((1U << kDroppedBits) - 1);
-  return finished(bits, magnitude, ((from.bits + above) >> kDroppedBits) - from.offset);
+  return finished(bits, magnitude, ((from + above) >> kDroppedBits) - offset);
 }
 
 }  // namespace
