@@ -67,6 +67,9 @@ class GroupWords {
   std::uint32_t word(int i, std::size_t number = 0) const {
     return words_[static_cast<std::size_t>(i)][offset_ + number];
   }
+  // The same as word(i): words()[i][offset()].
+  const PhiloxBlock* words() const { return words_.data(); }
+  std::size_t offset() const { return offset_; }
 
  private:
   std::array<PhiloxBlock, kGroup> words_;
@@ -204,45 +207,46 @@ class WalkerGroup {
   template <typename Index>
   bool go_plainly(const Adjacency& edges, const Index* indices, const Adjacency* next, std::int64_t step) {
     reach(words_, kUniformHop, step);
+    const PhiloxBlock* const words = words_.words();
+    const std::size_t word = words_.offset();
     const std::int64_t* const indptr = edges.indptr;
     const std::int64_t num_edges = edges.num_edges;
     const int size = size_;
-    std::uint64_t bad = 0;     // its highest bit: a list that leads out of the edges
-    std::uint64_t others = 0;  // not 0: a list too long, or a draw to be repeated
+    std::uint64_t other = 0;  // not 0: a list that is too long or leads out of the edges, a draw to be repeated
     for (int i = 0; i < size; ++i) {
-      const std::int64_t node = nodes_[i];
-      const std::int64_t gone = node >> 63;  // all bits, or none
-      const std::int64_t begin = indptr[node & ~gone];
-      const std::int64_t end = indptr[(node & ~gone) + 1];
+      const std::int64_t gone = nodes_[i] >> 63;  // all bits, or none
+      const std::int64_t* const bounds = indptr + (nodes_[i] & ~gone);
+      const std::int64_t begin = bounds[0];
+      const std::int64_t end = bounds[1];
       const auto degree = static_cast<std::uint64_t>(end - begin);
-      const std::uint64_t product = words_.word(i) * (degree & UINT32_MAX);
-      bad |= static_cast<std::uint64_t>(begin | (end - begin) | (num_edges - end));
-      others |= degree >> 32 | static_cast<std::uint64_t>((product & UINT32_MAX) < degree);
+      const std::uint64_t product = words[i][word] * (degree & UINT32_MAX);
+      const bool is_rejected = static_cast<std::uint32_t>(product) < degree;  // not of lists without edges
+      other |= degree >> 32 | static_cast<std::uint64_t>(begin | (num_edges - end)) >> 63 | (is_rejected ? 1U : 0U);
       const std::int64_t edge = begin + static_cast<std::int64_t>(product >> 32);
       prefetch(indices + edge);
       edges_[i] = edge | gone | (static_cast<std::int64_t>(degree) - 1) >> 63;  // kNone where there is none
     }
-    // Lists without edges never reject: no product is below 0.
-    if (bad >> 63 != 0 || others != 0) [[unlikely]] {
+    if (other != 0) [[unlikely]] {
       return false;
     }
     const auto limit = static_cast<std::uint64_t>(next != nullptr ? next->num_rows : INT64_MAX);
     const std::int64_t* const next_indptr = next != nullptr ? next->indptr : indptr;
-    std::uint64_t outside = 0;
+    bool is_outside = false;
     for (int i = 0; i < size; ++i) {
       const std::int64_t gone = edges_[i] >> 63;
-      const std::int64_t node = static_cast<std::int64_t>(indices[edges_[i] & ~gone]) | gone;
-      outside |= static_cast<std::uint64_t>((static_cast<std::uint64_t>(node) & ~static_cast<std::uint64_t>(gone)) >= limit);
+      const std::int64_t node = indices[edges_[i] & ~gone];
+      is_outside |= static_cast<std::uint64_t>(node & ~gone) >= limit;
       prefetch(next_indptr + node);
-      next_nodes_[i] = node;
+      next_nodes_[i] = node | gone;
     }
-    if (outside != 0) [[unlikely]] {
+    if (is_outside) [[unlikely]] {
       return false;
     }
     std::int64_t* const column = out_ + step + 1;
+    const std::int64_t width = width_;
     for (int i = 0; i < size; ++i) {
       nodes_[i] = next_nodes_[i];
-      column[numbers_[i] * width_] = next_nodes_[i];
+      column[numbers_[i] * width] = next_nodes_[i];
     }
     return true;
   }
