@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
@@ -17,6 +18,7 @@ namespace graphbox {
 namespace {
 
 constexpr auto kBlockRows = static_cast<std::int64_t>(kUpdatedRows);
+constexpr std::int64_t kPartitionKeys = std::int64_t{1} << 16;  // that one thread groups at a time
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
@@ -160,6 +162,7 @@ void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
     note_changed(rows, push.count);
   }
   const std::int64_t count = push.count;
+  threads = useful_threads(threads, count);
   if (threads <= 1) {
     apply_group(rows, push, nullptr, count);
     return;
@@ -167,22 +170,34 @@ void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   const auto groups = std::bit_ceil(static_cast<std::uint32_t>(std::min(threads, 64)) * 8);
   const int shift = 32 - std::countr_zero(groups);
   // Another factor than in apply_group, whose slots would be crowded if a group shared their hash's upper bits.
-  const auto group_of = [&](std::int64_t i) { return rows[i] * 0x85EBCA6BU >> shift; };
-  std::vector<std::int64_t> ends(groups + 1, 0);
-  for (std::int64_t i = 0; i < count; ++i) {
-    ++ends[group_of(i) + 1];
-  }
-  for (std::size_t group = 1; group < ends.size(); ++group) {
-    ends[group] += ends[group - 1];
+  const auto group_of = [=](std::int64_t i) { return rows[i] * 0x85EBCA6BU >> shift; };
+  // Counts the keys of each group in each chunk, then knows where each chunk puts its keys of each group.
+  const std::int64_t chunks = (count + kPartitionKeys - 1) / kPartitionKeys;
+  std::vector<std::int64_t> places(static_cast<std::size_t>(chunks) * groups, 0);
+  const auto for_keys = [&](const auto& visit) {
+    parallel_for(threads, chunks, [&](std::int64_t chunk) {
+      std::int64_t* const of_chunk = places.data() + static_cast<std::size_t>(chunk) * groups;
+      const std::int64_t end = std::min((chunk + 1) * kPartitionKeys, count);
+      for (std::int64_t i = chunk * kPartitionKeys; i < end; ++i) {
+        visit(of_chunk[group_of(i)], i);
+      }
+    });
+  };
+  for_keys([](std::int64_t& keys, std::int64_t) { ++keys; });
+  std::vector<std::int64_t> begins(groups + 1, count);
+  std::int64_t before = 0;
+  for (std::size_t group = 0; group < groups; ++group) {
+    begins[group] = before;
+    for (std::size_t place = group; place < places.size(); place += groups) {
+      before += std::exchange(places[place], before);
+    }
   }
   PooledArray<std::uint32_t> positions(count);
-  std::vector<std::int64_t> next(ends.begin(), ends.end() - 1);
-  for (std::int64_t i = 0; i < count; ++i) {
-    positions[next[group_of(i)]++] = static_cast<std::uint32_t>(i);
-  }
+  std::uint32_t* const targets = positions.data();
+  for_keys([=](std::int64_t& place, std::int64_t i) { targets[place++] = static_cast<std::uint32_t>(i); });
   parallel_for(threads, groups, [&](std::int64_t group) {
-    const std::int64_t begin = ends[static_cast<std::size_t>(group)];
-    apply_group(rows, push, positions.data() + begin, ends[static_cast<std::size_t>(group) + 1] - begin);
+    const std::int64_t begin = begins[static_cast<std::size_t>(group)];
+    apply_group(rows, push, positions.data() + begin, begins[static_cast<std::size_t>(group) + 1] - begin);
   });
 }
 

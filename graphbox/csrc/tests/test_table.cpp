@@ -1,7 +1,9 @@
 #include "table/table.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -117,9 +119,46 @@ TEST(table, erased_keys_start_anew) {
   }
 }
 
+// Batches that are grouped by several threads.
+TEST(table, large_batches_give_the_same_bits) {
+  const auto keys = some_keys(200000, 30000, 9);
+  std::vector<float> gradients(keys.size() * 4);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    gradients[i] = static_cast<float>(i % 101) * 0.01F - 0.5F;
+  }
+  Table one(config(Optimizer::kRowwiseAdagrad, 4));
+  Table other(config(Optimizer::kRowwiseAdagrad, 4));
+  for (int step = 0; step < 2; ++step) {
+    one.push(keys.data(), gradients.data(), 200000, 1);
+    other.push(keys.data(), gradients.data(), 200000, 3);
+  }
+  CHECK(rows_of(one, keys) == rows_of(other, keys));
+}
+
+// A scan meets each key that stays once, whatever happens between its chunks.
+TEST(table, a_scan_meets_each_key_once) {
+  Table table(config(Optimizer::kSgd));
+  std::vector<float> rows(1000 * 8);
+  std::vector<std::int64_t> keys(1000);
+  std::iota(keys.begin(), keys.end(), 0);
+  table.pull(keys.data(), 1000, rows.data(), true, 1);
+  table.erase(keys.data() + 100, 50);
+  std::vector<std::int64_t> met;
+  Table::Scanned scanned = {0, 0};
+  do {
+    std::int64_t found[64];
+    scanned = table.scan(scanned.next, 64, found, rows.data());
+    met.insert(met.end(), found, found + scanned.count);
+    CHECK(scanned.count == 0 || std::equal(rows.begin(), rows.begin() + scanned.count * 8,
+                                           rows_of(table, {found, found + scanned.count}).begin()));
+  } while (scanned.count > 0);
+  CHECK_EQUAL(met.size(), 950U);
+  CHECK(std::is_sorted(met.begin(), met.end()));
+}
+
 // For ThreadSanitizer: everything at once.
-TEST(table, many_threads_use_one_table) {
-  Table table(config(Optimizer::kAdagrad));
+void use_by_many_threads(const TableConfig& settings) {
+  Table table(settings);
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   const auto run = [&](auto body) {
@@ -153,6 +192,9 @@ TEST(table, many_threads_use_one_table) {
   });
   run([&](std::uint64_t step) {
     const auto keys = some_keys(100, 4000, 100 + step);
+    std::vector<float> scanned(100 * 8);
+    std::vector<std::int64_t> scanned_keys(100);
+    CHECK(table.scan(step * 50, 100, scanned_keys.data(), scanned.data()).count <= 100);
     table.erase(keys.data(), 100);
     bool found[100];
     table.contains(keys.data(), 100, found, 1);
@@ -175,6 +217,14 @@ TEST(table, many_threads_use_one_table) {
 }
 
 // Rows that were pulled from one table and pushed to another are looked up there.
+TEST(table, many_threads_use_one_table) {
+  use_by_many_threads(config(Optimizer::kAdagrad));
+  TableConfig halves = config(Optimizer::kAdam);
+  halves.value_type = ValueType::kFloat16;
+  halves.skip_nonfinite = true;
+  use_by_many_threads(halves);
+}
+
 TEST(table, pulled_rows_of_another_table) {
   Table one(config(Optimizer::kSgd));
   Table other(config(Optimizer::kSgd));
