@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import table, table_checkpoint
+from benchmarks import table, table_checkpoint, table_tier
 from benchmarks.store import HAS_FIO
 
 FIELDS = {"case", "system", "threads", "rate", "unit", "min", "max", "repeats", "per_cpu_s"}
@@ -68,4 +68,14 @@ def test_checkpoints(tmp_path: Path, capsys: Capture) -> None:
     assert len(systems) == 5
     assert all(any(name.startswith("graphbox") for name in names) for names in systems.values())
     assert sum("limit" in names for names in systems.values()) == (2 if HAS_FIO else 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_on_ssd(tmp_path: Path, capsys: Capture) -> None:
+    def run() -> None:
+        table_tier.run(tmp_path, table_tier.QUICK, set(table_tier.CASES), as_json=True)
+
+    systems = systems_by_case(run, capsys)
+    assert len(systems) == 5
+    assert all("graphbox" in names for names in systems.values())
     assert not list(tmp_path.iterdir())

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,21 +21,23 @@ from graphbox.errors import DoesNotFitError, GraphboxError
 from graphbox.table import EmbeddingTable
 
 DIM = 16
+WIDE_DIM = 512
+TIGHT_BYTES = 20 << 20
 SECONDS = 120
 """After which a child hangs; a machine may be slow."""
 
 KILLS = [6, pytest.param(100, marks=[pytest.mark.stress, pytest.mark.timeout(3600)])]
 
 
-def new_table() -> EmbeddingTable:
-    return EmbeddingTable(DIM, "adagrad", seed=1, threads=2)
+def new_table(dim: int = DIM, **options: Any) -> EmbeddingTable:
+    return EmbeddingTable(dim, "adagrad", seed=1, threads=2, **options)
 
 
 def train(table: EmbeddingTable, step: int) -> None:
     """Train rows of old and new keys, and forget some, each step in its own way."""
     rng = np.random.default_rng(step)
-    keys = rng.integers(0, 2000 + 500 * min(step, 60), 4000)
-    table.push(keys, rng.normal(size=(len(keys), DIM)).astype(np.float32))
+    keys = rng.integers(0, 2000 + 500 * min(step, 60), 4000 if table.dim == DIM else 1000)
+    table.push(keys, rng.standard_normal((len(keys), table.dim), np.float32))
     table.erase(rng.integers(0, 30_000, 40))
 
 
@@ -151,8 +154,8 @@ def killed(function: Callable[..., None], path: Path, done: int, delays: random.
 class Reference:
     """A table to which nothing but the steps happens."""
 
-    def __init__(self) -> None:
-        self._table = new_table()
+    def __init__(self, dim: int = DIM) -> None:
+        self._table = new_table(dim)
         self.steps = 0
 
     def rows_after(self, steps: int) -> dict[int, bytes]:
@@ -202,6 +205,38 @@ def test_killed_deltas_leave_a_chain(kills: int, tmp_path: Path) -> None:
             done += 1
             assert rows == reference.rows_after(done)
     assert done > kills
+
+
+def test_damaged_folders_are_refused_or_right(tmp_path: Path) -> None:
+    """Bytes of any file change, or are lost: what is still read is what was written."""
+    folder = tmp_path / "table"
+    reference = Reference(WIDE_DIM)
+    with new_table(WIDE_DIM, path=folder, memory_bytes=TIGHT_BYTES) as table:
+        for step in range(8):
+            train(table, step)
+    rows = reference.rows_after(8)
+    files = [file for file in folder.rglob("*") if file.is_file() and file.stat().st_size]
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(40):
+        damaged = tmp_path / "damaged"
+        shutil.copytree(folder, damaged)
+        file = damaged / rng.choice(files).relative_to(folder)
+        content = bytearray(file.read_bytes())
+        if rng.random() < 0.5:
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        else:
+            content = content[: rng.randrange(len(content))]
+        file.write_bytes(content)
+        try:
+            with EmbeddingTable.open(damaged, memory_bytes=TIGHT_BYTES, threads=2) as table:
+                assert rows_of(table) == rows
+        except GraphboxError as error:
+            if str(damaged) not in str(error):
+                raise
+            refused += 1
+        shutil.rmtree(damaged)
+    assert refused
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path) -> None:

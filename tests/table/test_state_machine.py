@@ -6,10 +6,12 @@ loaded or moved between tiers, has the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -60,12 +62,20 @@ class TableMachine(RuleBasedStateMachine):
     def make(self, dim: int, optimizer: Optimizer, dtype: DType, seed: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="table-machine-"))
         self.is_exact = dtype == "float32"
-        self.table = EmbeddingTable(dim, optimizer, dtype=dtype, seed=seed, threads=1, **SETTINGS)
-        self.twin = EmbeddingTable(dim, optimizer, dtype=dtype, seed=seed, threads=1, **SETTINGS)
+        self.table = self.new_table(dim, optimizer, dtype=dtype, seed=seed)
+        self.twin = self.new_twin(dim, optimizer, dtype=dtype, seed=seed)
         self.plain = PlainTable(dim, optimizer, seed)
         self.slots: list[tuple[Slots, Slots, list[int]]] = []
         self.chain: list[Path] = []
         self.serving: ServingTable | None = None
+
+    def new_table(self, dim: int, optimizer: Optimizer, **options: Any) -> EmbeddingTable:
+        """Return the table to which everything happens."""
+        return EmbeddingTable(dim, optimizer, threads=1, **options, **SETTINGS)
+
+    def new_twin(self, dim: int, optimizer: Optimizer, **options: Any) -> EmbeddingTable:
+        """Return the table to which only the operations happen."""
+        return EmbeddingTable(dim, optimizer, threads=1, **options, **SETTINGS)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -234,6 +244,114 @@ class TableMachine(RuleBasedStateMachine):
             assert sorted(self.table.keys().tolist()) == sorted(self.plain.rows)
 
 
+class TieredMachine(TableMachine):
+    """The same with rows on SSD: memory has room for some of them only."""
+
+    key_range = 6000
+    most_keys = 1200
+    memory_bytes: int
+
+    @initialize(
+        dim=st.sampled_from([500, 1024]),
+        optimizer=st.sampled_from(("sgd", "rowwise_adagrad")),
+        dtype=st.sampled_from(["float32", "float32", "float16"]),
+        seed=st.integers(0, 2**64 - 1),
+    )
+    def make(self, dim: int, optimizer: Optimizer, dtype: DType, seed: int) -> None:
+        super().make(dim, optimizer, dtype, seed)
+        self.is_exact = False
+        self.plain = OnlyKeys(dim, optimizer, seed)
+        self.flush()
+
+    def new_table(self, dim: int, optimizer: Optimizer, **options: Any) -> EmbeddingTable:
+        self.memory_bytes = 24 << 20
+        folder = self.folder / "rows"
+        return super().new_table(dim, optimizer, memory_bytes=self.memory_bytes, path=folder, **options)
+
+    def teardown(self) -> None:
+        if hasattr(self, "table"):
+            self.table.close()
+        super().teardown()
+
+    @rule()
+    def flush(self) -> None:
+        self.table.flush()
+        self.remember_what_is_flushed()
+
+    def remember_what_is_flushed(self) -> None:
+        self.twin.save(self.folder / "flushed")
+        self.flushed_keys = dict(self.plain.rows)
+
+    @rule(memory_bytes=st.sampled_from([20 << 20, 24 << 20, 64 << 20]))
+    def close_and_open(self, memory_bytes: int) -> None:
+        self.table.close()
+        self.remember_what_is_flushed()
+        self.open(memory_bytes)
+
+    def open(self, memory_bytes: int) -> None:
+        self.memory_bytes = memory_bytes
+        table = EmbeddingTable.open(
+            self.folder / "rows", memory_bytes=memory_bytes, threads=self.table.threads
+        )
+        assert table.recovery is not None
+        assert table.recovery.catalogue_damage is None
+        super().go_on_with(table)
+        self.chain = []
+
+    def go_on_with(self, table: EmbeddingTable) -> None:
+        """Look at a table that was loaded: all of it is in memory, so the one on SSD goes on."""
+        assert sorted(table.keys().tolist()) == sorted(self.plain.rows)
+        for keys, rows in table.items(chunk_rows=500):
+            np.testing.assert_array_equal(rows, self.twin.pull(keys, create=False))
+
+    @rule(memory_bytes=st.sampled_from([20 << 20, 24 << 20]))
+    def lose_what_was_not_flushed(self, memory_bytes: int) -> None:
+        copy = self.folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.folder / "rows", copy)  # as a process that is killed leaves it
+        with contextlib.closing(EmbeddingTable.open(copy, memory_bytes=memory_bytes)) as left:
+            assert sorted(left.keys().tolist()) == sorted(self.flushed_keys)
+            flushed = EmbeddingTable.load(self.folder / "flushed")
+            for keys, rows in flushed.items(chunk_rows=500):
+                np.testing.assert_array_equal(left.pull(keys, create=False), rows)
+
+    @rule(seed=SEEDS, is_awaited=st.booleans())
+    def prefetch(self, seed: int, is_awaited: bool) -> None:
+        keys = self.keys(seed)
+        prefetch = self.table.prefetch(keys)
+        if is_awaited:
+            assert prefetch.wait(600).in_memory <= len(keys)
+        else:
+            prefetch.cancel()
+
+    @rule()
+    def purge(self) -> None:
+        self.table.purge()
+        self.remember_what_is_flushed()
+
+    @invariant()
+    def within_the_budget(self) -> None:
+        if hasattr(self, "table"):
+            figures = self.table.tier_statistics()
+            assert figures.hot_rows + figures.cold_rows == len(self.table)
+            assert self.table.nbytes <= self.memory_bytes
+
+
+class OnlyKeys(PlainTable):
+    """Knows which keys have rows: those with many values take too long in Python."""
+
+    def pull(self, keys: Iterable[int], create: bool = True) -> npt.NDArray[np.float64]:
+        if create:
+            self.rows.update(dict.fromkeys(keys, np.zeros(0)))
+        return np.zeros(0)
+
+    def push(self, keys: Sequence[int], grads: npt.NDArray[np.float32]) -> None:
+        self.pull(keys)
+
+    def erase(self, keys: Iterable[int]) -> int:
+        return sum(self.rows.pop(key, None) is not None for key in dict.fromkeys(keys))
+
+
 def run(machine: type[TableMachine], examples: int, steps: int, *, is_fixed: bool) -> None:
     """Run lives of a machine, always the same ones or others each time."""
     run_state_machine_as_test(
@@ -250,6 +368,16 @@ def run(machine: type[TableMachine], examples: int, steps: int, *, is_fixed: boo
 
 def test_agrees_with_a_dictionary() -> None:
     run(TableMachine, 20, 30, is_fixed=True)
+
+
+def test_rows_on_ssd_have_the_bits_of_those_in_memory() -> None:
+    run(TieredMachine, 4, 30, is_fixed=True)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(4 * 3600)
+def test_rows_on_ssd_have_the_bits_of_those_in_memory_for_long() -> None:
+    run(TieredMachine, 300, 150, is_fixed=False)
 
 
 @pytest.mark.stress
