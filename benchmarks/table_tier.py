@@ -159,12 +159,16 @@ class Cases:
         if self._table is not None:
             self._table.close()
 
-    def _disk(self) -> tuple[float, float]:
-        """Return how many random 4 KiB, and how many bytes front to back, fio reads in a second."""
+    def _disk_file(self) -> Path:
+        """Return a file as large as the table, for fio to read."""
         path = self._folder / "limit"
         if not path.exists():
             write_file(path, self._sizes.rows * ROW_BYTES)
-        return fio(path, "randread", BLOCK_BYTES)[0], fio(path, "read", LARGE_READ_BYTES)[1]
+        return path
+
+    def _reads_per_s(self) -> float:
+        """Return how many blocks fio reads at random places in a second."""
+        return fio(self._disk_file(), "randread", BLOCK_BYTES)[0]
 
     def cold(self) -> None:
         """Pull rows that are on SSD; those that are in memory by chance do not count."""
@@ -180,7 +184,7 @@ class Cases:
 
         systems: dict[str, Rate] = {"graphbox": reads}
         if HAS_FIO:
-            systems["limit"] = lambda: self._disk()[0]
+            systems["limit"] = self._reads_per_s
         self._show("cold", "rows/s", systems)
 
     def passes(self) -> None:
@@ -204,7 +208,8 @@ class Cases:
             return keys.pass_keys / seconds
 
         def limit() -> float:
-            reads_per_s, bytes_per_s = self._disk()
+            reads_per_s = self._reads_per_s()
+            bytes_per_s = fio(self._disk_file(), "read", LARGE_READ_BYTES)[1]
             scan_bytes = table.tier_statistics().segment_bytes
             return keys.pass_keys / max(min(cold_rows / reads_per_s, scan_bytes / bytes_per_s), 1e-9)
 
