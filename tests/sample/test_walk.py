@@ -187,3 +187,19 @@ def test_damaged_adjacency() -> None:
         random_walk(Csr(np.array([0, 3]), np.array([0])), [0], 1)
     with pytest.raises(DataError, match="edge 0 leads to node 9"):
         random_walk(Csr(np.array([0, 1]), np.array([9])), [0], 2)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_draws_at_hubs_are_repeated_where_they_must_be(dtype: Any) -> None:
+    leaves = 1_000_003  # one draw in about 4,000 may have to be repeated
+    indptr = np.concatenate([[0], leaves + np.arange(leaves + 1)])
+    star = Csr(indptr, np.concatenate([np.arange(1, leaves + 1), np.zeros(leaves)]).astype(dtype))
+    start = np.arange(20_000) + 1
+    walks = random_walk(star, start, 6, seed=1)
+    assert (walks[:, 1::2] == 0).all()
+    # A probability that rounds to none: walkers that may start again choose one by one.
+    alone = random_walk(star, start, 6, seed=1, restart_probability=1e-12)
+    np.testing.assert_array_equal(walks, alone)
+    key = _core.philox_key(WALK_STREAM, 1, 0, 0)
+    drawn = [[bounded(key, walker, step, leaves) + 1 for step in (1, 3, 5)] for walker in range(500)]
+    assert walks[:500, 2::2].tolist() == drawn
