@@ -10,8 +10,8 @@
 namespace graphbox {
 namespace {
 
-// Large enough that the unused end of a chunk does not matter; only the pages in use cost memory.
-constexpr std::size_t kSmallestChunkBytes = std::size_t{64} << 20;
+// Large enough that the unused end of a chunk, up to a huge page, does not matter; only the pages in use cost memory.
+constexpr std::size_t kSmallestChunkBytes = std::size_t{128} << 20;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
