@@ -69,7 +69,10 @@ def host_array(values: object, name: str, *, shared: bool = False) -> object:
         tensor = cast("torch.Tensor", values).detach()
         if shared and tensor.device.type != "cpu":
             raise UsageError(f"expected a tensor in host memory, received one on {tensor.device}", where=name)
-        return tensor.cpu().numpy()
+        try:
+            return tensor.cpu().numpy()
+        except TypeError as error:  # bfloat16 and other dtypes that NumPy lacks
+            raise UsageError(f"NumPy has no {tensor.dtype}: {error}", where=name) from None
     if isinstance(values, np.ndarray | np.generic) or not hasattr(values, "__dlpack__"):
         return values
     try:
@@ -102,11 +105,19 @@ def integer_array(values: object, name: str, *, dimensions: int | None = 1) -> I
         raise UsageError(
             f"expected integers that fit int64, received {array.dtype}",
             where=name,
-            hint="original ids of other kinds become node indices by graph.index(node_type, ids)",
+            hint=_integer_hint(array.dtype),
         )
     if dimensions is not None and array.ndim != dimensions:
         raise UsageError(f"expected {dimensions} dimension(s), received shape {array.shape}", where=name)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)  # which it makes 1-d of 0-d
+
+
+def _integer_hint(dtype: np.dtype[Any]) -> str:
+    if dtype == np.uint64:
+        return "values.view(numpy.int64) keeps all 64 bits; unsigned ones above 2^63 - 1 become negative"
+    if dtype.kind in "fb":
+        return "make them integers, say by values.astype(numpy.int64)"
+    return "ids of nodes: graph.index(node_type, ids); of rows of a table: graphbox.table.hashed_keys(ids)"
 
 
 def _number(value: object, name: str, bits: int) -> int:

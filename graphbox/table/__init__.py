@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from graphbox.table.salt import salted_keys, unsalted_keys
+from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
 from graphbox.table.store import TableStore
@@ -39,10 +39,15 @@ __all__ = [
     "TableEmbeddingBagCollection",
     "TableOptimizer",
     "TableStore",
+    "hashed_keys",
     "salted_keys",
     "shard_of",
     "unsalted_keys",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

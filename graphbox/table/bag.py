@@ -153,6 +153,10 @@ class TableEmbeddingBagCollection(TableModule):
         concatenate: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(slots, Mapping):
+            raise UsageError(
+                f"expected tables by the names of slots, received {type(slots).__name__}", where="slots"
+            )
         if not slots:
             raise UsageError("expected one slot at least, received none", where="slots")
         self.slots = {

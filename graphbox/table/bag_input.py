@@ -92,9 +92,16 @@ def bag_input(
 
 def _check_weights(weights: Tensor, values: Tensor, where: str) -> None:
     if weights.is_nested != values.is_nested or weights.dim() != values.dim():
-        raise UsageError("expected weights in the form of the keys", where=where)
+        raise UsageError(
+            f"expected weights in the form of the keys, {_form(values)}, received {_form(weights)}",
+            where=where,
+        )
     if not weights.dtype.is_floating_point:
         raise UsageError(f"expected weights of a floating dtype, received {weights.dtype}", where=where)
+
+
+def _form(values: Tensor) -> str:
+    return "nested" if values.is_nested else f"of shape {tuple(values.shape)}"
 
 
 def _rows_of(values: Tensor) -> tuple[Int64Array, Tensor]:

@@ -90,6 +90,8 @@ def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: Servi
                 f"expected a table whose {name} base was saved or loaded, there is none",
                 hint=f"call {call} first",
             )
+        if serving is None:  # servers apply a delta and then need it no more
+            _refuse_earlier(path, chain)
     try:
         with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
             manifest = write_checkpoint(table, folder, kind, serving or "records", chain)
@@ -99,6 +101,22 @@ def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: Servi
     table._table.confirm_changes(_CHAINS[name])
     table._chains[name] = manifest.after()
     return manifest
+
+
+def _refuse_earlier(path: Path, chain: Chain) -> None:
+    """Refuse to replace the base or a delta that the next one builds on: nothing could be loaded any more."""
+    try:
+        manifest = read_manifest(path)
+    except (FormatError, NotFoundError):
+        return
+    first = manifest.digest if manifest.chain is None else manifest.chain.base
+    if first == chain.base and (manifest.chain is None or manifest.chain.sequence < chain.sequence):
+        name = "the base" if manifest.chain is None else f"delta {manifest.chain.sequence}"
+        raise ConflictError(
+            f"expected a place for delta {chain.sequence}, received that of {name}, which it builds on",
+            where=str(path),
+            hint="save each delta under a name of its own",
+        )
 
 
 def write_checkpoint(

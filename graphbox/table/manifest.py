@@ -139,7 +139,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise NotFoundError(
             f"expected a checkpoint, a folder with {MANIFEST}, received {received}",
             where=str(path if is_folder else folder),
-            hint="give the path that the table was saved to",
+            hint="open it with EmbeddingTable.open, it is a table on SSD"
+            if (folder / "catalogue").is_dir() or (folder / "segments").is_dir()
+            else "give the path that the table was saved to",
         ) from None
     except NotADirectoryError:
         raise FormatError(

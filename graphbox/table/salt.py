@@ -1,4 +1,4 @@
-"""Keys of several slots in one table: the same raw id in two slots gets two rows."""
+"""Keys of ids that are texts, and of several slots in one table: the same id in two slots gets two rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,44 @@ import numpy.typing as npt
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, integer_array, like
 
-__all__ = ["salted_keys", "unsalted_keys"]
+__all__ = ["hashed_keys", "salted_keys", "unsalted_keys"]
 
 _FIRST, _SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
 """The multipliers of MurmurHash3's 64-bit finalizer (Appleby, 2011)."""
+
+
+def hashed_keys(ids: Any) -> Int64Array:
+    """Return keys of ids that are texts: the same on every machine and for ever.
+
+    A key is the first 8 bytes of the BLAKE2b digest of the text in UTF-8, little-endian, and cannot be turned
+    back. Of a billion texts some two get the same key with a probability below 3 %. A text has the same key
+    in every slot: where slots are to have rows of their own in one table, salt them (:func:`salted_keys`).
+
+    Args:
+        ids: texts, or bytes, of any shape: a list, a NumPy array, a column of a data frame.
+
+    Returns:
+        int64 of the same shape.
+
+    Raises:
+        UsageError: an id that is no text.
+    """
+    array = np.asarray(ids)
+    texts = array.ravel().tolist()
+    numbers: dict[Any, int] = {}
+    for position, text in enumerate(texts):
+        if not isinstance(text, str | bytes):
+            raise UsageError(
+                f"expected texts, received {text!r} at position {position}",
+                where="ids",
+                hint="integers are keys as they are; give what is missing a text of its own, or leave it out",
+            )
+        if text not in numbers:
+            numbers[text] = int(
+                _digest_number(text.encode() if isinstance(text, str) else text).view(np.int64)
+            )
+    keys = np.fromiter((numbers[text] for text in texts), np.int64, len(texts))
+    return keys.reshape(array.shape)
 
 
 def salted_keys(keys: Any, salt: str) -> Any:
@@ -72,4 +106,8 @@ def _fold(bits: npt.NDArray[np.uint64]) -> None:
 def _number(salt: str) -> np.uint64:
     if not isinstance(salt, str):
         raise UsageError(f"expected a text, received {salt!r}", where="salt")
-    return np.uint64(int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=8).digest(), "little"))
+    return _digest_number(salt.encode())
+
+
+def _digest_number(text: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))

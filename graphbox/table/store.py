@@ -55,7 +55,7 @@ class TableStore:
         ConflictError: another process has it open.
         FormatError: its checkpoint is damaged, or of another version.
         DoesNotFitError: a table exceeds its share of ``memory_bytes``.
-        UsageError: a wrong argument.
+        UsageError: a wrong argument, or a folder of something else.
         GraphboxError: the system refuses.
     """
 
@@ -73,6 +73,7 @@ class TableStore:
         self._members: dict[str, _Member] = {}
         with system_errors(self._path):
             self._path.mkdir(exist_ok=True)
+            _refuse_others(self._path)
             self._lock = _locked(self._path)
         try:
             self._load()
@@ -257,6 +258,18 @@ def _locked(path: Path) -> int | None:
             hint="close it there",
         ) from None
     return descriptor
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a folder of something else: there a store would lie beside what is not its own."""
+    names = {entry.name for entry in path.iterdir() if not entry.name.startswith(f".{_CHECKPOINT}.")}
+    if names - {_CHECKPOINT, _LOCK}:
+        raise UsageError(
+            f"expected a store, or an empty folder for a new one, received one with "
+            f"{min(names - {_CHECKPOINT, _LOCK})}",
+            where=str(path),
+            hint="choose another folder",
+        )
 
 
 def _share(share: object) -> float:

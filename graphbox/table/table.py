@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Never, Self, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +152,7 @@ class EmbeddingTable:
         self._threads = thread_count(threads)
         self._folder: TableFolder | None = None
         settings = _core.OptimizerConfig(
-            optimizer,
+            chosen(optimizer, "optimizer", Optimizer),
             lr=nonnegative(lr, "lr"),
             eps=nonnegative(eps, "eps"),
             initial_accumulator=nonnegative(initial_accumulator, "initial_accumulator"),
@@ -210,7 +210,19 @@ class EmbeddingTable:
             self._folder = folder
 
     def __repr__(self) -> str:
-        return f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, lr={self.lr})"
+        if isinstance(self._table, ClosedTable):
+            return f"EmbeddingTable(closed, path={str(self._table.folder)!r})"
+        place = "" if self.path is None else f", path={str(self.path)!r}"
+        return (
+            f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, "
+            f"lr={self.lr:g}{place})"
+        )
+
+    def __reduce__(self) -> Never:
+        raise UsageError(
+            "a table can be neither copied nor pickled",
+            hint="save it with save(path), and load that with EmbeddingTable.load(path) where it is wanted",
+        )
 
     def __len__(self) -> int:
         return len(self._table)
@@ -607,6 +619,7 @@ class EmbeddingTable:
 
         Raises:
             UsageError: no base was saved or loaded.
+            ConflictError: a delta for training would replace its base or a delta before it.
             DoesNotFitError: the disk is full; or the erased keys had no room in ``memory_bytes``: save a
                 base.
             GraphboxError: see :meth:`save_base`.
@@ -637,7 +650,7 @@ class EmbeddingTable:
         cls,
         path: str | os.PathLike[str],
         *,
-        deltas: Iterable[str | os.PathLike[str]] = (),
+        deltas: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         memory_bytes: int | None = None,
         threads: int | None = None,
         shard: tuple[int, int] = (0, 1),
@@ -648,7 +661,7 @@ class EmbeddingTable:
 
         Args:
             path: of a full checkpoint or a base.
-            deltas: those after the base, all in their order.
+            deltas: that or those after the base, all in their order.
             memory_bytes: of the table, see :class:`EmbeddingTable`.
             threads: of the table, and of loading.
             shard: (i, n): only the keys whose :func:`graphbox.table.shard_of` among n is i.
@@ -663,7 +676,7 @@ class EmbeddingTable:
         return load_table(
             cls,
             Path(path),
-            [Path(delta) for delta in deltas],
+            [Path(deltas)] if isinstance(deltas, str | os.PathLike) else [Path(delta) for delta in deltas],
             shard_numbers(shard),
             threads,
             memory_bytes=memory_bytes,

@@ -23,6 +23,7 @@ from graphbox.errors import (
 )
 from graphbox.native import Int64Array
 from graphbox.table.catalogue import Catalogue, CatalogueContents, CatalogueDamage, ListedSegment
+from graphbox.table.manifest import MANIFEST
 
 __all__ = [
     "ClosedTable",
@@ -197,7 +198,9 @@ class TableFolder:
             raise NotFoundError(
                 "expected the folder of a table, which has segments in it",
                 where=str(path),
-                hint="check the path",
+                hint="load it with EmbeddingTable.load, it is a checkpoint"
+                if (path / MANIFEST).is_file()
+                else "check the path",
             )
         lock = _locked(path)
         try:
@@ -249,11 +252,11 @@ class ClosedTable:
     """What stands in for the native table after :meth:`EmbeddingTable.close`: any use of it is told so."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.folder = path
 
     def __getattr__(self, name: str) -> Any:
         raise UsageError(
-            "the table is closed", where=str(self._path), hint="open it again with EmbeddingTable.open"
+            "the table is closed", where=str(self.folder), hint="open it again with EmbeddingTable.open"
         )
 
     def __len__(self) -> int:

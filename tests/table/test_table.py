@@ -168,8 +168,9 @@ def test_threads_share_a_table() -> None:
         ({"dim": True}, "dim"),
         (
             {"dim": 4, "optimizer": "lion"},
-            "optimizer must be sgd, adagrad, rowwise_adagrad, adam, rowwise_adam or ftrl, received `lion`",
+            "optimizer: expected 'sgd' or 'adagrad' or .* or 'ftrl', received 'lion'",
         ),
+        ({"dim": 4, "optimizer": 64}, "optimizer: expected 'sgd' or .*, received 64"),
         ({"dim": 4, "lr": -1}, "lr: expected a finite number"),
         ({"dim": 4, "lr": float("nan")}, "lr"),
         ({"dim": 4, "eps": "x"}, "eps"),
