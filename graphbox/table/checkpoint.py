@@ -200,6 +200,7 @@ def load_table(
     deltas: Iterable[Path],
     shard: tuple[int, int],
     threads: int | None,
+    /,
     **budget: Any,
 ) -> TableType:
     """Return the table of a checkpoint and its deltas; see :meth:`graphbox.table.EmbeddingTable.load`."""

@@ -33,7 +33,14 @@ from graphbox.table.arguments import (
     writable_rows,
 )
 from graphbox.table.catalogue import CatalogueContents
-from graphbox.table.checkpoint import ChainName, SavedRows, load_table, save_table
+from graphbox.table.checkpoint import (
+    ChainName,
+    SavedRows,
+    load_table,
+    save_table,
+    table_arguments,
+    table_settings,
+)
 from graphbox.table.dump import chunk_rows_for, dump_rows
 from graphbox.table.manifest import Chain, ServingValues
 from graphbox.table.tier import ClosedTable, Prefetch, Recovery, TableFolder, TierStatistics, statistics_of
@@ -180,30 +187,10 @@ class EmbeddingTable:
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
         self._saved: SavedRows | None = None
-        self._settings: dict[str, Any] = {
-            "dim": values,
-            "optimizer": optimizer,
-            "eps": eps,
-            "init_scale": init_scale,
-            "initial_accumulator": initial_accumulator,
-            "betas": list(betas),
-            "beta": beta,
-            "l1": l1,
-            "l2": l2,
-            "weight_decay": weight_decay,
-            "decoupled_weight_decay": bool(decoupled_weight_decay),
-            "bounds": None if bounds is None else list(bounds),
-            "mean_gradient": bool(mean_gradient),
-            "clip_norm": clip_norm,
-            "clip_value": clip_value,
-            "nonfinite": nonfinite,
-            "dtype": dtype,
-            "seed": seed_number(seed),
-        }
         if path is not None:
             folder = TableFolder.created(Path(path))
             try:
-                folder.attach(self._table, CatalogueContents(self._settings | {"lr": self.lr}))
+                folder.attach(self._table, CatalogueContents(table_settings(self)))
             except BaseException:
                 folder.close()
                 raise
@@ -429,7 +416,9 @@ class EmbeddingTable:
         """
         folder, contents = TableFolder.opened(Path(path))
         try:
-            table = cls(**contents.settings, memory_bytes=memory_bytes, threads=threads)
+            table = cls(
+                **table_arguments(contents.settings, Path(path)), memory_bytes=memory_bytes, threads=threads
+            )
             folder.attach(table._table, contents)
         except BaseException:
             folder.close()
@@ -457,7 +446,7 @@ class EmbeddingTable:
             DoesNotFitError: the disk is full. The table can still be used, and what was flushed before stays.
             GraphboxError: the system refuses to write.
         """
-        self._tiered("flush", "save it with save()").flush(self._table, self._settings | {"lr": self.lr})
+        self._tiered("flush", "save it with save()").flush(self._table, table_settings(self))
 
     def close(self) -> None:
         """Flush, and let others open the folder. A table without a folder has nothing to close.
@@ -522,7 +511,7 @@ class EmbeddingTable:
         """
         folder = self._tiered("purge", "erased rows are gone at once")
         rewritten = _core.table_purge(self._table)
-        folder.flush(self._table, self._settings | {"lr": self.lr})
+        folder.flush(self._table, table_settings(self))
         return rewritten
 
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
@@ -654,6 +643,7 @@ class EmbeddingTable:
         memory_bytes: int | None = None,
         threads: int | None = None,
         shard: tuple[int, int] = (0, 1),
+        folder: str | os.PathLike[str] | None = None,
     ) -> EmbeddingTable:
         """Return the table of a checkpoint; it goes on as the saved one would have, bit by bit.
 
@@ -665,6 +655,7 @@ class EmbeddingTable:
             memory_bytes: of the table, see :class:`EmbeddingTable`.
             threads: of the table, and of loading.
             shard: (i, n): only the keys whose :func:`graphbox.table.shard_of` among n is i.
+            folder: a new or empty one on SSD for rows that find no room in memory: the table's ``path``.
 
         Raises:
             NotFoundError: no such checkpoint.
@@ -680,4 +671,5 @@ class EmbeddingTable:
             shard_numbers(shard),
             threads,
             memory_bytes=memory_bytes,
+            path=folder,
         )

@@ -143,6 +143,34 @@ def test_checkpoints_hold_rows_on_ssd_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.pull(keys), pair.plain.pull(keys))
 
 
+def test_checkpoints_are_loaded_into_a_folder(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    plain = EmbeddingTable(DIM, "adam", seed=1)
+    keys = rng.permutation(20_000)
+    plain.push(keys, rng.normal(size=(len(keys), DIM)).astype(np.float32))
+    plain.save_base(tmp_path / "base")
+    plain.push(keys[:3000], rng.normal(size=(3000, DIM)).astype(np.float32))
+    plain.erase(keys[2000:4000])
+    plain.save_delta(tmp_path / "delta")
+    with EmbeddingTable.load(
+        tmp_path / "base", deltas=[tmp_path / "delta"], folder=tmp_path / "table", memory_bytes=BUDGET
+    ) as table:
+        assert table.nbytes <= BUDGET
+        assert table.tier_statistics().cold_rows > 10_000
+        np.testing.assert_array_equal(np.sort(table.keys()), np.sort(plain.keys()))
+        left = plain.keys()[:1000]
+        for each in (table, plain):
+            each.push(left, np.ones((len(left), DIM), np.float32))
+        np.testing.assert_array_equal(
+            table.pull(plain.keys(), create=False), plain.pull(plain.keys(), create=False)
+        )
+        with pytest.raises(DoesNotFitError, match="rows went to SSD"):
+            table.save_delta(tmp_path / "next")
+    half = EmbeddingTable.load(tmp_path / "base", shard=(1, 2), folder=tmp_path / "half", memory_bytes=BUDGET)
+    assert 9_000 < len(half) < 11_000
+    half.close()
+
+
 def test_items_of_all_tiers(tmp_path: Path) -> None:
     pair = Pair(tmp_path / "table", 6)
     for _ in range(15):

@@ -9,7 +9,9 @@
 #include "io/read_queue.h"
 #include "parallel/parallel_for.h"
 #include "table/checkpoint.h"
+#include "table/location.h"
 #include "table/table.h"
+#include "table/table_tier.h"
 
 namespace graphbox {
 namespace {
@@ -43,6 +45,11 @@ class Turns {
   bool has_failed_ = false;
 };
 
+[[noreturn]] void throw_twice(std::int64_t key, const std::string& path) {
+  throw Error(ErrorKind::kFormat, "key " + std::to_string(key) + " appears twice in the checkpoint", path,
+              kRestoreCheckpoint);
+}
+
 BackendChoice backend() { return choose_backend(ReadBackend::kAuto, kDepth); }
 
 // Calls visit(first, keys, records, count) for parts of the rows in any order; whoever changes something with them must
@@ -73,6 +80,13 @@ std::vector<std::int64_t> erased_keys(const SegmentReader& segment, const Checkp
 }  // namespace
 
 void Table::reserve(std::uint64_t rows) {
+  std::unique_lock<std::mutex> moving;
+  if (tier_ != nullptr) {
+    moving = std::unique_lock(tier_->moving);
+    const std::unique_lock lock(mutex_);
+    make_index_room(rows);
+    return;
+  }
   const std::unique_lock lock(mutex_);
   make_room(live_rows() + rows);
 }
@@ -85,8 +99,12 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
                     " and " + std::to_string(shard.count),
                 "shard");
   }
-  const std::unique_lock lock(mutex_);
   const PartRecords records = part_records(RowContents::kRecords);
+  if (tier_ != nullptr) {
+    load_through_tier(folder, parts, is_delta, shard);
+    return;
+  }
+  const std::unique_lock lock(mutex_);
   std::uint64_t most_rows = slab_.rows();
   for (const CheckpointPart& part : parts) {
     most_rows += part.rows;
@@ -127,6 +145,57 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
   });
 }
 
+// Rows leave memory for SSD while others come.
+void Table::load_through_tier(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
+                              const Shard& shard) {
+  const PartRecords records = part_records(RowContents::kRecords);
+  const std::lock_guard moving(tier_->moving);
+  const std::unique_lock lock(mutex_);
+  std::fill(tier_->pinned.begin(), tier_->pinned.end(), 0);
+  for (const CheckpointPart& part : parts) {
+    const auto segment = open_part(folder + "/" + part.name, part, records);
+    if (part.is_erased) {
+      forget(erased_keys(*segment, part));
+      continue;
+    }
+    const std::uint64_t stride = segment->info().stride();
+    scan_rows(*segment, part,
+              [&](std::uint64_t, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
+                make_index_room(count);
+                make_space(count, 0);
+                for (std::uint64_t i = 0; i < count; ++i) {
+                  if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
+                    continue;
+                  }
+                  if (!is_delta && find(keys[i]) != kNoRow) {
+                    throw_twice(keys[i], segment->path());
+                  }
+                  put_record(keys[i], data + i * stride);
+                }
+              });
+  }
+}
+
+// Gives the key this row, whatever it had. There must be room.
+void Table::put_record(std::int64_t key, const std::byte* record) {
+  const std::uint64_t hash = index_.hash(key);
+  const std::uint32_t location = index_.find(key, hash);
+  std::uint32_t row = location;
+  if (!is_hot(location)) {
+    row = take_row();
+    slab_.key(row) = key;
+    if (is_cold(location)) {
+      index_.replace(key, hash, row);
+      tier_->cold.drop(location);
+      --tier_->cold_rows;
+    } else {
+      index_.insert(key, hash, row);
+    }
+  }
+  slab_.read_record(row, record);
+  note_changed(&row, 1);
+}
+
 // The rows of a segment's keys, new ones for those that have none; kNoRow for those of other shards.
 PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard) {
   PooledArray<std::uint32_t> rows(static_cast<std::int64_t>(segment.info().rows));
@@ -146,8 +215,7 @@ PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool 
         slab_.key(row) = keys[i];
         index_.insert(keys[i], index_.hash(keys[i]), row);
       } else if (!is_delta) {
-        throw Error(ErrorKind::kFormat, "key " + std::to_string(keys[i]) + " appears twice in the checkpoint",
-                    segment.path(), kRestoreCheckpoint);
+        throw_twice(keys[i], segment.path());
       }
     }
   });
@@ -157,8 +225,10 @@ PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool 
 void Table::forget(const std::vector<std::int64_t>& keys) {
   for (const std::int64_t key : keys) {
     const std::uint32_t row = find(key);
-    if (row != kNoRow) {
+    if (is_hot(row)) {
       give_back(row);
+    } else if (is_cold(row)) {
+      forget_cold(key, row);
     }
   }
   version_ = new_version();

@@ -223,6 +223,9 @@ class Table {
               std::byte* records) const;
   std::vector<std::int64_t> erased_since(const ChangeTracker& changes) const;
   PooledArray<std::uint32_t> place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard);
+  void load_through_tier(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
+                         const Shard& shard);
+  void put_record(std::int64_t key, const std::byte* record);
   void forget(const std::vector<std::int64_t>& keys);
   std::uint64_t check_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
                              const PartRecords& records, int threads) const;
