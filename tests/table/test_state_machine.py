@@ -172,8 +172,11 @@ class TableMachine(RuleBasedStateMachine):
     @rule()
     def save_and_load(self) -> None:
         self.table.save(self.folder / "table")
-        self.go_on_with(EmbeddingTable.load(self.folder / "table", threads=self.table.threads))
+        self.go_on_with(self.load(self.folder / "table"))
         self.chain = []
+
+    def load(self, path: Path, **options: Any) -> EmbeddingTable:
+        return EmbeddingTable.load(path, threads=self.table.threads, **options)
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         self.table = table
@@ -200,15 +203,12 @@ class TableMachine(RuleBasedStateMachine):
     def save_delta_and_load(self, shards: int) -> None:
         self.save_delta(True)
         base, *deltas = self.chain
-        tables = [
-            EmbeddingTable.load(base, deltas=deltas, shard=(shard, shards), threads=self.table.threads)
-            for shard in range(shards)
-        ]
+        tables = [self.load(base, deltas=deltas, shard=(shard, shards)) for shard in range(shards)]
         keys = np.concatenate([table.keys() for table in tables])
         assert sorted(keys.tolist()) == sorted(self.plain.rows)
         for table in tables:
             own = table.keys()
-            np.testing.assert_array_equal(table.pull(own), self.twin.pull(own))
+            np.testing.assert_array_equal(table.pull(own, create=False), self.twin.pull(own))
         if shards == 1:
             self.go_on_with(tables[0])
 
@@ -250,6 +250,7 @@ class TieredMachine(TableMachine):
     key_range = 6000
     most_keys = 1200
     memory_bytes: int
+    loaded = 0
 
     @initialize(
         dim=st.sampled_from([500, 1024]),
@@ -298,8 +299,13 @@ class TieredMachine(TableMachine):
         super().go_on_with(table)
         self.chain = []
 
+    def load(self, path: Path, **options: Any) -> EmbeddingTable:
+        self.loaded += 1
+        folder = self.folder / f"loaded-{self.loaded}"
+        return super().load(path, folder=folder, memory_bytes=self.memory_bytes, **options)
+
     def go_on_with(self, table: EmbeddingTable) -> None:
-        """Look at a table that was loaded: all of it is in memory, so the one on SSD goes on."""
+        """Look at a table that was loaded into another folder; the one that was goes on."""
         assert sorted(table.keys().tolist()) == sorted(self.plain.rows)
         for keys, rows in table.items(chunk_rows=500):
             np.testing.assert_array_equal(rows, self.twin.pull(keys, create=False))
