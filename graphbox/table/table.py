@@ -157,7 +157,6 @@ class EmbeddingTable:
         threads: int | None = None,
     ) -> None:
         self._threads = thread_count(threads)
-        self._folder: TableFolder | None = None
         settings = _core.OptimizerConfig(
             chosen(optimizer, "optimizer", Optimizer),
             lr=nonnegative(lr, "lr"),
@@ -187,6 +186,8 @@ class EmbeddingTable:
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
         self._saved: SavedRows | None = None
+        # After the table, which removes its files: so they go before the folder's lock does.
+        self._folder: TableFolder | None = None
         if path is not None:
             folder = TableFolder.created(Path(path))
             try:
@@ -456,6 +457,7 @@ class EmbeddingTable:
             GraphboxError: the system refuses to write; the table stays open.
         """
         if self._folder is not None:
+            self._folder.stop_prefetches()
             self.flush()
             self._table = cast("_core.Table", ClosedTable(self._folder.path))
             self._folder.close()
@@ -483,8 +485,8 @@ class EmbeddingTable:
         Raises:
             UsageError: a table without a folder, or keys that are no integers.
         """
-        self._tiered("prefetch", "its rows are always in memory")
-        return Prefetch(self._table, integer_array(keys, "keys", dimensions=None).reshape(-1))
+        folder = self._tiered("prefetch", "its rows are always in memory")
+        return Prefetch(self._table, integer_array(keys, "keys", dimensions=None).reshape(-1), folder)
 
     def tier_statistics(self) -> TierStatistics:
         """Return where rows are, and what moved.

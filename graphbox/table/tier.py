@@ -99,13 +99,14 @@ class Prefetched:
 class Prefetch:
     """Rows on their way from SSD to memory: what :meth:`EmbeddingTable.prefetch` returns."""
 
-    def __init__(self, table: _core.Table, keys: Int64Array) -> None:
+    def __init__(self, table: _core.Table, keys: Int64Array, folder: TableFolder) -> None:
         self._stop = _core.StopFlag()
         self._result: Prefetched | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, args=(table, keys), name="graphbox-prefetch", daemon=True
+            target=self._run, args=(table, keys, folder), name="graphbox-prefetch", daemon=True
         )
+        folder.prefetches.add(self)
         self._thread.start()
 
     @property
@@ -130,11 +131,16 @@ class Prefetch:
             raise self._error or GraphboxError("the prefetch ended without a result")
         return self._result
 
+    def join(self) -> None:
+        """Wait for the end, whatever it is."""
+        self._thread.join()
+
     def cancel(self) -> None:
         """Stop soon. Rows that were read stay."""
         self._stop.set()
 
-    def _run(self, table: _core.Table, keys: Int64Array) -> None:
+    def _run(self, table: _core.Table, keys: Int64Array, folder: TableFolder) -> None:
+        del folder  # its lock is held as long as the caller of this has it
         try:
             self._result = Prefetched(*_core.table_prefetch(table, keys, self._stop))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
@@ -152,6 +158,7 @@ class TableFolder:
         self.recovery = Recovery(None, 0)
         self._catalogue = catalogue
         self._flushing = threading.Lock()
+        self.prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._release = weakref.finalize(self, _released, catalogue, lock)
 
     @classmethod
@@ -243,8 +250,15 @@ class TableFolder:
             self._catalogue.write(CatalogueContents(settings, segments))
             _core.table_flushed(table)
 
+    def stop_prefetches(self) -> None:
+        """Let no thread move rows any more."""
+        for prefetch in list(self.prefetches):
+            prefetch.cancel()
+            prefetch.join()
+
     def close(self) -> None:
-        """Let another process open the folder."""
+        """Let another process open the folder, once nobody uses the table any more."""
+        self.stop_prefetches()
         self._release()
 
 

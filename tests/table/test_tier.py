@@ -319,6 +319,10 @@ def test_prefetch_reads_what_there_is_room_for(tmp_path: Path) -> None:
     with pytest.raises(TimeLimitError, match="waited"):
         pair.tiered.prefetch(pair.plain.keys()).wait(0)
     pair.check()
+    running = pair.tiered.prefetch(pair.plain.keys())
+    pair.reopen()  # ends it first
+    assert running.is_done
+    pair.check()
 
 
 def test_purge_leaves_nothing_of_erased_rows(tmp_path: Path) -> None:
