@@ -196,7 +196,7 @@ def _finite_or_none(bound: float) -> float | None:
 
 def load_table(
     table_type: type[TableType],
-    path: Path,
+    checkpoint: Path,
     deltas: Iterable[Path],
     shard: tuple[int, int],
     threads: int | None,
@@ -204,7 +204,7 @@ def load_table(
     **budget: Any,
 ) -> TableType:
     """Return the table of a checkpoint and its deltas; see :meth:`graphbox.table.EmbeddingTable.load`."""
-    folders = (path, *deltas)
+    folders = (checkpoint, *deltas)
     while True:
         manifests = read_chain(folders)
         try:
@@ -290,7 +290,7 @@ def make_table(table_type: type[TableType], manifest: Manifest, folder: Path, **
     except TypeError as error:
         problem = str(error)
     except UsageError as error:
-        if error.where in options:
+        if error.where in options or error.where == str(options.get("path")):
             raise
         problem = str(error)
     raise FormatError(
@@ -315,10 +315,17 @@ def _load(
             hint="open it with graphbox.table.ServingTable",
         )
     table = make_table(table_type, manifests[-1], folders[-1], threads=threads, **budget)
-    if shard[1] == 1:
-        table._table.reserve(manifests[0].rows)
-    for folder, manifest in zip(folders, manifests, strict=True):
-        _read_parts(table._table, folder, manifest, shard, table.threads)
+    try:
+        if shard[1] == 1 and table.path is None:
+            table._table.reserve(manifests[0].rows)
+        for folder, manifest in zip(folders, manifests, strict=True):
+            _read_parts(table._table, folder, manifest, shard, table.threads)
+        if table.path is not None:
+            table.flush()
+    except BaseException:
+        if table._folder is not None:
+            table._folder.discard()
+        raise
     if manifests[0].kind == "base" and shard[1] == 1:
         table._table.track_changes(_CHAINS["training"])
         table._chains["training"] = manifests[-1].after()

@@ -193,7 +193,7 @@ class EmbeddingTable:
             try:
                 folder.attach(self._table, CatalogueContents(table_settings(self)))
             except BaseException:
-                folder.close()
+                folder.discard()
                 raise
             self._folder = folder
 
@@ -643,9 +643,9 @@ class EmbeddingTable:
         *,
         deltas: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         memory_bytes: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         shard: tuple[int, int] = (0, 1),
-        folder: str | os.PathLike[str] | None = None,
     ) -> EmbeddingTable:
         """Return the table of a checkpoint; it goes on as the saved one would have, bit by bit.
 
@@ -655,9 +655,10 @@ class EmbeddingTable:
             path: of a full checkpoint or a base.
             deltas: that or those after the base, all in their order.
             memory_bytes: of the table, see :class:`EmbeddingTable`.
+            folder: a new or empty one for rows on SSD, what is ``path`` there: rows that find no
+                room in memory are put there.
             threads: of the table, and of loading.
             shard: (i, n): only the keys whose :func:`graphbox.table.shard_of` among n is i.
-            folder: a new or empty one on SSD for rows that find no room in memory: the table's ``path``.
 
         Raises:
             NotFoundError: no such checkpoint.

@@ -6,6 +6,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import threading
 import weakref
 from dataclasses import dataclass
@@ -260,6 +261,13 @@ class TableFolder:
         """Let another process open the folder, once nobody uses the table any more."""
         self.stop_prefetches()
         self._release()
+
+    def discard(self) -> None:
+        """Leave the folder as empty as it was before the table that could not be made."""
+        for name in ("segments", "catalogue"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        self.close()
+        (self.path / "lock").unlink(missing_ok=True)
 
 
 class ClosedTable:

@@ -164,8 +164,7 @@ def test_checkpoints_are_loaded_into_a_folder(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             table.pull(plain.keys(), create=False), plain.pull(plain.keys(), create=False)
         )
-        with pytest.raises(DoesNotFitError, match="rows went to SSD"):
-            table.save_delta(tmp_path / "next")
+        table.save_delta(tmp_path / "next")
     half = EmbeddingTable.load(tmp_path / "base", shard=(1, 2), folder=tmp_path / "half", memory_bytes=BUDGET)
     assert 9_000 < len(half) < 11_000
     half.close()

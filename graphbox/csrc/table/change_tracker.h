@@ -4,11 +4,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace graphbox {
 
+// Rows on SSD are known by their segments: what changed since and went there is in segments written since. That may be
+// more than changed, never less.
+//
 // Off until start(). A row's number may pass to another key: the row of a new key counts as changed, and the old key as
 // erased. Changes are made with the table locked, but for mark(), which several threads may call at once.
 class ChangeTracker {
@@ -17,21 +21,24 @@ class ChangeTracker {
   bool has_changed(std::uint32_t row) const { return (now_.rows[row / 64] >> (row % 64) & 1) != 0; }
   const std::vector<std::uint64_t>& changed_rows() const { return now_.rows; }  // a bit for each
   const std::vector<std::int64_t>& erased_keys() const { return now_.erased; }
+  // Segments from this sequence number on were written since.
+  std::uint64_t first_sequence() const { return now_.first_sequence; }
   // What it takes with `rows` rows.
   std::size_t bytes_for(std::uint64_t rows) const {
-    return is_on_ ? ((rows + 63) / 64 + before_.rows.size() + now_.erased.capacity() + before_.erased.capacity()) * 8
-                  : 0;
+    const std::size_t before = before_ ? before_->rows.size() + before_->erased.capacity() : 0;
+    return is_on_ ? ((rows + 63) / 64 + now_.erased.capacity() + before) * 8 : 0;
   }
 
-  void start(std::uint64_t rows) {
+  void start(std::uint64_t rows, std::uint64_t next_sequence) {
     stop();
     is_on_ = true;
+    now_.first_sequence = next_sequence;
     grow(rows);
   }
 
   void stop() {
     now_ = {};
-    before_ = {};
+    before_.reset();
     is_on_ = false;
   }
 
@@ -52,6 +59,13 @@ class ChangeTracker {
     }
   }
 
+  // The row was read from a segment that is older than all changes.
+  void unmark(std::uint32_t row) {
+    if (is_on_) {
+      now_.rows[row / 64] &= ~(std::uint64_t{1} << (row % 64));
+    }
+  }
+
   void erase(std::int64_t key) {
     if (is_on_) {
       now_.erased.push_back(key);
@@ -60,29 +74,35 @@ class ChangeTracker {
 
   // What changed so far was written: what changes from now on is for the checkpoint after that one. Until confirm()
   // the old changes can be taken back by restore().
-  void begin_next() {
+  void begin_next(std::uint64_t next_sequence) {
     const std::size_t words = now_.rows.size();
     before_ = std::exchange(now_, {});
     now_.rows.resize(words);
+    now_.first_sequence = next_sequence;
   }
-  void confirm() { before_ = {}; }
+  void confirm() { before_.reset(); }
   void restore() {
-    for (std::size_t word = 0; word < before_.rows.size(); ++word) {
-      now_.rows[word] |= before_.rows[word];
+    if (!before_) {
+      return;
     }
-    now_.erased.insert(now_.erased.begin(), before_.erased.begin(), before_.erased.end());
-    before_ = {};
+    for (std::size_t word = 0; word < before_->rows.size(); ++word) {
+      now_.rows[word] |= before_->rows[word];
+    }
+    now_.erased.insert(now_.erased.begin(), before_->erased.begin(), before_->erased.end());
+    now_.first_sequence = before_->first_sequence;
+    before_.reset();
   }
 
  private:
   struct Changes {
     std::vector<std::uint64_t> rows;
     std::vector<std::int64_t> erased;
+    std::uint64_t first_sequence = 0;
   };
 
   bool is_on_ = false;
   Changes now_;
-  Changes before_;
+  std::optional<Changes> before_;
 };
 
 }  // namespace graphbox

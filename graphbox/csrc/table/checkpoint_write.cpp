@@ -203,8 +203,8 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
   ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
   if (request.is_delta && (changes == nullptr || !changes->is_on())) {
     throw Error(ErrorKind::kDoesNotFit,
-                "the changes since the last checkpoint of the chain are not known: rows went to SSD since, or the keys "
-                "that were erased had no room in memory_bytes",
+                "the keys erased since the last checkpoint of the chain had no room in memory_bytes, so the changes are "
+                "not known",
                 {}, "save a base");
   }
   std::vector<std::uint64_t> selected = live_;
@@ -214,8 +214,9 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
     }
   }
   std::vector<CheckpointPart> parts = write_rows(request, selected);
-  if (tier_ != nullptr && !request.is_delta) {
-    const std::vector<CheckpointPart> cold = write_cold_rows(request);
+  if (tier_ != nullptr) {
+    const std::vector<CheckpointPart> cold =
+        write_cold_rows(request, request.is_delta ? changes->first_sequence() : 0);
     parts.insert(parts.end(), cold.begin(), cold.end());
   }
   if (request.is_delta) {
@@ -226,7 +227,7 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
   }
   if (changes != nullptr) {
     // Nothing changes meanwhile: whatever changes rows waits for the lock.
-    changes->is_on() ? changes->begin_next() : changes->start(slab_.rows());
+    changes->is_on() ? changes->begin_next(next_sequence()) : changes->start(slab_.rows(), next_sequence());
   }
   return parts;
 }
@@ -259,14 +260,16 @@ std::vector<CheckpointPart> Table::write_rows(const CheckpointRequest& request,
   return writer.parts();
 }
 
-// Writes the rows that are on SSD: a part for each segment, with those of its rows that are not in memory as well.
-std::vector<CheckpointPart> Table::write_cold_rows(const CheckpointRequest& request) const {
+// Writes the rows that are on SSD in segments from a sequence number on: a part for each, with those of its rows that
+// are not in memory as well.
+std::vector<CheckpointPart> Table::write_cold_rows(const CheckpointRequest& request,
+                                                   std::uint64_t first_sequence) const {
   const PartRecords records = part_records(request.contents);
   const std::uint64_t stride = records.bytes + sizeof(std::uint32_t);
   std::vector<CheckpointPart> parts;
   std::vector<float> values(config_.dim);
   for (const auto& segment : tier_->cold.segments()) {
-    if (segment == nullptr || segment->live_rows == 0) {
+    if (segment == nullptr || segment->live_rows == 0 || segment->sequence < first_sequence) {
       continue;
     }
     std::vector<std::int64_t> keys;
@@ -337,6 +340,8 @@ ChangeTracker& Table::tracker(int chain) {
   return trackers_[static_cast<std::size_t>(chain)];
 }
 
+std::uint64_t Table::next_sequence() const { return tier_ != nullptr ? tier_->cold.next_sequence() : 0; }
+
 std::uint64_t Table::followed_bytes(std::uint64_t rows) const {
   std::uint64_t bytes = 0;
   for (const ChangeTracker& changes : trackers_) {
@@ -350,7 +355,8 @@ void Table::note_erased(std::int64_t key) {
   for (ChangeTracker& changes : trackers_) {
     changes.erase(key);
   }
-  if (bytes_now() > config_.memory_bytes) {
+  // A table with rows on SSD evicts some for it with the next batch.
+  if (tier_ == nullptr && bytes_now() > config_.memory_bytes) {
     for (ChangeTracker& changes : trackers_) {
       changes.stop();
     }
@@ -358,8 +364,15 @@ void Table::note_erased(std::int64_t key) {
 }
 
 void Table::track_changes(int chain) {
+  std::unique_lock<std::mutex> moving;
+  if (tier_ != nullptr) {
+    moving = std::unique_lock(tier_->moving);
+  }
   const std::unique_lock lock(mutex_);
-  tracker(chain).start(slab_.rows());
+  if (tier_ != nullptr) {
+    tier_->cold.write_all();  // what is there now is in segments that are older than those to come
+  }
+  tracker(chain).start(slab_.rows(), next_sequence());
 }
 
 void Table::confirm_changes(int chain) {

@@ -188,6 +188,7 @@ class ColdRows {
   std::uint64_t bytes() const;  // of memory: buffers, the reader's, live bits
   std::uint64_t fixed_bytes() const;
   std::uint32_t segment_rows() const { return config_.segment_rows; }
+  std::uint64_t next_sequence() const { return next_sequence_; }  // of the segment that is begun next
   std::uint64_t rows_appended() const { return rows_appended_; }
   std::uint64_t bytes_written() const { return shared_->bytes_written.load(std::memory_order_relaxed); }
   std::uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }

@@ -221,6 +221,7 @@ class Table {
                                          const std::vector<std::uint64_t>& selected) const;
   void gather(const std::vector<std::uint32_t>& rows, RowContents contents, std::uint64_t stride, std::int64_t* keys,
               std::byte* records) const;
+  std::uint64_t next_sequence() const;
   std::vector<std::int64_t> erased_since(const ChangeTracker& changes) const;
   PooledArray<std::uint32_t> place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard);
   void load_through_tier(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
@@ -244,7 +245,7 @@ class Table {
   std::uint64_t pin(const std::uint32_t* rows, std::int64_t count);
   std::int64_t promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
                        std::vector<std::uint64_t>* marked);
-  std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request) const;
+  std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request, std::uint64_t first_sequence) const;
   void copy_cold_keys(std::int64_t* keys) const;
   void note_created(const std::vector<std::uint32_t>& rows);
   void note_changed(const std::uint32_t* rows, std::int64_t count);

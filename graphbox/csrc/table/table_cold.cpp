@@ -253,6 +253,12 @@ std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock
       const std::uint32_t row = take_row();
       slab_.key(row) = wanted.key;
       slab_.read_record(row, tier.staging.data() + wanted.index * record_bytes);
+      const std::uint64_t sequence = tier.cold.segments()[slot_of(wanted.location)]->sequence;
+      for (ChangeTracker& changes : trackers_) {
+        if (sequence < changes.first_sequence()) {
+          changes.unmark(row);
+        }
+      }
       index_.replace(wanted.key, hash, row);
       tier.homes[row] = wanted.location;
       tier.visited.visit(row);

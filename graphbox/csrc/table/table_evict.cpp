@@ -215,9 +215,6 @@ void Table::move_out(const std::vector<std::uint32_t>& rows) {
     return;
   }
   version_ = new_version();
-  for (ChangeTracker& changes : trackers_) {
-    changes.stop();  // which rows changed is known of rows in memory
-  }
   std::size_t moved = 0;
   try {
     for (; moved < rows.size(); ++moved) {
