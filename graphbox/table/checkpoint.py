@@ -316,7 +316,7 @@ def _load(
         )
     table = make_table(table_type, manifests[-1], folders[-1], threads=threads, **budget)
     try:
-        if shard[1] == 1 and table.path is None:
+        if shard[1] == 1:
             table._table.reserve(manifests[0].rows)
         for folder, manifest in zip(folders, manifests, strict=True):
             _read_parts(table._table, folder, manifest, shard, table.threads)
