@@ -420,6 +420,47 @@ class OptimizerConfig:
     @property
     def mean_gradient(self) -> bool: ...
 
+class PolicyConfig:
+    """Which keys get a row of a table, and which rows leave."""
+
+    def __init__(self, *, admission: str = 'all', admission_count: int = 1, admission_probability: float = 1.0, sketch_bytes: int = 0, halve_after: int = 0, expiry_passes: int | None = None, expiry_seconds: int | None = None, has_score: bool = False, nonclick_weight: float = 0.0, click_weight: float = 0.0, decay: float = 1.0, drop_below: float = 0.0, eviction: str = 'none') -> None: ...
+
+class PolicyEvents:
+    """What the policies of a table did."""
+
+    @property
+    def admitted_keys(self) -> int: ...
+
+    @property
+    def refused_pulls(self) -> int: ...
+
+    @property
+    def dropped_gradients(self) -> int: ...
+
+    @property
+    def evicted_rows(self) -> int: ...
+
+    @property
+    def dropped_rows(self) -> int: ...
+
+class ShrinkCounts:
+    """What shrinking a table dropped, and why."""
+
+    @property
+    def examined(self) -> int: ...
+
+    @property
+    def unseen_passes(self) -> int: ...
+
+    @property
+    def unseen_seconds(self) -> int: ...
+
+    @property
+    def low_score(self) -> int: ...
+
+    @property
+    def bytes_per_row(self) -> int: ...
+
 class PartRecords:
     """What the records of a checkpoint are."""
 
@@ -447,7 +488,32 @@ class PulledRows:
 class Table:
     """Rows for any int64 keys, with optimizer state, in memory."""
 
-    def __init__(self, dim: int, *, dtype: str, optimizer: OptimizerConfig, init_scale: float, seed: int, memory_bytes: int, skip_nonfinite: bool) -> None: ...
+    def __init__(self, dim: int, *, dtype: str, optimizer: OptimizerConfig, init_scale: float, seed: int, memory_bytes: int, skip_nonfinite: bool, policies: PolicyConfig) -> None: ...
+
+    def set_time(self, seconds: int) -> None:
+        """Seconds since 1970, of whatever comes next."""
+
+    def end_pass(self) -> None: ...
+
+    @property
+    def passes(self) -> int:
+        """Passes that have ended."""
+
+    def shrink(self, threads: int) -> ShrinkCounts:
+        """Drop rows that are expired or of low score."""
+
+    def policy_events(self) -> PolicyEvents: ...
+
+    def counters(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int) -> tuple:
+        """
+        Whether keys have rows; shows, clicks, scores, passes unseen, second last seen of each.
+        """
+
+    def policy_state(self) -> bytes:
+        """What policies know besides the counters of rows."""
+
+    def add_policy_state(self, state: bytes, shard: tuple[int, int]) -> None:
+        """Add what the policies of a table knew whose rows are in this one."""
 
     def pull(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], create: bool, threads: int) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')]:
         """Rows of the keys, float32[n, dim]."""
@@ -458,10 +524,10 @@ class Table:
     def pull_rows(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')], create: bool, threads: int) -> PulledRows:
         """Pull into an array of the caller, and return where the rows are."""
 
-    def push_rows(self, rows: PulledRows, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
+    def push_rows(self, rows: PulledRows, grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int, shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """Push to rows that were pulled from this table."""
 
-    def push(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> None:
+    def push(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], grads: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int, shows: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, clicks: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """Apply gradients, float32[n, dim], those of equal keys summed."""
 
     def contains(self, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]:

@@ -5,6 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from graphbox.table.policy import (
+    CountAdmission,
+    Expiry,
+    PolicyEvents,
+    ProbabilityAdmission,
+    RowCounters,
+    ShowClickScore,
+    ShrinkReport,
+    TablePolicies,
+)
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
@@ -31,13 +41,21 @@ _MODULE_OF = {
 
 __all__ = [
     "BagSlot",
+    "CountAdmission",
     "EmbeddingTable",
+    "Expiry",
     "PipelinedBatches",
+    "PolicyEvents",
+    "ProbabilityAdmission",
+    "RowCounters",
     "ServingTable",
+    "ShowClickScore",
+    "ShrinkReport",
     "TableEmbedding",
     "TableEmbeddingBag",
     "TableEmbeddingBagCollection",
     "TableOptimizer",
+    "TablePolicies",
     "TableStore",
     "hashed_keys",
     "salted_keys",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
@@ -13,6 +14,7 @@ from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageErro
 from graphbox.table.atomic_folder import atomic_folder, write_durably
 from graphbox.table.manifest import (
     MANIFEST,
+    POLICIES,
     RESTORE,
     Chain,
     Contents,
@@ -22,6 +24,7 @@ from graphbox.table.manifest import (
     ServingValues,
     read_manifest,
 )
+from graphbox.table.policy import TablePolicies
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -43,7 +46,9 @@ TableType = TypeVar("TableType", bound="EmbeddingTable")
 _CHAINS: Final[dict[ChainName, int]] = {"training": 0, "serving": 1}
 """Their numbers in the core: a table follows the changes for each of them."""
 
-_CHANGING = ("lr",)
+_POLICY_STATE: Final = "policy_state"
+
+_CHANGING = ("lr", _POLICY_STATE)
 """Settings that may differ between a base and its deltas: the last ones count."""
 
 
@@ -130,9 +135,37 @@ def write_checkpoint(
     written = table._table.write_checkpoint(
         str(folder), CONTENTS[contents], number, kind == "delta", table.threads
     )
-    manifest = Manifest(kind, contents, table_settings(table), chain, tuple(Part(*part) for part in written))
+    settings = table_settings(table)
+    if contents == "records":
+        settings[_POLICY_STATE] = _write_policy_state(table, folder)
+    else:
+        settings["policies"] = TablePolicies().to_document()  # which rows come and go is the trainer's affair
+    manifest = Manifest(kind, contents, settings, chain, tuple(Part(*part) for part in written))
     write_durably(folder / MANIFEST, manifest.text().encode())
     return manifest
+
+
+def _write_policy_state(table: EmbeddingTable, folder: Path) -> dict[str, Any]:
+    """Write what policies know besides the rows' counters, and return what the manifest says of it."""
+    state = table._table.policy_state()
+    write_durably(folder / POLICIES, state)
+    return {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+
+
+def _read_policy_state(native: _core.Table, folder: Path, manifest: Manifest, shard: tuple[int, int]) -> None:
+    path = folder / POLICIES
+    try:
+        state = path.read_bytes()
+    except FileNotFoundError:
+        raise NotFoundError("a file of the checkpoint is missing", where=str(path), hint=RESTORE) from None
+    except OSError as error:
+        raise FormatError(
+            f"cannot read a file of the checkpoint: {error}", where=str(path), hint=RESTORE
+        ) from None
+    received = {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+    if received != manifest.table.get(_POLICY_STATE):
+        raise FormatError("the file is not the one that the manifest lists", where=str(path), hint=RESTORE)
+    native.add_policy_state(state, shard)
 
 
 CONTENTS: Final[dict[Contents, int]] = {"records": 0, "float32": 1, "float16": 2, "int8": 3}
@@ -171,6 +204,7 @@ def table_settings(table: EmbeddingTable) -> dict[str, Any]:
         "mean_gradient": optimizer.mean_gradient,
         "nonfinite": "skip" if native.skip_nonfinite else "refuse",
         "seed": native.seed,
+        "policies": table.policies.to_document(),
     }
 
 
@@ -182,12 +216,14 @@ def table_arguments(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]
     """
     try:
         lowest, highest = settings["bounds"]
-    except (KeyError, TypeError, ValueError):
+        policies = TablePolicies.from_document(settings["policies"])
+    except (KeyError, TypeError, ValueError, UsageError):
         raise FormatError(
             "the manifest names no settings of a table", where=str(folder / MANIFEST), hint=RESTORE
         ) from None
     bounds = (-math.inf if lowest is None else lowest, math.inf if highest is None else highest)
-    return {**settings, "bounds": bounds}
+    arguments = {name: value for name, value in settings.items() if name not in ("policies", _POLICY_STATE)}
+    return {**arguments, "bounds": bounds, **policies.arguments()}
 
 
 def _finite_or_none(bound: float) -> float | None:
@@ -320,6 +356,7 @@ def _load(
             table._table.reserve(manifests[0].rows)
         for folder, manifest in zip(folders, manifests, strict=True):
             _read_parts(table._table, folder, manifest, shard, table.threads)
+        _read_policy_state(table._table, folders[-1], manifests[-1], shard)
         if table.path is not None:
             table.flush()
     except BaseException:

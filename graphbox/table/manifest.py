@@ -14,6 +14,7 @@ from graphbox.errors import FormatError, NotFoundError
 
 __all__ = [
     "MANIFEST",
+    "POLICIES",
     "RESTORE",
     "Chain",
     "Contents",
@@ -32,6 +33,7 @@ Contents: TypeAlias = Literal["records", "float32", "float16", "int8"]
 """What it holds of a row: all (``records``), or its values alone, for serving, as that type."""
 
 MANIFEST: Final = "manifest.json"
+POLICIES: Final = "policies.state"
 RESTORE: Final = "restore the checkpoint from a copy, or load another one"
 _FORMAT: Final = "graphbox-table-checkpoint"
 _VERSION: Final = 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self, cast, overload
@@ -43,6 +44,18 @@ from graphbox.table.checkpoint import (
 )
 from graphbox.table.dump import chunk_rows_for, dump_rows
 from graphbox.table.manifest import Chain, ServingValues
+from graphbox.table.policy import (
+    Admission,
+    Eviction,
+    Expiry,
+    PolicyEvents,
+    RowCounters,
+    ShowClickScore,
+    ShrinkReport,
+    TablePolicies,
+    clock_seconds,
+    show_counts,
+)
 from graphbox.table.tier import ClosedTable, Prefetch, Recovery, TableFolder, TierStatistics, statistics_of
 
 if TYPE_CHECKING:
@@ -118,10 +131,19 @@ class EmbeddingTable:
             updates. Values beyond 65,504 become that; state is float32 always.
         seed: of the initial values, and of how float16 values are rounded.
         memory_bytes: the most memory the table may take; None: no limit. An operation that would exceed it
-            changes nothing.
+            changes nothing, unless rows may leave for it (``eviction``).
         path: a new or empty folder on SSD for rows that find no room in memory, in segments
             (docs/formats/table-segments.md). :meth:`flush` makes it hold the whole table, which :meth:`open`
-            opens again. None: all rows stay in memory.
+            opens again. None: all rows stay in memory. Not with ``admission``, ``expiry``, ``score`` and
+            ``eviction``, which are for rows in memory.
+        admission: which keys get a row. None: all that are pulled or pushed. A key that is not admitted has
+            its initial values, and what is pushed to it is dropped; :attr:`policy_events` counts both.
+        expiry: which rows :meth:`shrink` drops because they were not seen for long. None: none.
+        score: what rows are worth; :meth:`shrink` drops those worth little. None: nothing is counted.
+        eviction: which rows leave when ``memory_bytes`` is used up and others need room: those that no pull
+            or push has looked up lately (``clock``), or a sixteenth of all at once, of the lowest ``score``.
+            Their keys start anew if they come back. None: none leaves, what does not fit is refused.
+        clock: tells the time in seconds since 1970, for ``expiry``.
         threads: None: see :func:`graphbox.native.thread_count`.
 
     Raises:
@@ -154,8 +176,21 @@ class EmbeddingTable:
         seed: int = 0,
         memory_bytes: int | None = None,
         path: str | os.PathLike[str] | None = None,
+        admission: Admission | None = None,
+        expiry: Expiry | None = None,
+        score: ShowClickScore | None = None,
+        eviction: Eviction | None = None,
+        clock: Callable[[], float] = time.time,
         threads: int | None = None,
     ) -> None:
+        self._policies = TablePolicies(admission, expiry, score, eviction)
+        if path is not None and self._policies != TablePolicies():
+            raise UsageError(
+                "expected a table without policies, whose rows may go to SSD, received policies and a path",
+                where="path",
+                hint="leave out path, or admission, expiry, score and eviction",
+            )
+        self._clock = clock
         self._threads = thread_count(threads)
         settings = _core.OptimizerConfig(
             chosen(optimizer, "optimizer", Optimizer),
@@ -182,6 +217,7 @@ class EmbeddingTable:
             seed=seed_number(seed),
             memory_bytes=budget_bytes(memory_bytes),
             skip_nonfinite=chosen(nonfinite, "nonfinite", Nonfinite) == "skip",
+            policies=self._policies.to_core(),
         )
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
@@ -274,6 +310,37 @@ class EmbeddingTable:
         """How many gradients of this process's pushes held NaN or infinity and were left out."""
         return self._table.skipped_gradients
 
+    @property
+    def policies(self) -> TablePolicies:
+        """Which keys get rows, and which rows leave."""
+        return self._policies
+
+    @property
+    def policy_events(self) -> PolicyEvents:
+        """What the policies did in this process."""
+        events = self._table.policy_events()
+        return PolicyEvents(
+            events.admitted_keys,
+            events.refused_pulls,
+            events.dropped_gradients,
+            events.evicted_rows,
+            events.dropped_rows,
+        )
+
+    @property
+    def passes(self) -> int:
+        """How many passes have ended."""
+        return self._table.passes
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Tells the time in seconds since 1970; can be set, also after loading."""
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
     @overload
     def pull(
         self, keys: torch.Tensor, out: torch.Tensor | None = ..., create: bool = ...
@@ -293,8 +360,8 @@ class EmbeddingTable:
         Args:
             keys: integers of any shape; every int64 is a legal key.
             out: float32 [*keys.shape, dim], contiguous, in host memory, to write into instead of new memory.
-            create: give unknown keys a row. Otherwise they get their initial values, and the table stays as
-                it is.
+            create: give unknown keys a row, if they are admitted. Otherwise they get their initial values,
+                and the table stays as it is.
 
         Returns:
             float32 [*keys.shape, dim]: ``out`` when given; a torch tensor when ``keys`` is one.
@@ -305,6 +372,8 @@ class EmbeddingTable:
         """
         array = integer_array(keys, "keys", dimensions=None)
         shape = (*array.shape, self.dim)
+        if create:
+            self._look_at_clock()
         if out is None:
             return like(self._table.pull(array.reshape(-1), create, self._threads).reshape(shape), keys)
         rows = writable_rows(out, "out", shape)
@@ -337,16 +406,19 @@ class EmbeddingTable:
             result = like(rows.reshape(shape), keys)
         else:
             rows, result = writable_rows(out, "out", shape), out
+        self._look_at_clock()
         pulled = self._table.pull_rows(array.reshape(-1), rows, True, self._threads)
         return result, Slots(self, array.shape, pulled)
 
-    def push_slots(self, slots: Slots, grads: Any) -> None:
+    def push_slots(self, slots: Slots, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
         """Apply gradients as :meth:`push` does to the rows that :meth:`pull_slots` gave.
 
         Args:
             slots: of this table. They stay right whatever happens to the table; after an :meth:`erase` their
                 keys are looked up again.
             grads: float32 [*slots.shape, dim].
+            shows: as in :meth:`push`, as clicks.
+            clicks: numbers of shape ``slots.shape``.
 
         Raises:
             UsageError: slots of another table, wrong shapes or dtypes.
@@ -355,16 +427,23 @@ class EmbeddingTable:
         if not isinstance(slots, Slots) or slots.table is not self:
             raise UsageError("expected slots that this table's pull_slots gave", where="slots")
         gradients = float32_rows(grads, "grads", (*slots.shape, self.dim))
-        self._table.push_rows(slots._rows, gradients, self._threads)
+        counts = show_counts(shows, "shows", slots.shape), show_counts(clicks, "clicks", slots.shape)
+        self._look_at_clock()
+        self._table.push_rows(slots._rows, gradients, self._threads, *counts)
 
-    def push(self, keys: Any, grads: Any) -> None:
+    def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
         """Apply gradients; those of equal keys are summed (or averaged) first, in their order.
 
-        A key without a row gets one first, as :meth:`pull` would have given it.
+        A key without a row gets one first, as :meth:`pull` would have given it. Where ``admission`` counts
+        pulls, a push counts nothing: it is dropped for keys that were not pulled often enough.
 
         Args:
             keys: integers of any shape.
             grads: float32 [*keys.shape, dim].
+            shows: how often each key was shown, numbers of shape ``keys.shape``. None: once. Rows of a table
+                with ``score`` count them, and with ``mean_gradient`` the gradients of a key are divided by
+                the sum of its shows; where that is 0, they count as 0.
+            clicks: how many of the shows were clicked. None: none.
 
         Raises:
             UsageError: wrong shapes or dtypes.
@@ -373,7 +452,9 @@ class EmbeddingTable:
         """
         array = integer_array(keys, "keys", dimensions=None)
         gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
-        self._table.push(array.reshape(-1), gradients, self._threads)
+        counts = show_counts(shows, "shows", array.shape), show_counts(clicks, "clicks", array.shape)
+        self._look_at_clock()
+        self._table.push(array.reshape(-1), gradients, self._threads, *counts)
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Return whether each key has a row: bool [*keys.shape]."""
@@ -386,6 +467,45 @@ class EmbeddingTable:
         A key that comes back starts anew. Later keys get the memory of those that were erased.
         """
         return self._table.erase(integer_array(keys, "keys", dimensions=None).reshape(-1))
+
+    def end_pass(self) -> None:
+        """Say that a pass over the data has ended: what was shown and clicked so far counts less from now on.
+
+        Takes no time: rows are told by the pass that last saw them. See ``expiry``, ``score`` and
+        ``admission``.
+        """
+        self._table.end_pass()
+
+    def shrink(self) -> ShrinkReport:
+        """Drop rows that have expired or are of low score, and say what was dropped and why.
+
+        Their keys are as if they were erased: they start anew when they come back. A table without
+        ``expiry`` and ``score`` stays as it is.
+        """
+        self._look_at_clock()
+        counts = self._table.shrink(self._threads)
+        dropped = counts.unseen_passes + counts.unseen_seconds + counts.low_score
+        return ShrinkReport(
+            counts.examined,
+            counts.unseen_passes,
+            counts.unseen_seconds,
+            counts.low_score,
+            dropped * counts.bytes_per_row,
+        )
+
+    def counters(self, keys: Any) -> RowCounters:
+        """Return what the table's policies know of ``keys``; changes nothing.
+
+        Raises:
+            UsageError: keys that are no integers, or a table without ``score`` and ``expiry``.
+        """
+        array = integer_array(keys, "keys", dimensions=None)
+        columns = self._table.counters(array.reshape(-1), self._threads)
+        return RowCounters(*(column.reshape(array.shape) for column in columns))
+
+    def _look_at_clock(self) -> None:
+        if self._policies.has_counters:
+            self._table.set_time(clock_seconds(self._clock()))
 
     def keys(self) -> Int64Array:
         """Return all keys, int64 [len]: in the order they came unless some were erased or are on SSD."""

@@ -193,7 +193,8 @@ def test_damage_names_the_file_and_what_to_do(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "table").iterdir()):
         sound = path.read_bytes()
         random = np.random.default_rng(0)
-        flips = np.concatenate([np.arange(70), random.integers(70, len(sound), 150), [len(sound) - 1]])
+        first = np.arange(min(70, len(sound)))
+        flips = np.concatenate([first, random.integers(len(sound), size=150), [len(sound) - 1]])
         spoilt = [sound[:at] + bytes([sound[at] ^ 4]) + sound[at + 1 :] for at in flips]
         cuts = [sound[:length] for length in range(0, len(sound), 97)]
         for content in (*spoilt, *cuts, sound + b"x"):

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -10,11 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <tuple>
 
 #include "bind/arrays.h"
 #include "bind/bag.h"
+#include "bind/names.h"
 #include "bind/nouns.h"
+#include "bind/table_policy.h"
 
 namespace graphbox::bind {
 namespace {
@@ -32,28 +36,6 @@ constexpr std::array<std::pair<const char*, ValueType>, kValueTypes> kValueTypeN
     {"float32", ValueType::kFloat32},
     {"float16", ValueType::kFloat16},
 }};
-
-// What `name` stands for; `expected` lists all names, for the message.
-template <typename Value, std::size_t kCount>
-Value value_of(const std::array<std::pair<const char*, Value>, kCount>& names, const std::string& name,
-               const char* expected, const char* where) {
-  for (const auto& [known, value] : names) {
-    if (name == known) {
-      return value;
-    }
-  }
-  throw Error(ErrorKind::kUsage, std::string(where) + " must be " + expected + ", received `" + name + "`", where);
-}
-
-template <typename Value, std::size_t kCount>
-const char* name_of(const std::array<std::pair<const char*, Value>, kCount>& names, Value value) {
-  for (const auto& [name, known] : names) {
-    if (value == known) {
-      return name;
-    }
-  }
-  return "";
-}
 
 // Rows of the batch must match its keys.
 template <typename Rows>
@@ -91,16 +73,37 @@ PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<flo
   return self.pull_rows(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
-void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradients, int threads) {
-  check_rows("grads", gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim);
-  const nb::gil_scoped_release release;
-  self.push_rows(rows, {gradients.data(), rows.rows.size(), rows.rows.size()}, std::nullopt, threads);
+// What a push applies; shows and clicks are as many as its keys, or null.
+using CountArray = std::optional<InputArray<float>>;
+Push to_push(const InputArray<float, 2>& gradients, std::size_t keys, std::uint64_t dim, const CountArray& shows,
+             const CountArray& clicks) {
+  check_rows("grads", gradients, keys, dim);
+  for (const auto& [name, counts] : {std::pair{"shows", &shows}, std::pair{"clicks", &clicks}}) {
+    if (counts->has_value() && (*counts)->shape(0) != keys) {
+      throw Error(ErrorKind::kUsage,
+                  std::string(name) + " must be " + std::to_string(keys) + " numbers, received " +
+                      std::to_string((*counts)->shape(0)),
+                  name);
+    }
+  }
+  Push push = {gradients.data(), static_cast<std::int64_t>(keys), static_cast<std::int64_t>(keys)};
+  push.shows = shows ? shows->data() : nullptr;
+  push.clicks = clicks ? clicks->data() : nullptr;
+  return push;
 }
 
-void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads) {
-  check_rows("grads", gradients, keys.shape(0), self.config().dim);
+void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradients, int threads,
+               const CountArray& shows, const CountArray& clicks) {
+  const Push push = to_push(gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim, shows, clicks);
   const nb::gil_scoped_release release;
-  self.push(keys.data(), gradients.data(), count_of(keys), threads);
+  self.push_rows(rows, push, std::nullopt, threads);
+}
+
+void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads,
+          const CountArray& shows, const CountArray& clicks) {
+  const Push push = to_push(gradients, keys.shape(0), self.config().dim, shows, clicks);
+  const nb::gil_scoped_release release;
+  self.push(keys.data(), push, threads);
 }
 
 NumpyArray<bool> contains(const Table& self, InputArray<std::int64_t> keys, int threads) {
@@ -217,19 +220,22 @@ void add_table(nb::module_& module) {
       .def_ro("clip_norm", &OptimizerConfig::clip_norm)
       .def_ro("clip_value", &OptimizerConfig::clip_value)
       .def_ro("mean_gradient", &OptimizerConfig::mean_gradient);
+  add_policy_classes(module);
   nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
   add_pulled_rows(module);
   nb::class_<Table> table(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.");
+  add_policy_methods(table);
   table
       .def(
           "__init__",
           [](Table* self, std::uint64_t dim, const std::string& dtype, const OptimizerConfig& optimizer,
-             float init_scale, std::uint64_t seed, std::uint64_t memory_bytes, bool skip_nonfinite) {
+             float init_scale, std::uint64_t seed, std::uint64_t memory_bytes, bool skip_nonfinite,
+             const PolicyConfig& policies) {
             new (self) Table({dim, value_of(kValueTypeNames, dtype, "float32 or float16", "dtype"), optimizer,
-                              init_scale, seed, memory_bytes, skip_nonfinite});
+                              init_scale, seed, memory_bytes, skip_nonfinite, policies});
           },
           nb::arg("dim"), nb::kw_only(), nb::arg("dtype"), nb::arg("optimizer"), nb::arg("init_scale"),
-          nb::arg("seed"), nb::arg("memory_bytes"), nb::arg("skip_nonfinite"))
+          nb::arg("seed"), nb::arg("memory_bytes"), nb::arg("skip_nonfinite"), nb::arg("policies"))
       .def("pull", &pull, nb::arg("keys").noconvert(), nb::arg("create"), nb::arg("threads"),
            "Rows of the keys, float32[n, dim].")
       .def("pull_into", &pull_into, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
@@ -237,8 +243,10 @@ void add_table(nb::module_& module) {
       .def("pull_rows", &pull_rows, nb::arg("keys").noconvert(), nb::arg("out").noconvert(), nb::arg("create"),
            nb::arg("threads"), "Pull into an array of the caller, and return where the rows are.")
       .def("push_rows", &push_rows, nb::arg("rows"), nb::arg("grads").noconvert(), nb::arg("threads"),
+           nb::arg("shows").noconvert() = nb::none(), nb::arg("clicks").noconvert() = nb::none(),
            "Push to rows that were pulled from this table.")
       .def("push", &push, nb::arg("keys").noconvert(), nb::arg("grads").noconvert(), nb::arg("threads"),
+           nb::arg("shows").noconvert() = nb::none(), nb::arg("clicks").noconvert() = nb::none(),
            "Apply gradients, float32[n, dim], those of equal keys summed.")
       .def("contains", &contains, nb::arg("keys").noconvert(), nb::arg("threads"),
            "Whether each key has a row, bool[n].")

@@ -38,6 +38,7 @@ enum class Stream : std::uint32_t {
   kWindow = 6,
   kLabor = 7,
   kRowRounding = 8,
+  kAdmission = 9,
 };
 
 namespace philox_detail {

@@ -109,6 +109,9 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
     pulled.version = version_;
     pulled.changes = changes_now();
     found = sum_rows(pulled, bags, out, threads);
+    if (create && marks_visits()) {
+      mark_visited(pulled.rows.data(), 0, count);
+    }
   }
   if (found == Found::kAll || (found == Found::kInMemory && !create)) {
     return pulled;
@@ -124,7 +127,7 @@ PulledRows Table::pull_bags(const std::int64_t* keys, std::int64_t count, const 
     });
     return pulled;
   }
-  const auto lock = lock_with_rows(keys, count, pulled.rows.data(), threads);
+  const auto lock = lock_with_rows({keys, count, pulled.rows.data(), true}, threads);
   pulled.version = version_;
   pulled.changes = changes_now();
   sum_rows(pulled, bags, out, threads);

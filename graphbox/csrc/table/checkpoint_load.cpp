@@ -292,7 +292,7 @@ void Table::set_row(std::int64_t key, const float* values) {
     index_.insert(key, index_.hash(key), row);
   }
   slab_.set_values(row, values);
-  update_.initialize(slab_.state(row), config_.dim);
+  initialize_state(row);
   ++updates_;
 }
 

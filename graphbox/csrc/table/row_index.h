@@ -93,11 +93,11 @@ class RowIndex {
   void replace(std::int64_t key, std::uint64_t hash, std::uint32_t row);
   void erase(std::int64_t key, std::uint64_t hash);
 
-  // Calls visit(key, row) for all, in an order that says nothing.
+  // Calls visit(key, row) for all; a row that visit changes stays changed, and must not become kNoRow.
   template <typename Visit>
-  void for_each(const Visit& visit) const {
+  void for_each(Visit visit) const {
     for (std::uint64_t number = 0; number < view_.buckets_count_; ++number) {
-      const Bucket& bucket = buckets()[number];
+      Bucket& bucket = buckets()[number];
       for (std::size_t i = 0; i < kKeys; ++i) {
         if (bucket.rows[i] != kNoRow) {
           visit(bucket.keys[i], bucket.rows[i]);

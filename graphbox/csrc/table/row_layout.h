@@ -15,8 +15,8 @@ namespace graphbox {
 struct RowCounters {
   float shows;
   float clicks;
-  std::uint32_t last_seen_pass;
-  std::uint32_t last_seen_minute;  // since 1970
+  std::uint32_t last_seen_pass;    // that created or pushed the row
+  std::uint32_t last_seen_second;  // since 1970
 };
 static_assert(sizeof(RowCounters) == 16);
 

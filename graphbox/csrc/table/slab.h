@@ -82,6 +82,9 @@ class Slab {
     if (layout_.has_steps) {
       prefetch(&column<std::uint32_t>(row, steps_offset_));
     }
+    if (layout_.has_counters) {
+      prefetch(&counters(row));
+    }
   }
 
   const RowLayout& layout() const { return layout_; }

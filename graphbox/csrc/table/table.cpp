@@ -85,6 +85,7 @@ const TableConfig& checked(const TableConfig& config) {
   }
   check_number("init_scale", config.init_scale, 0, std::numeric_limits<float>::infinity());
   check_optimizer(config.optimizer);
+  check_policies(config.policies);
   return config;
 }
 
@@ -95,8 +96,9 @@ Table::Table(const TableConfig& config)
       init_key_(derive_key(Stream::kRowInitialization, config.seed, 0, 0)),
       rounding_key_(derive_key(Stream::kRowRounding, config.seed, 0, 0)),
       update_(config.optimizer),
-      slab_(RowLayout(config.dim, config.value_type, config.optimizer.kind, false)) {
-  check_budget(index_.bytes(), 0);
+      slab_(RowLayout(config.dim, config.value_type, config.optimizer.kind, config.policies.needs_counters())),
+      admission_(config.policies, config.seed) {
+  check_budget(bytes_with(0), 0);
 }
 
 Table::~Table() = default;
@@ -145,13 +147,14 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
   const bool is_streamed = is_worth_streaming(out, count);
   threads = useful_threads(threads, count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
-  std::uint32_t* const rows = pulled != nullptr ? pulled->rows.data() : nullptr;
+  PooledArray<std::uint32_t> found(pulled == nullptr && create && drops_rows() ? count : 0);
+  std::uint32_t* const rows = pulled != nullptr ? pulled->rows.data() : found.size() > 0 ? found.data() : nullptr;
   std::shared_lock reading(mutex_);
   if (pulled != nullptr) {
     pulled->version = version_;
     pulled->changes = changes_now();
   }
-  VisitedRows* const visited = tier_ != nullptr ? &tier_->visited : nullptr;
+  VisitedRows* const visited = tier_ != nullptr ? &tier_->visited : create && marks_visits() ? &visited_ : nullptr;
   parallel_for(threads, chunks, [&](std::int64_t chunk) {
     auto& missing = missing_by_chunk[static_cast<std::size_t>(chunk)];
     with_constant_bytes(bytes, [&](auto row_bytes) {
@@ -199,12 +202,21 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
   }
   std::vector<std::uint32_t> created(missing.size());
   const std::unique_lock lock(mutex_);
-  create_missing(keys, missing, created.data(), threads);
+  const bool is_unchanged = pulled != nullptr && pulled->version == version_;
+  create_missing({keys, count, rows, true}, missing, created.data(), threads);
+  if (is_unchanged) {  // rows that were dropped are none of these
+    pulled->version = version_;
+  }
   parallel_for(threads, chunks_of(static_cast<std::int64_t>(missing.size())), [&](std::int64_t chunk) {
     const auto begin = static_cast<std::size_t>(chunk * kChunkKeys);
     const std::size_t end = std::min(begin + static_cast<std::size_t>(kChunkKeys), missing.size());
     for (std::size_t i = begin; i < end; ++i) {
-      slab_.copy_values(created[i], out + static_cast<std::size_t>(missing[i]) * dim);
+      float* const target = out + static_cast<std::size_t>(missing[i]) * dim;
+      if (created[i] != kNoRow) {
+        slab_.copy_values(created[i], target);
+      } else {
+        initial_values(keys[missing[i]], target);
+      }
       if (rows != nullptr) {
         rows[missing[i]] = created[i];
       }
@@ -266,8 +278,21 @@ void Table::check_budget(std::uint64_t bytes, std::uint64_t rows) const {
 }
 
 std::uint64_t Table::bytes_now() const {
-  return index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()) +
-         (tier_ != nullptr ? tier_->bytes_for(slab_.rows()) : 0);
+  if (tier_ == nullptr) {
+    return bytes_with(live_rows());
+  }
+  return index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()) + tier_->bytes_for(slab_.rows()) +
+         admission_.bytes();
+}
+
+// What a table without rows on SSD takes while it comes to have `rows` rows, and while so many more keys without a row
+// are counted.
+std::uint64_t Table::bytes_with(std::uint64_t rows, std::uint64_t counted_keys) const {
+  std::uint64_t bytes = index_.bytes() + std::max(slab_.bytes(), slab_.bytes_for(rows));
+  bytes += index_.has_room_for(rows) ? 0 : index_.bytes_for(rows);
+  bytes += admission_.bytes_for(counted_keys) + followed_bytes(std::max(slab_.rows(), rows));
+  bytes += drops_rows() ? std::max(slab_.rows(), rows) / 4 : 0;  // marks and pins
+  return bytes;
 }
 
 // Makes room for `rows` rows in all, or throws and changes nothing.
@@ -276,13 +301,8 @@ void Table::make_room(std::uint64_t rows) {
     check_hot_room(rows);
     return;
   }
-  const std::uint64_t slab_bytes = std::max(slab_.bytes(), slab_.bytes_for(rows)) + followed_bytes(rows);
-  if (index_.has_room_for(rows)) {
-    check_budget(index_.bytes() + slab_bytes, rows);
-  } else {
-    check_budget(index_.bytes() + index_.bytes_for(rows) + slab_bytes, rows);
-    index_.reserve(rows);
-  }
+  check_budget(bytes_with(rows), rows);
+  index_.reserve(rows);
 }
 
 void Table::set_live(std::uint32_t row, bool is_live) {
@@ -310,6 +330,10 @@ std::uint32_t Table::take_row() {
     changes.grow(slab_.rows());
     changes.mark(row);
   }
+  if (marks_visits()) {
+    visited_.resize(slab_.rows());
+    visited_.forget(row);
+  }
   return row;
 }
 
@@ -323,20 +347,28 @@ void Table::give_back(std::uint32_t row) {
   set_live(row, false);
 }
 
-// Gives each missing key a row, in their order, and writes the rows' numbers. If the table cannot grow that far, no
-// key has got one.
-void Table::create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
+// Gives each missing key that is admitted a row, in their order, and writes the rows' numbers, or kNoRow. If the table
+// cannot grow that far, no key has got one.
+void Table::create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
                            int threads) {
   std::vector<std::uint32_t> created;
   created.reserve(missing.size());
+  Pins pins;
+  std::uint64_t refused = 0;
   try {
+    count_pulled(batch, missing);
     for (std::size_t i = 0; i < missing.size(); ++i) {
       if (i + kInsertDistance < missing.size()) {
-        index_.prefetch(index_.hash(keys[missing[i + kInsertDistance]]));
+        index_.prefetch(index_.hash(batch.keys[missing[i + kInsertDistance]]));
       }
-      const std::int64_t key = keys[missing[i]];
+      const std::int64_t key = batch.keys[missing[i]];
       rows[i] = find(key);
-      if (rows[i] == kNoRow) {
+      if (rows[i] == kNoRow && !admission_.admits(key, pass_)) {
+        ++refused;
+      } else if (rows[i] == kNoRow) {
+        if (drops_rows()) {
+          drop_for(batch, missing, created, pins);
+        }
         rows[i] = take_row();
         slab_.key(rows[i]) = key;
         index_.insert(key, index_.hash(key), rows[i]);
@@ -344,9 +376,16 @@ void Table::create_missing(const std::int64_t* keys, const std::vector<std::int6
       }
     }
   } catch (...) {
+    admission_.take_back();
     std::for_each(created.rbegin(), created.rend(), [&](std::uint32_t row) { give_back(row); });
     throw;
   }
+  for (const std::uint32_t row : created) {
+    admission_.forget(slab_.key(row));
+  }
+  admission_.keep();
+  events_.admitted_keys += created.size();
+  events_.refused_pulls += batch.is_pull ? refused : 0;
   initialize_rows(created, threads);
   if (tier_ != nullptr) {
     note_created(created);
@@ -375,22 +414,23 @@ void Table::initial_values(std::int64_t key, float* values) const {
   }
 }
 
-// Writes the row of each key; keys without one get it.
-void Table::locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads) {
-  const std::vector<std::int64_t> missing = missing_keys(keys, count, rows, threads);
+// Writes the row of each key; keys without one get it, or kNoRow where they are not admitted.
+void Table::locate_or_create(const Batch& batch, int threads) {
+  const std::vector<std::int64_t> missing =
+      missing_keys(batch.keys, batch.count, batch.rows, marks_visits(), threads);
   if (missing.empty()) {
     return;
   }
   std::vector<std::uint32_t> created(missing.size());
-  create_missing(keys, missing, created.data(), threads);
+  create_missing(batch, missing, created.data(), threads);
   for (std::size_t i = 0; i < missing.size(); ++i) {
-    rows[missing[i]] = created[i];
+    batch.rows[missing[i]] = created[i];
   }
 }
 
 // Writes the row of each key, or where it is on SSD, or kNoRow, and returns which are not in memory.
 std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
-                                              int threads) const {
+                                              bool marks, int threads) const {
   const std::int64_t chunks = chunks_of(count);
   std::vector<std::vector<std::int64_t>> missing_by_chunk(static_cast<std::size_t>(chunks));
   parallel_for(useful_threads(threads, count), chunks, [&](std::int64_t chunk) {
@@ -402,6 +442,9 @@ std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int
                 missing.push_back(i);
               }
             });
+    if (marks) {
+      mark_visited(rows, chunk * kChunkKeys, std::min((chunk + 1) * kChunkKeys, count));
+    }
   });
   return joined(missing_by_chunk);
 }
@@ -421,9 +464,17 @@ void Table::initialize_rows(const std::vector<std::uint32_t>& rows, int threads)
         initial_values(slab_.key(row), values.data());
         slab_.set_values(row, values.data());
       }
-      update_.initialize(slab_.state(row), config_.dim);
+      initialize_state(row);
     }
   });
+}
+
+// All that a new row has besides its values.
+void Table::initialize_state(std::uint32_t row) {
+  update_.initialize(slab_.state(row), config_.dim);
+  if (slab_.layout().has_counters) {
+    slab_.counters(row) = {0, 0, pass_, time()};
+  }
 }
 
 std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
@@ -431,6 +482,7 @@ std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
   std::int64_t erased = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t row = find(keys[i]);
+    admission_.forget(keys[i]);
     if (is_hot(row)) {
       give_back(row);
     } else if (is_cold(row)) {

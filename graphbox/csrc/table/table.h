@@ -21,13 +21,16 @@
 
 #include "memory/buffer.h"
 #include "random/philox.h"
+#include "table/admission.h"
 #include "table/bag.h"
 #include "table/change_tracker.h"
 #include "table/checkpoint.h"
 #include "table/optimizer.h"
+#include "table/policy.h"
 #include "table/pulled_rows.h"
 #include "table/row_index.h"
 #include "table/slab.h"
+#include "table/visited.h"
 
 namespace graphbox {
 
@@ -44,6 +47,7 @@ struct TableConfig {
   std::uint64_t seed = 0;
   std::uint64_t memory_bytes = std::numeric_limits<std::uint64_t>::max();
   bool skip_nonfinite = false;  // leave gradients that hold NaN or infinity out, instead of refusing the batch
+  PolicyConfig policies;
 };
 
 // What a push applies to the rows of a batch.
@@ -53,11 +57,25 @@ struct Push {
   std::int64_t gradient_count;                 // of gradients, dim values each
   const std::uint32_t* gradient_of = nullptr;  // of each key: its gradient; null: there is one for each
   const float* scale_of = nullptr;             // of each key: what its gradient is multiplied by; null: 1
+  const float* shows = nullptr;                // of each key; null: 1
+  const float* clicks = nullptr;               // of each key; null: 0
 
   const float* gradient(std::int64_t key, std::size_t dim) const {
     return gradients + static_cast<std::size_t>(gradient_of != nullptr ? gradient_of[key] : key) * dim;
   }
   float scale(std::int64_t key) const { return scale_of != nullptr ? scale_of[key] : 1.0F; }
+  float shows_at(std::int64_t key) const { return shows != nullptr ? shows[key] : 1.0F; }
+  float clicks_at(std::int64_t key) const { return clicks != nullptr ? clicks[key] : 0.0F; }
+};
+
+// What policies know of some keys: arrays of as many entries.
+struct KeyCounters {
+  bool* has_row;
+  float* shows;  // decayed to this pass
+  float* clicks;
+  float* scores;
+  std::uint32_t* unseen_passes;
+  std::uint32_t* last_seen_second;
 };
 
 // Thread safe: pulls go on side by side, whatever changes the table waits for them.
@@ -66,8 +84,8 @@ class Table {
   explicit Table(const TableConfig& config);
   ~Table();
 
-  // Writes the rows of `count` keys to out[count, dim]. Unknown keys get a row, or with create = false only their
-  // initial values are written.
+  // Writes the rows of `count` keys to out[count, dim]. Unknown keys get a row if they are admitted; of others, and
+  // with create = false, only their initial values are written.
   void pull(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads);
 
   // The same, and says where the rows are.
@@ -77,8 +95,9 @@ class Table {
   PulledRows pull_bags(const std::int64_t* keys, std::int64_t count, const Bags& bags, float* out, bool create,
                        int threads);
 
-  // Sums (or averages) the gradients[count, dim] of equal keys and applies them; unknown keys get a row first.
-  void push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads);
+  // Sums (or averages) the gradients of equal keys and applies them; unknown keys get a row first. Those of keys that
+  // are not admitted are dropped.
+  void push(const std::int64_t* keys, const Push& push, int threads);
 
   // The same for the keys of a pull of this table, which are looked up only if keys were erased since. `lr` stands for
   // the table's own if there is one. Returns the number of changes, this one among them.
@@ -146,6 +165,19 @@ class Table {
   };
   TierFigures tier_figures() const;
 
+  // Policies. The time, in seconds since 1970, is that of whatever comes next.
+  void set_time(std::uint32_t seconds) { seconds_.store(seconds, std::memory_order_relaxed); }
+  std::uint32_t time() const { return seconds_.load(std::memory_order_relaxed); }
+  void end_pass();
+  std::uint32_t pass() const;
+  ShrinkCounts shrink(int threads);  // drops rows that are expired or of low score
+  PolicyEvents policy_events() const;
+  void counters(const std::int64_t* keys, std::int64_t count, const KeyCounters& out, int threads) const;
+
+  // What policies know besides the counters of rows, to be kept with them; and of a table that these rows were in.
+  std::vector<std::byte> policy_state() const;
+  void add_policy_state(const std::byte* state, std::size_t bytes, const Shard& shard);
+
   std::uint64_t rows() const;
   std::uint64_t bytes() const;
 
@@ -184,19 +216,27 @@ class Table {
 
   static std::uint64_t new_version();
   std::uint64_t changes_now() const { return updates_ + version_; }  // of a caller that holds the lock
+  // The rows of a batch: those that were found before, and whether keys without one are counted as pulled.
+  struct Batch {
+    const std::int64_t* keys;
+    std::int64_t count;
+    std::uint32_t* rows;
+    bool is_pull;
+  };
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
-                                         int threads) const;
+                                         bool marks, int threads) const;
   bool is_worth_streaming(const float* out, std::int64_t count) const;
   enum class Found { kAll, kInMemory, kOnDisk };  // all rows; those that there are; those that are in memory
   Found sum_rows(PulledRows& pulled, const Bags& bags, float* out, int threads) const;
+  void mark_visited(const std::uint32_t* rows, std::int64_t begin, std::int64_t end) const;
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, PulledRows* pulled);
-  std::unique_lock<std::shared_mutex> lock_with_rows(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
-                                                     int threads);
-  void locate_or_create(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
-  void create_missing(const std::int64_t* keys, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
-                      int threads);
+  std::unique_lock<std::shared_mutex> lock_with_rows(const Batch& batch, int threads);
+  void locate_or_create(const Batch& batch, int threads);
+  void create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows, int threads);
+  void count_pulled(const Batch& batch, const std::vector<std::int64_t>& missing);
   std::uint32_t take_row();
   void give_back(std::uint32_t row);
+  std::uint64_t bytes_with(std::uint64_t rows, std::uint64_t counted_keys = 0) const;
   void make_room(std::uint64_t rows);
   std::uint64_t bytes_now() const;
   void check_budget(std::uint64_t bytes, std::uint64_t rows) const;
@@ -204,11 +244,31 @@ class Table {
   bool is_live(std::uint32_t row) const { return (live_[row / 64] >> (row % 64) & 1) != 0; }
   void set_live(std::uint32_t row, bool is_live);
   void initial_values(std::int64_t key, float* values) const;
+  void initialize_state(std::uint32_t row);
   void initialize_rows(const std::vector<std::uint32_t>& rows, int threads);
 
   std::vector<std::int64_t> nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const;
   std::vector<std::int64_t> nonfinite_gradients(const Push& push, int threads) const;
+  void check_shows(const std::int64_t* keys, const Push& push) const;
+  void count_dropped(const std::uint32_t* rows, std::int64_t count);
   void leave_out(const std::vector<std::int64_t>& positions, std::uint32_t* rows);
+  // Dropping rows where there is no room: table_drop.cpp.
+  struct Pins {
+    std::vector<std::uint64_t> words;  // a bit for each row that must stay
+    std::size_t created = 0;           // so many of the created rows are among them
+  };
+  bool drops_rows() const { return config_.policies.eviction != Eviction::kNone && tier_ == nullptr; }
+  bool marks_visits() const { return config_.policies.eviction == Eviction::kClock && tier_ == nullptr; }
+  bool is_room_for(std::uint64_t rows) const;
+  std::uint64_t most_rows() const;
+  void drop_for(const Batch& batch, const std::vector<std::int64_t>& missing, const std::vector<std::uint32_t>& created,
+                Pins& pins);
+  void pin_batch(const Batch& batch, const std::vector<std::int64_t>& missing, Pins& pins) const;
+  std::uint64_t drop_by_clock(std::uint64_t count, const Pins& pins);
+  std::uint64_t drop_by_score(std::uint64_t count, const Pins& pins);
+  float score(std::uint32_t row) const;
+  void count_push(std::uint32_t row, float shows, float clicks) const;
+
   void apply(const std::uint32_t* rows, const Push& push, int threads);
   void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
   template <typename KeyOf>
@@ -237,10 +297,8 @@ class Table {
                  std::shared_lock<std::shared_mutex> lock) const;
   void read_through(const std::int64_t* keys, std::int64_t count, const std::vector<std::int64_t>& missing, float* out,
                     int threads, PulledRows* pulled);
-  std::unique_lock<std::shared_mutex> lock_with_hot_rows(const std::int64_t* keys, std::int64_t count,
-                                                         std::uint32_t* rows, int threads);
-  void make_hot(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads,
-                std::unique_lock<std::shared_mutex>& lock);
+  std::unique_lock<std::shared_mutex> lock_with_hot_rows(const Batch& batch, int threads);
+  void make_hot(const Batch& batch, int threads, std::unique_lock<std::shared_mutex>& lock);
   void locate_again(std::vector<WantedRow>& cold) const;
   std::uint64_t pin(const std::uint32_t* rows, std::int64_t count);
   std::int64_t promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
@@ -280,6 +338,11 @@ class Table {
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
   std::uint64_t version_ = new_version();  // another one whenever rows lose their keys
   std::uint64_t updates_ = 0;              // how often values of rows changed
+  KeyAdmission admission_;
+  mutable VisitedRows visited_;  // since the hand of the clock passed; only where rows are dropped by it
+  std::uint32_t pass_ = 0;
+  std::atomic<std::uint32_t> seconds_{0};
+  PolicyEvents events_;
   std::atomic<std::uint64_t> skipped_gradients_{0};
   std::array<ChangeTracker, kChains> trackers_;
   std::mutex saving_;  // one checkpoint at a time

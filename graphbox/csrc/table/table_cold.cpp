@@ -117,9 +117,9 @@ void Table::read_through(const std::int64_t* keys, std::int64_t count, const std
   const MovingTurn turn(*tier_);
   std::unique_lock lock(mutex_);
   if (pulled == nullptr) {
-    make_hot(wanted.data(), wanted.size(), found.data(), threads, lock);
+    make_hot({wanted.data(), wanted.size(), found.data(), true}, threads, lock);
   } else {
-    make_hot(keys, count, pulled->rows.data(), threads, lock);
+    make_hot({keys, count, pulled->rows.data(), true}, threads, lock);
     pulled->version = version_;
     for (std::int64_t i = 0; i < wanted.size(); ++i) {
       found[i] = pulled->rows[missing[static_cast<std::size_t>(i)]];
@@ -138,28 +138,29 @@ void Table::read_through(const std::int64_t* keys, std::int64_t count, const std
   });
 }
 
-std::unique_lock<std::shared_mutex> Table::lock_with_hot_rows(const std::int64_t* keys, std::int64_t count,
-                                                              std::uint32_t* rows, int threads) {
+std::unique_lock<std::shared_mutex> Table::lock_with_hot_rows(const Batch& batch, int threads) {
   {
     std::unique_lock lock(mutex_);
-    if (missing_keys(keys, count, rows, threads).empty()) {
-      tier_->hits.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
+    if (missing_keys(batch.keys, batch.count, batch.rows, false, threads).empty()) {
+      tier_->hits.fetch_add(static_cast<std::uint64_t>(batch.count), std::memory_order_relaxed);
       return lock;
     }
   }
   const MovingTurn turn(*tier_);
   std::unique_lock lock(mutex_);
-  make_hot(keys, count, rows, threads, lock);
+  make_hot(batch, threads, lock);
   return lock;
 }
 
-// Brings the rows of all keys into memory, new ones too, and writes their numbers; or throws, and no key is new. It is
+// Brings the rows of all keys into memory, new ones of those that are admitted too, and writes their numbers; or throws, and no key is new. It is
 // the caller's turn to move rows. `lock` is given up while the disk is waited for.
-void Table::make_hot(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads,
-                     std::unique_lock<std::shared_mutex>& lock) {
+void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shared_mutex>& lock) {
   TableTier& tier = *tier_;
+  const std::int64_t* const keys = batch.keys;
+  const std::int64_t count = batch.count;
+  std::uint32_t* const rows = batch.rows;
   for (;;) {
-    const std::vector<std::int64_t> missing = missing_keys(keys, count, rows, threads);
+    const std::vector<std::int64_t> missing = missing_keys(keys, count, rows, false, threads);
     std::vector<std::int64_t> absent;
     std::vector<WantedRow> cold;
     for (const std::int64_t i : missing) {
@@ -188,7 +189,7 @@ void Table::make_hot(const std::int64_t* keys, std::int64_t count, std::uint32_t
     tier.hits.fetch_add(static_cast<std::uint64_t>(count) - missing.size(), std::memory_order_relaxed);
     tier.misses.fetch_add(missing.size() - absent.size(), std::memory_order_relaxed);
     std::vector<std::uint32_t> new_rows(absent.size());
-    create_missing(keys, absent, new_rows.data(), threads);
+    create_missing(batch, absent, new_rows.data(), threads);
     for (std::size_t i = 0; i < absent.size(); ++i) {
       rows[absent[i]] = new_rows[i];
     }

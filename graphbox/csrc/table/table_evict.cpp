@@ -73,7 +73,7 @@ std::uint64_t Table::index_rows() const { return live_rows() + tier_->cold_rows;
 std::uint64_t Table::hot_limit(std::uint64_t index_bytes) const {
   const auto fits = [&](std::uint64_t rows) {
     const std::uint64_t bytes = index_bytes + slab_.bytes_for(rows) + followed_bytes(rows) +
-                                tier_->bytes_for(rows) + kSpareBytes;
+                                tier_->bytes_for(rows) + admission_.bytes() + kSpareBytes;
     return bytes <= config_.memory_bytes;
   };
   std::uint64_t low = 0;

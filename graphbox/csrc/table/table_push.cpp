@@ -56,20 +56,23 @@ struct Table::Workspace {
   std::vector<std::uint32_t> words;
 };
 
-void Table::push(const std::int64_t* keys, const float* gradients, std::int64_t count, int threads) {
-  const Push push = {gradients, count, count};
+void Table::push(const std::int64_t* keys, const Push& push, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(keys, push, threads);
-  PooledArray<std::uint32_t> rows(count);
-  const auto lock = lock_with_rows(keys, count, rows.data(), threads);
+  check_shows(keys, push);
+  PooledArray<std::uint32_t> rows(push.count);
+  const auto lock = lock_with_rows({keys, push.count, rows.data(), false}, threads);
+  count_dropped(rows.data(), push.count);
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
 }
 
 std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
+  check_shows(pulled.keys.data(), push);
   std::unique_lock lock(mutex_);
   if (pulled.version == version_ && left_out.empty()) {
     const LearningRate learning_rate(update_, lr);
+    count_dropped(pulled.rows.data(), push.count);
     apply(pulled.rows.data(), push, threads);
     return changes_now();
   }
@@ -78,22 +81,22 @@ std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::
     std::copy_n(pulled.rows.data(), push.count, rows.data());
   } else {
     lock.unlock();
-    lock = lock_with_rows(pulled.keys.data(), push.count, rows.data(), threads);
+    lock = lock_with_rows({pulled.keys.data(), push.count, rows.data(), false}, threads);
   }
   const LearningRate learning_rate(update_, lr);
+  count_dropped(rows.data(), push.count);
   leave_out(left_out, rows.data());
   apply(rows.data(), push, threads);
   return changes_now();
 }
 
-// The lock under which all keys have rows in memory, whose numbers are written.
-std::unique_lock<std::shared_mutex> Table::lock_with_rows(const std::int64_t* keys, std::int64_t count,
-                                                          std::uint32_t* rows, int threads) {
+// The lock under which all keys that are admitted have rows in memory, whose numbers are written.
+std::unique_lock<std::shared_mutex> Table::lock_with_rows(const Batch& batch, int threads) {
   if (tier_ != nullptr) {
-    return lock_with_hot_rows(keys, count, rows, threads);
+    return lock_with_hot_rows(batch, threads);
   }
   std::unique_lock lock(mutex_);
-  locate_or_create(keys, count, rows, threads);
+  locate_or_create(batch, threads);
   return lock;
 }
 
@@ -274,7 +277,9 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
       const Unique& unique = uniques[i];
       RowGradient& row = block[static_cast<std::size_t>(i - begin)];
       float* const sum = workspace.sums.data() + static_cast<std::size_t>(i - begin) * dim;
-      float count_of_key = 1;
+      const std::uint32_t first = position_of(static_cast<std::int64_t>(unique.first));
+      float shows = push.shows_at(first);
+      float clicks = push.clicks_at(first);
       if (push.scale_of != nullptr) {
         set_scaled(sum, row.gradient, scale_at(unique.first), dim);
         row.gradient = sum;
@@ -288,9 +293,14 @@ void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::
         } else {
           add_gradient(sum, gradient_at(other), dim);
         }
-        ++count_of_key;
+        shows += push.shows_at(position_of(other));
+        clicks += push.clicks_at(position_of(other));
       }
-      row.scale = config_.optimizer.mean_gradient ? 1 / count_of_key : 1.0F;
+      // Where nothing was shown nothing is learned.
+      row.scale = !config_.optimizer.mean_gradient ? 1.0F : shows > 0 ? 1 / shows : 0.0F;
+      if (slab_.layout().has_counters) {
+        count_push(unique.row, shows, clicks);
+      }
       for (ChangeTracker& changes : trackers_) {
         changes.mark(unique.row);
       }

@@ -46,7 +46,8 @@ void push(Table& table, const std::vector<std::int64_t>& keys, int threads = 1) 
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = static_cast<float>(i % 101) * 0.01F - 0.5F;
   }
-  table.push(keys.data(), gradients.data(), static_cast<std::int64_t>(keys.size()), threads);
+  const auto count = static_cast<std::int64_t>(keys.size());
+  table.push(keys.data(), {gradients.data(), count, count}, threads);
 }
 
 std::vector<float> rows_of(Table& table, const std::vector<std::int64_t>& keys) {

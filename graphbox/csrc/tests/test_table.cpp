@@ -48,7 +48,8 @@ void train(Table& table, int threads, std::uint64_t first_seed = 0) {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       gradients[i] = static_cast<float>(i % 101) * 0.01F - 0.5F;
     }
-    table.push(keys.data(), gradients.data(), static_cast<std::int64_t>(keys.size()), threads);
+    const auto count = static_cast<std::int64_t>(keys.size());
+    table.push(keys.data(), {gradients.data(), count, count}, threads);
   }
 }
 
@@ -129,8 +130,8 @@ TEST(table, large_batches_give_the_same_bits) {
   Table one(config(Optimizer::kRowwiseAdagrad, 4));
   Table other(config(Optimizer::kRowwiseAdagrad, 4));
   for (int step = 0; step < 2; ++step) {
-    one.push(keys.data(), gradients.data(), 200000, 1);
-    other.push(keys.data(), gradients.data(), 200000, 3);
+    one.push(keys.data(), {gradients.data(), 200000, 200000}, 1);
+    other.push(keys.data(), {gradients.data(), 200000, 200000}, 3);
   }
   CHECK(rows_of(one, keys) == rows_of(other, keys));
 }
@@ -177,7 +178,7 @@ void use_by_many_threads(const TableConfig& settings) {
       const auto keys = some_keys(12000, 4000, worker * 10 + step);
       std::vector<float> rows(keys.size() * 8);
       table.pull(keys.data(), 12000, rows.data(), step % 2 == 0, 2);
-      table.push(keys.data(), rows.data(), 12000, 2);
+      table.push(keys.data(), {rows.data(), 12000, 12000}, 2);
     });
   }
   run([&](std::uint64_t step) {

@@ -45,7 +45,8 @@ void push(Table& table, const std::vector<std::int64_t>& keys, std::uint64_t ste
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     gradients[i] = static_cast<float>((i + step) % 101) * 0.01F - 0.5F;
   }
-  table.push(keys.data(), gradients.data(), static_cast<std::int64_t>(keys.size()), threads);
+  const auto count = static_cast<std::int64_t>(keys.size());
+  table.push(keys.data(), {gradients.data(), count, count}, threads);
 }
 
 std::vector<float> pull(Table& table, const std::vector<std::int64_t>& keys, bool create, int threads) {
@@ -107,7 +108,7 @@ TEST(table_tier, slots_stay_right_when_rows_leave) {
       pull(plain, others, true, 1);
     }
     table->push_rows(pulled, {rows.data(), 3000, 3000}, std::nullopt, 2);
-    plain.push(keys.data(), rows.data(), 3000, 1);
+    plain.push(keys.data(), {rows.data(), 3000, 3000}, 1);
   }
   check_equal_tables(*table, plain);
 }

@@ -1,0 +1,139 @@
+// What policies know of rows: shows, clicks, when they were last seen; and of keys without one.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <string>
+
+#include "errors/error.h"
+#include "parallel/parallel_for.h"
+#include "table/batch.h"
+#include "table/counters.h"
+#include "table/location.h"
+#include "table/table.h"
+
+namespace graphbox {
+
+void Table::end_pass() {
+  const std::unique_lock lock(mutex_);
+  pass_ += pass_ < kNeverExpires - 1 ? 1 : 0;
+}
+
+std::uint32_t Table::pass() const {
+  const std::shared_lock lock(mutex_);
+  return pass_;
+}
+
+PolicyEvents Table::policy_events() const {
+  const std::shared_lock lock(mutex_);
+  return events_;
+}
+
+void Table::check_shows(const std::int64_t* keys, const Push& push) const {
+  for (std::int64_t i = 0; i < push.count; ++i) {
+    const float shows = push.shows_at(i);
+    const float clicks = push.clicks_at(i);
+    if (!(shows >= 0 && clicks >= 0 && clicks <= shows && shows <= std::numeric_limits<float>::max())) {
+      throw Error(ErrorKind::kData,
+                  "expected finite shows, 0 or more, and clicks from 0 to those; at position " + std::to_string(i) +
+                      " there are " + std::to_string(shows) + " shows and " + std::to_string(clicks) +
+                      " clicks, and nothing was applied",
+                  "key " + std::to_string(keys[i]));
+    }
+    if (push.shows == nullptr && push.clicks == nullptr) {
+      return;
+    }
+  }
+}
+
+// Of gradients whose keys were not admitted.
+void Table::count_dropped(const std::uint32_t* rows, std::int64_t count) {
+  if (!admission_.admits_all()) {
+    events_.dropped_gradients += static_cast<std::uint64_t>(std::count(rows, rows + count, kNoRow));
+  }
+}
+
+void Table::count_push(std::uint32_t row, float shows, float clicks) const {
+  RowCounters& counters = slab_.counters(row);
+  counters = decayed(counters, pass_, config_.policies.decay);
+  counters.shows += shows;
+  counters.clicks += clicks;
+  counters.last_seen_pass = pass_;
+  counters.last_seen_second = time();
+}
+
+float Table::score(std::uint32_t row) const {
+  return score_of(decayed(slab_.counters(row), pass_, config_.policies.decay), config_.policies);
+}
+
+void Table::counters(const std::int64_t* keys, std::int64_t count, const KeyCounters& out, int threads) const {
+  const std::shared_lock lock(mutex_);
+  if (!slab_.layout().has_counters) {
+    throw Error(ErrorKind::kUsage, "rows of this table have no counters", {},
+                "make the table with score, expiry or eviction=\"score\"");
+  }
+  parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
+    const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
+    for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
+      const std::uint32_t row = find(keys[i]);
+      const bool has_row = is_hot(row);
+      const RowCounters known = has_row ? slab_.counters(row) : RowCounters{0, 0, pass_, 0};
+      const RowCounters now = decayed(known, pass_, config_.policies.decay);
+      out.has_row[i] = has_row;
+      out.shows[i] = now.shows;
+      out.clicks[i] = now.clicks;
+      out.scores[i] = score_of(now, config_.policies);
+      out.unseen_passes[i] = elapsed(now.last_seen_pass, pass_);
+      out.last_seen_second[i] = now.last_seen_second;
+    }
+  });
+}
+
+// Counts the missing keys that have no row indeed. Which fit is known before.
+void Table::count_pulled(const Batch& batch, const std::vector<std::int64_t>& missing) {
+  if (!batch.is_pull || admission_.admits_all()) {
+    return;
+  }
+  std::vector<std::int64_t> without_row;
+  without_row.reserve(missing.size());
+  for (const std::int64_t position : missing) {
+    if (find(batch.keys[position]) == kNoRow) {
+      without_row.push_back(position);
+    }
+  }
+  const std::uint64_t bytes = bytes_with(live_rows(), without_row.size());
+  if (bytes > config_.memory_bytes) {
+    throw Error(ErrorKind::kDoesNotFit,
+                "the table may take " + std::to_string(config_.memory_bytes) +
+                    " bytes (memory_bytes); with the counts of keys that have no row it would take " +
+                    std::to_string(bytes),
+                {}, "raise memory_bytes, or let admission count in a sketch (sketch_bytes) or forget (halve_after)");
+  }
+  admission_.count(batch.keys, without_row);
+}
+
+// The number of the pass, then what admission counted.
+std::vector<std::byte> Table::policy_state() const {
+  const std::shared_lock lock(mutex_);
+  const std::vector<std::byte> counted = admission_.state();
+  std::vector<std::byte> state(sizeof pass_ + counted.size());
+  std::memcpy(state.data(), &pass_, sizeof pass_);
+  std::memcpy(state.data() + sizeof pass_, counted.data(), counted.size());
+  return state;
+}
+
+void Table::add_policy_state(const std::byte* state, std::size_t bytes, const Shard& shard) {
+  const std::unique_lock lock(mutex_);
+  std::uint32_t pass = 0;
+  if (bytes < sizeof pass) {
+    throw Error(ErrorKind::kFormat, "the state of the table's policies is cut off: " + std::to_string(bytes) + " bytes");
+  }
+  std::memcpy(&pass, state, sizeof pass);
+  admission_.add_state(state + sizeof pass, bytes - sizeof pass, [&](std::int64_t key) {
+    return shard.count == 1 || shard_of(key, shard.count) == shard.number;
+  });
+  pass_ = std::max(pass_, pass);
+  check_budget(bytes_with(live_rows()), live_rows());
+}
+
+}  // namespace graphbox
