@@ -347,7 +347,7 @@ def _checkpoint(world: World) -> dict[str, Any]:
     parts = [(name, rows, bytes_, checksum, name.startswith("erased"))]
     return {
         "folder": str(where),
-        "parts": parts if world.random.random() < 0.7 else [],
+        "parts": parts if world.random.random() < 0.4 else [],
         "records": world.object("PartRecords"),
         "shard": world.random.choice([(0, 1), (1, 3)]),
         "threads": 2,

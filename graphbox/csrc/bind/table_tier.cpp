@@ -21,6 +21,14 @@
 namespace graphbox::bind {
 namespace {
 
+// Refuses tables without a folder: all but attach_tier() needs one.
+Table& tiered(Table& table) {
+  if (!table.has_tier()) {
+    throw Error(ErrorKind::kUsage, "expected a table with rows on SSD, this one has no folder", "table");
+  }
+  return table;
+}
+
 // Tells a running prefetch to stop.
 struct StopFlag {
   std::atomic<bool> is_set{false};
@@ -30,7 +38,7 @@ nb::list flush(Table& table) {
   std::vector<ListedSegment> segments;
   {
     const nb::gil_scoped_release release;
-    segments = table.flush();
+    segments = tiered(table).flush();
   }
   nb::list result;
   for (const ListedSegment& segment : segments) {
@@ -50,14 +58,14 @@ void restore(Table& table, std::uint64_t sequence, const std::optional<nb::bytes
     std::memcpy(words.data(), live->c_str(), words.size() * sizeof(std::uint64_t));
   }
   const nb::gil_scoped_release release;
-  table.restore_segment(sequence, live ? &words : nullptr);
+  tiered(table).restore_segment(sequence, live ? &words : nullptr);
 }
 
-nb::dict figures(const Table& table) {
+nb::dict figures(Table& table) {
   Table::TierFigures figures{};
   {
     const nb::gil_scoped_release release;
-    figures = table.tier_figures();
+    figures = tiered(table).tier_figures();
   }
   nb::dict result;
   result["hot_rows"] = figures.hot_rows;
@@ -85,24 +93,24 @@ void add_table_tier(nb::module_& module) {
              nb::call_guard<nb::gil_scoped_release>(), "Let rows that find no room in memory go to segments there.");
   module.def("table_restore_segment", &restore, nb::arg("table"), nb::arg("sequence"), nb::arg("live").none(),
              "Take the rows of a segment in the folder whose bits are set, or with None all, over earlier ones.");
-  module.def("table_opened", &Table::opened, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("table_opened", [](Table& table) { return tiered(table).opened(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
              "Remove segments that were not restored; returns how many files that were.");
   module.def("table_flush", &flush, nb::arg("table"),
              "Write all changed rows; returns what the catalogue must say: sequence, whether it is of erased keys, "
              "rows, and live bits unless they are as last time.");
-  module.def("table_flushed", &Table::flushed, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("table_flushed", [](Table& table) { tiered(table).flushed(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
              "The catalogue says what table_flush() returned.");
   module.def(
       "table_prefetch",
       [](Table& table, InputArray<std::int64_t> keys, const StopFlag& stop) {
         const nb::gil_scoped_release release;
         const Table::Prefetched prefetched =
-            table.prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), stop.is_set);
+            tiered(table).prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), stop.is_set);
         return std::tuple(prefetched.in_memory, prefetched.read);
       },
       nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("stop"),
       "Read rows on SSD into memory; returns how many are there, and how many were read.");
-  module.def("table_purge", &Table::purge, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
              "Rewrite segments that hold rows of erased keys; returns how many.");
   module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
   module.def(
