@@ -668,6 +668,9 @@ def table_purge(table: Table) -> int:
 def table_tier_figures(table: Table) -> dict:
     """What the tier holds and did."""
 
+def segment_keys(path: str) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """The keys of a segment, of rows or erased ones, int64[n]."""
+
 def segment_header(path: str) -> tuple[int, bool, int, str]:
     """
     Sequence number, whether it is of erased keys, rows and settings of a segment.

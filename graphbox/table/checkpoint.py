@@ -80,6 +80,7 @@ def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingVa
                 manifest = write_checkpoint(table, folder, "full", "records", None)
         else:
             manifest = _save_in_chain(table, path, kind, serving)
+        table._checkpoints[path.absolute()] = None
         if serving is None:
             table._saved = SavedRows(str(path.absolute()), manifest.digest, changes)
 
@@ -363,6 +364,7 @@ def _load(
         if table._folder is not None:
             table._folder.discard()
         raise
+    table._checkpoints.update(dict.fromkeys(folder.absolute() for folder in folders))
     if manifests[0].kind == "base" and shard[1] == 1:
         table._table.track_changes(_CHAINS["training"])
         table._chains["training"] = manifests[-1].after()

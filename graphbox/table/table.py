@@ -43,6 +43,7 @@ from graphbox.table.checkpoint import (
     table_settings,
 )
 from graphbox.table.dump import chunk_rows_for, dump_rows
+from graphbox.table.forgetting import Remnants, find_remnants
 from graphbox.table.manifest import Chain, ServingValues
 from graphbox.table.policy import (
     Admission,
@@ -222,6 +223,7 @@ class EmbeddingTable:
         self._saving = threading.Lock()
         self._chains: dict[ChainName, Chain] = {}
         self._saved: SavedRows | None = None
+        self._checkpoints: dict[Path, None] = {}  # that it wrote or was loaded from
         # After the table, which removes its files: so they go before the folder's lock does.
         self._folder: TableFolder | None = None
         if path is not None:
@@ -635,6 +637,26 @@ class EmbeddingTable:
         rewritten = _core.table_purge(self._table)
         folder.flush(self._table, table_settings(self))
         return rewritten
+
+    def remnants(self, keys: Any, checkpoints: Iterable[str | os.PathLike[str]] = ()) -> Remnants:
+        """Say where bytes of erased keys still lie: in this table, in files of its folder, in checkpoints.
+
+        For proof that keys are forgotten: :meth:`erase` them, :meth:`purge` a table with a folder, remove old
+        checkpoints, and look. Reads the keys of all these files, not their rows. The table's folder is read
+        as it is on disk: :meth:`flush` first where others use the table.
+
+        Args:
+            keys: integers of any shape.
+            checkpoints: folders of checkpoints and deltas that were kept. The table adds the ones it wrote
+                or was loaded from since it was made; those that do not exist any more are passed over.
+
+        Raises:
+            UsageError: keys that are no integers.
+            FormatError: a file is damaged, so that what it holds cannot be told.
+        """
+        wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
+        known = [*self._checkpoints, *(Path(path) for path in checkpoints)]
+        return find_remnants(wanted, int(self.contains(np.unique(wanted)).sum()), self.path, known)
 
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
         if self._folder is None:

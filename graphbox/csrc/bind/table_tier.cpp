@@ -12,6 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include <algorithm>
+
 #include "bind/arrays.h"
 #include "bind/nouns.h"
 #include "table/cold_rows.h"
@@ -113,6 +115,20 @@ void add_table_tier(nb::module_& module) {
   module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
              "Rewrite segments that hold rows of erased keys; returns how many.");
   module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
+  module.def(
+      "segment_keys",
+      [](const std::string& path) {
+        PooledArray<std::int64_t> keys;
+        {
+          const nb::gil_scoped_release release;
+          const std::vector<std::int64_t> all =
+              SegmentReader(path, "remove the file, or load a checkpoint of the table").keys();
+          keys.resize(static_cast<std::int64_t>(all.size()));
+          std::copy(all.begin(), all.end(), keys.data());
+        }
+        return to_numpy(std::move(keys));
+      },
+      nb::arg("path"), "The keys of a segment, of rows or erased ones, int64[n].");
   module.def(
       "segment_header",
       [](const std::string& path) {
