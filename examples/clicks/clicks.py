@@ -53,7 +53,7 @@ def parts(batch: Batch, places: torch.Tensor) -> Iterator[Batch]:
 
 
 def main(file: Path, run: Path) -> None:
-    """Train for the passes that are left, then serve, and forget a key."""
+    """Train for the passes that are left, then test, serve and forget."""
     run.mkdir(exist_ok=True)
     rows = read(file)
     train, test = torch.arange(len(rows[1])).tensor_split([len(rows[1]) * 2 // 3])
@@ -102,7 +102,12 @@ def main(file: Path, run: Path) -> None:
         logits = torch.cat([dense(slots(keys)).squeeze(1) for keys, _ in parts(rows, test)])
     report = click_report(rows[1][test].bool().numpy(), logits.sigmoid().numpy())
     print(f"auc {report['auc']:.4f}, log loss {report['log_loss']:.4f}")
+    serve_and_forget(values, crosses, run)
+    crosses.close()
 
+
+def serve_and_forget(values: EmbeddingTable, crosses: EmbeddingTable, run: Path) -> None:
+    """Hand values to a server, let it forget one while it runs, and look what is left of it."""
     # A server has values alone, and takes up what changed while it is asked.
     values.save_base(run / "serving", serving="float16")
     served = ServingTable.open(run / "serving", unknown="zeros")
@@ -112,12 +117,15 @@ def main(file: Path, run: Path) -> None:
     served.apply(run / "serving-1")
     print(f"key {forgotten[0]} is served: {served.contains(forgotten)[0]}")
 
-    # The next delta for training lacks it, too; checkpoints from before have it until they are deleted. On
-    # SSD its bytes go with the segments that hold them, which are rewritten.
+    # The next delta for training lacks it, too. Checkpoints from before have it until they are deleted, and
+    # on SSD the segments until they are rewritten.
+    kept = values.remnants(forgotten, checkpoints=run.glob("delta-*")).checkpoints
+    print(f"it is left in {len(kept)} checkpoints, such as {kept[0].name}")
     key = crosses.keys()[:1]
     crosses.erase(key)
-    print(f"{crosses.purge()} segments are rewritten, {values.dump(run / 'values.parquet')} rows dumped")
-    crosses.close()
+    crosses.purge()
+    print(f"of a crossed value there is left: {crosses.remnants(key)}")
+    print(f"{values.dump(run / 'values.parquet')} rows are dumped")
 
 
 if __name__ == "__main__":
