@@ -636,8 +636,13 @@ class StopFlag:
 
     def set(self) -> None: ...
 
-def table_attach_tier(table: Table, folder: str, settings: str) -> None:
+def table_attach_tier(table: Table, folder: str, settings: str, folder_lock: int) -> None:
     """Let rows that find no room in memory go to segments there."""
+
+def table_detach_tier(table: Table) -> None:
+    """
+    Let go of a folder that could not be restored; the table is of no use then.
+    """
 
 def table_restore_segment(table: Table, sequence: int, live: bytes | None) -> None:
     """

@@ -206,6 +206,7 @@ class _Pipeline:
         try:
             plan, pulled = pull.result.result()
         except Exception as error:
+            self.settle()  # a push that failed is why, if there is one: that is what is raised then
             _say_where(error, name)
             raise
         return plan, pulled if self._staleness else [self._up_to_date(each) for each in pulled]

@@ -146,6 +146,12 @@ class TableStore:
         for given in ("memory_bytes", "threads"):
             if given in settings:
                 raise UsageError("expected no such setting: it is that of the whole store", where=given)
+        if settings.get("path") is not None:
+            raise UsageError(
+                "expected a table in memory: those of a store are saved with it and have no folder",
+                where="path",
+                hint="make a table with rows on SSD by itself, with EmbeddingTable(path=...)",
+            )
         share = _share(share)
         shares = {**self._shares(), name: share}
         table = EmbeddingTable(

@@ -304,7 +304,11 @@ class EmbeddingTable:
 
     @memory_bytes.setter
     def memory_bytes(self, value: int | None) -> None:
-        """Change the budget; refused with DoesNotFitError where the table already takes more."""
+        """Change the budget; rows leave memory for the table's folder where it must take less.
+
+        Refused with DoesNotFitError where a table without a folder already takes more, or where there would
+        be no room for the index and some rows.
+        """
         self._table.memory_bytes = budget_bytes(value)
 
     @property
@@ -572,7 +576,9 @@ class EmbeddingTable:
         self._tiered("flush", "save it with save()").flush(self._table, table_settings(self))
 
     def close(self) -> None:
-        """Flush, and let others open the folder. A table without a folder has nothing to close.
+        """Flush, and let others open the folder; what is being prefetched stops.
+
+        A table without a folder has nothing to close.
 
         Raises:
             DoesNotFitError: the disk is full; the table stays open.

@@ -23,6 +23,7 @@ from graphbox.errors import (
     UsageError,
 )
 from graphbox.native import Int64Array
+from graphbox.table.atomic_folder import sync_folder
 from graphbox.table.catalogue import Catalogue, CatalogueContents, CatalogueDamage, ListedSegment
 from graphbox.table.manifest import MANIFEST
 
@@ -158,6 +159,7 @@ class TableFolder:
         self.path = path
         self.recovery = Recovery(None, 0)
         self._catalogue = catalogue
+        self._lock = lock
         self._flushing = threading.Lock()
         self.prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._release = weakref.finalize(self, _released, catalogue, lock)
@@ -188,7 +190,10 @@ class TableFolder:
                     hint="open the table that is there with EmbeddingTable.open, or choose another folder",
                 )
             (path / "segments").mkdir()
-            return cls(path, lock, Catalogue(path / "catalogue"))
+            folder = cls(path, lock, Catalogue(path / "catalogue"))
+            for each in (path / "catalogue", path, path.absolute().parent):
+                sync_folder(each)
+            return folder
         except BaseException:
             os.close(lock)
             raise
@@ -233,16 +238,20 @@ class TableFolder:
 
     def attach(self, table: _core.Table, contents: CatalogueContents) -> None:
         """Let the table keep rows here, and give it those that are here."""
-        _core.table_attach_tier(
-            table, str(self.path / "segments"), json.dumps(contents.settings, default=float)
-        )
-        for segment in contents.segments:
-            _core.table_restore_segment(table, segment.sequence, segment.live)
-        removed = _core.table_opened(table)
-        self.recovery = Recovery(self.recovery.catalogue_damage, removed)
-        if removed:
-            _logger.info("%s: removed %d files that were never flushed", self.path, removed)
-        self.flush(table, contents.settings)
+        settings = json.dumps(contents.settings, default=float)
+        _core.table_attach_tier(table, str(self.path / "segments"), settings, self._lock)
+        try:
+            for segment in contents.segments:
+                _core.table_restore_segment(table, segment.sequence, segment.live)
+            removed = _core.table_opened(table)
+            self.recovery = Recovery(self.recovery.catalogue_damage, removed)
+            if removed:
+                _logger.info("%s: removed %d files that were never flushed", self.path, removed)
+            self.flush(table, contents.settings)
+        except BaseException:
+            # Now, not when the last traceback with the table in it is gone: it holds the folder's lock.
+            _core.table_detach_tier(table)
+            raise
 
     def flush(self, table: _core.Table, settings: dict[str, Any]) -> None:
         """Make the folder hold the table as it is now."""

@@ -23,6 +23,8 @@ class ChangeTracker {
   const std::vector<std::int64_t>& erased_keys() const { return now_.erased; }
   // Segments from this sequence number on were written since.
   std::uint64_t first_sequence() const { return now_.first_sequence; }
+  // The same, also if the old changes are taken back.
+  std::uint64_t oldest_sequence() const { return before_ ? before_->first_sequence : now_.first_sequence; }
   // What it takes with `rows` rows.
   std::size_t bytes_for(std::uint64_t rows) const {
     const std::size_t before = before_ ? before_->rows.size() + before_->erased.capacity() : 0;
@@ -36,10 +38,17 @@ class ChangeTracker {
     grow(rows);
   }
 
+  // The same with a checkpoint that is not whole yet: restore() ends it again, for there is none to go on from.
+  void begin_first(std::uint64_t rows, std::uint64_t next_sequence) {
+    start(rows, next_sequence);
+    is_first_ = true;
+  }
+
   void stop() {
     now_ = {};
     before_.reset();
     is_on_ = false;
+    is_first_ = false;
   }
 
   void grow(std::uint64_t rows) {
@@ -80,8 +89,14 @@ class ChangeTracker {
     now_.rows.resize(words);
     now_.first_sequence = next_sequence;
   }
-  void confirm() { before_.reset(); }
+  void confirm() {
+    before_.reset();
+    is_first_ = false;
+  }
   void restore() {
+    if (is_first_) {
+      stop();
+    }
     if (!before_) {
       return;
     }
@@ -101,6 +116,7 @@ class ChangeTracker {
   };
 
   bool is_on_ = false;
+  bool is_first_ = false;  // begun with a checkpoint that may not become whole
   Changes now_;
   std::optional<Changes> before_;
 };

@@ -232,6 +232,7 @@ void Table::forget(const std::vector<std::int64_t>& keys) {
     }
   }
   version_ = new_version();
+  ++updates_;
 }
 
 // --- Serving ---------------------------------------------------------------------------------------------------------

@@ -227,7 +227,8 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
   }
   if (changes != nullptr) {
     // Nothing changes meanwhile: whatever changes rows waits for the lock.
-    changes->is_on() ? changes->begin_next(next_sequence()) : changes->start(slab_.rows(), next_sequence());
+    const std::lock_guard following(following_);
+    changes->is_on() ? changes->begin_next(next_sequence()) : changes->begin_first(slab_.rows(), next_sequence());
   }
   return parts;
 }

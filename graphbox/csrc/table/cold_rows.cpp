@@ -1,8 +1,11 @@
 #include "table/cold_rows.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -27,17 +30,55 @@ constexpr std::size_t kSpareSegments = 64;
 std::uint64_t block_begin(std::uint64_t offset) { return offset / kBlockBytes * kBlockBytes; }
 std::uint64_t block_end(std::uint64_t offset) { return block_begin(offset + kBlockBytes - 1); }
 
+std::atomic<std::uint64_t> segments_of_process{0};
+
+// Raises the limit of open files of this process as segments come, each of which has two, up to what the system allows:
+// the usual limit of 1,024 would not do.
+void make_room_for_segment(const std::string& folder) {
+  constexpr std::uint64_t kOtherFiles = 256;
+  const std::uint64_t needed = 2 * ++segments_of_process + kOtherFiles;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) {
+    return;
+  }
+  const rlimit raised = {std::min<rlim_t>(limit.rlim_max, std::max<rlim_t>(2 * limit.rlim_cur, needed)), limit.rlim_max};
+  if (raised.rlim_cur < needed || ::setrlimit(RLIMIT_NOFILE, &raised) != 0) {
+    --segments_of_process;
+    throw Error(ErrorKind::kDoesNotFit,
+                "the segments of this process need " + std::to_string(needed) +
+                    " open files, and the system allows at most " + std::to_string(limit.rlim_max),
+                folder, "raise the limit of open files (ulimit -Hn), or memory_bytes (segments get larger)");
+  }
+}
+
 // Another process, or the next opening, may have removed it already.
 void remove_file(const std::string& path) { std::remove(path.c_str()); }
 
 }  // namespace
+
+HeldLock::HeldLock(int descriptor) {
+  if (descriptor >= 0) {
+    descriptor_ = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (descriptor_ < 0) {
+      throw Error(ErrorKind::kFailure, "cannot hold the lock of the table's folder: " +
+                                           std::system_category().message(errno));
+    }
+  }
+}
+
+HeldLock::~HeldLock() {
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
+  }
+}
 
 SegmentMemory::SegmentMemory(const SegmentInfo& full)
     : records_offset_(static_cast<std::size_t>(full.records_offset() - full.keys_offset())),
       buffer_(static_cast<std::size_t>(block_end(full.file_bytes()) - full.keys_offset())) {}
 
 ColdRows::ColdRows(ColdConfig config)
-    : config_(std::move(config)),
+    : lock_(config.lock),
+      config_(std::move(config)),
       backend_(choose_backend(ReadBackend::kAuto, kDepth).backend),
       shared_(std::make_shared<Shared>()),
       owner_(::getpid()) {
@@ -55,6 +96,7 @@ ColdRows::ColdRows(ColdConfig config)
 }
 
 ColdRows::~ColdRows() {
+  segments_of_process -= segments_.size();
   if (owner_ != ::getpid()) {
     writer_.detach();  // a fork: the thread is the parent's, and so are the files
     return;
@@ -143,6 +185,7 @@ std::uint32_t ColdRows::take_slot() {
                     std::to_string(config_.segment_rows) + " rows under this memory_bytes",
                 config_.folder, "raise memory_bytes (segments get larger), or use several tables");
   }
+  make_room_for_segment(config_.folder);
   segments_.push_back(nullptr);
   return static_cast<std::uint32_t>(segments_.size() - 1);
 }
@@ -474,13 +517,14 @@ void ColdRows::restore(std::uint64_t sequence, const std::vector<std::uint64_t>*
                 path_of(sequence), kRepair);
   }
   next_sequence_ = std::max(next_sequence_, sequence + 1);
+  is_catalogued_ = is_catalogued_ && live != nullptr;
   if (!has_rows) {
     if (live == nullptr) {
       file->scan_keys([&](std::uint64_t, const std::int64_t* keys, std::uint64_t count) {
         std::for_each_n(keys, count, [&](std::int64_t key) { visit(key, kNoRow); });
       });
     }
-    erased_.push_back({sequence, info.rows, live != nullptr});
+    erased_.push_back({sequence, info.rows, true});
     return;
   }
   const std::size_t words = (info.rows + 63) / 64;

@@ -34,6 +34,19 @@ struct ColdConfig {
   std::uint64_t record_bytes = 0;
   std::uint64_t layout_digest = 0;
   std::uint32_t segment_rows = 0;
+  int lock = -1;  // descriptor whose lock the folder has; -1: none
+};
+
+// Holds a file's lock, whoever else lets go of it.
+class HeldLock {
+ public:
+  explicit HeldLock(int descriptor);
+  HeldLock(const HeldLock&) = delete;
+  HeldLock& operator=(const HeldLock&) = delete;
+  ~HeldLock();
+
+ private:
+  int descriptor_ = -1;
 };
 
 // The memory in which a segment is gathered, laid out as its file.
@@ -198,6 +211,8 @@ class ColdRows {
   static constexpr unsigned kDepth = 128;        // reads in flight
 
  private:
+  HeldLock lock_;  // let go of last: until then nobody else may have files here
+
   // What the writing thread, readers and the table share.
   struct Shared {
     std::mutex mutex;

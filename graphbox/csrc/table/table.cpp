@@ -492,6 +492,7 @@ std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {
   }
   if (erased > 0) {
     version_ = new_version();
+    ++updates_;
   }
   return erased;
 }
@@ -505,6 +506,7 @@ std::uint64_t Table::rows() const {
 
 std::uint64_t Table::bytes() const {
   const std::shared_lock lock(mutex_);
+  const std::lock_guard following(following_);
   return bytes_now();
 }
 
@@ -523,10 +525,18 @@ void Table::set_lr(float lr) {
 }
 
 void Table::set_memory_bytes(std::uint64_t memory_bytes) {
+  std::unique_lock<std::mutex> moving;
+  if (tier_ != nullptr) {
+    moving = std::unique_lock(tier_->moving);
+  }
   const std::unique_lock lock(mutex_);
   const std::uint64_t before = std::exchange(config_.memory_bytes, memory_bytes);
   try {
-    check_budget(index_.bytes() + slab_.bytes() + followed_bytes(slab_.rows()), live_rows());
+    if (tier_ != nullptr) {
+      make_index_room(0);  // rows leave memory where it must become less
+    } else {
+      check_budget(bytes_now(), live_rows());
+    }
   } catch (...) {
     config_.memory_bytes = before;
     throw;

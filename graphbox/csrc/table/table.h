@@ -123,8 +123,11 @@ class Table {
   // --- Rows on SSD: table_tier.h
 
   // Lets rows that find no room in memory go to segments in this folder. The table must be empty. `settings` are
-  // written with each segment.
-  void attach_tier(const std::string& folder, const std::string& settings);
+  // written with each segment. As long as there are files to be written or removed, the lock that the descriptor
+  // `folder_lock` holds is held on (-1: there is none).
+  void attach_tier(const std::string& folder, const std::string& settings, int folder_lock = -1);
+  // Lets go of a folder that could not be restored; the table is of no use then.
+  void detach_tier();
   bool has_tier() const { return tier_ != nullptr; }
 
   // Takes the rows of a segment in the folder: those whose bits are set in `live`, or where that is null all of them,
@@ -215,7 +218,7 @@ class Table {
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
   static std::uint64_t new_version();
-  std::uint64_t changes_now() const { return updates_ + version_; }  // of a caller that holds the lock
+  std::uint64_t changes_now() const { return updates_; }  // of a caller that holds the lock
   // The rows of a batch: those that were found before, and whether keys without one are counted as pulled.
   struct Batch {
     const std::int64_t* keys;
@@ -336,8 +339,8 @@ class Table {
   Slab slab_;
   std::vector<std::uint64_t> live_;        // a bit for each row: whether it has a key
   std::vector<std::uint32_t> free_rows_;   // those that have none, the next one to be used last
-  std::uint64_t version_ = new_version();  // another one whenever rows lose their keys
-  std::uint64_t updates_ = 0;              // how often values of rows changed
+  std::uint64_t version_ = new_version();  // another one whenever numbers of rows lose their keys
+  std::uint64_t updates_ = 0;              // how often values of rows changed, or rows lost their keys for good
   KeyAdmission admission_;
   mutable VisitedRows visited_;  // since the hand of the clock passed; only where rows are dropped by it
   std::uint32_t pass_ = 0;
@@ -345,7 +348,8 @@ class Table {
   PolicyEvents events_;
   std::atomic<std::uint64_t> skipped_gradients_{0};
   std::array<ChangeTracker, kChains> trackers_;
-  std::mutex saving_;  // one checkpoint at a time
+  std::mutex saving_;             // one checkpoint at a time
+  mutable std::mutex following_;  // the trackers, where the lock is shared
   std::unique_ptr<TableTier> tier_;  // where rows may be on SSD
   mutable std::shared_mutex mutex_;
 };

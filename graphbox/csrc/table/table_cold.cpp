@@ -256,7 +256,7 @@ std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock
       slab_.read_record(row, tier.staging.data() + wanted.index * record_bytes);
       const std::uint64_t sequence = tier.cold.segments()[slot_of(wanted.location)]->sequence;
       for (ChangeTracker& changes : trackers_) {
-        if (sequence < changes.first_sequence()) {
+        if (sequence < changes.oldest_sequence()) {
           changes.unmark(row);
         }
       }

@@ -37,7 +37,7 @@ std::uint64_t physical_bytes() {
 
 }  // namespace
 
-void Table::attach_tier(const std::string& folder, const std::string& settings) {
+void Table::attach_tier(const std::string& folder, const std::string& settings, int folder_lock) {
   const std::unique_lock lock(mutex_);
   if (tier_ != nullptr || live_rows() > 0) {
     throw Error(ErrorKind::kUsage, "only a table without rows can be given a folder for them", folder);
@@ -45,11 +45,13 @@ void Table::attach_tier(const std::string& folder, const std::string& settings) 
   ColdConfig config;
   config.folder = folder;
   config.settings = settings;
+  config.lock = folder_lock;
   config.record_bytes = slab_.layout().record_bytes();
   config.layout_digest = layout_digest(slab_.layout(), config_.optimizer.kind);
   config.segment_rows = segment_rows_for(config_.memory_bytes, config.record_bytes);
-  const std::uint64_t bytes = std::min(config_.memory_bytes, 2 * physical_bytes());
-  const std::uint64_t rows = std::min<std::uint64_t>(bytes / slab_.bytes_per_row() + 64, kFirstColdLocation);
+  // Addresses for as many rows as there could ever be: memory_bytes may be raised later.
+  const std::uint64_t rows =
+      std::min<std::uint64_t>(2 * physical_bytes() / slab_.bytes_per_row() + 64, kFirstColdLocation);
   const std::uint64_t staging_bytes = config.record_bytes * config.segment_rows;
   auto tier = std::make_unique<TableTier>(std::move(config), rows);
   tier->staging = Buffer(staging_bytes);
@@ -63,6 +65,11 @@ void Table::attach_tier(const std::string& folder, const std::string& settings) 
                     "it needs " + std::to_string(needed) + " or more",
                 folder, "raise memory_bytes");
   }
+}
+
+void Table::detach_tier() {
+  const std::unique_lock lock(mutex_);
+  tier_ = nullptr;
 }
 
 // --- Room ------------------------------------------------------------------------------------------------------------
@@ -323,6 +330,7 @@ std::int64_t Table::purge() {
   const std::lock_guard moving(tier_->moving);
   const std::unique_lock lock(mutex_);
   ColdRows& cold = tier_->cold;
+  write_changed(0, slab_.rows());  // so that all keys there are have copies newer than what is forgotten
   cold.write_all();
   const auto segments = cold.segments();  // new ones come
   std::int64_t rewritten = 0;

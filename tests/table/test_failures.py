@@ -1,0 +1,153 @@
+"""What was begun and went wrong leaves nothing that later looks right: chains, tombstones, budgets, locks."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphbox.errors import DoesNotFitError, FormatError, GraphboxError, UsageError
+from graphbox.table import EmbeddingTable, TableEmbedding, TableStore
+
+BUDGET = 16 << 20
+DIM = 256
+
+
+def filled(path: Path, rows: int = 12_000) -> EmbeddingTable:
+    """A table with more rows than its memory has room for."""
+    table = EmbeddingTable(DIM, path=path, memory_bytes=BUDGET)
+    for begin in range(0, rows, 1000):
+        table.pull(np.arange(begin, begin + 1000))
+    assert table.tier_statistics().cold_rows > 0
+    return table
+
+
+def test_base_that_failed_begins_no_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The delta after it would lack what changed between the last base and the one that failed."""
+    keys = np.arange(64)
+    table = EmbeddingTable(4)
+    table.pull(keys)
+    table.save_base(tmp_path / "base")
+    table.push([1], np.ones((1, 4), np.float32))
+    table.memory_bytes = table.nbytes
+    table.erase(keys)
+    table.pull(keys)
+    with pytest.raises(DoesNotFitError, match="erased"):
+        table.save_delta(tmp_path / "delta")
+
+    def failing(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("graphbox.table.checkpoint.write_durably", failing)
+        with pytest.raises(GraphboxError, match="Input/output"):
+            table.save_base(tmp_path / "base")
+    with pytest.raises(DoesNotFitError, match="erased"):
+        table.save_delta(tmp_path / "delta")
+    table.save_base(tmp_path / "base")
+    table.save_delta(tmp_path / "delta")
+
+
+def without_catalogue(path: Path) -> Path:
+    """Make a folder without its catalogue, with a segment of erased keys; return the one written after it."""
+    with filled(path) as table:
+        table.erase(np.arange(3000))
+        table.flush()
+        table.push(np.arange(20_000, 20_100), np.ones((100, DIM), np.float32))
+    shutil.rmtree(path / "catalogue")
+    return max((path / "segments").iterdir())
+
+
+def flip(segment: Path) -> None:
+    """Change a key, or change it back."""
+    content = bytearray(segment.read_bytes())
+    content[4096] ^= 1
+    segment.write_bytes(content)
+
+
+def test_erased_keys_stay_erased_when_making_the_catalogue_anew_fails(tmp_path: Path) -> None:
+    last = without_catalogue(tmp_path / "table")
+    before = sorted(last.parent.iterdir())
+    flip(last)
+    with pytest.raises(FormatError):
+        EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET)
+    assert sorted(last.parent.iterdir()) == before
+    flip(last)
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as table:
+        assert table.recovery is not None
+        assert table.recovery.catalogue_damage is not None
+        assert not table.contains(np.arange(3000)).any()
+        assert len(table) == 9100
+
+
+def test_folder_can_be_opened_while_the_error_of_the_last_attempt_is_kept(tmp_path: Path) -> None:
+    last = without_catalogue(tmp_path / "table")
+    flip(last)
+    with pytest.raises(FormatError) as kept:
+        EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET)
+    flip(last)
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as table:
+        assert len(table) == 9100
+    assert kept.value.where == str(last)
+
+
+def test_close_ends_a_prefetch(tmp_path: Path) -> None:
+    table = filled(tmp_path / "table")
+    prefetches = [table.prefetch(np.arange(6000)), table.prefetch(np.arange(6000, 12_000))]
+    table.close()
+    assert all(prefetch.is_done for prefetch in prefetches)
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as again:
+        assert len(again) == 12_000
+
+
+def test_budget_of_a_table_on_ssd_can_be_lowered_and_raised(tmp_path: Path) -> None:
+    with filled(tmp_path / "table") as table:
+        expected = table.pull(np.arange(12_000), create=False)
+        hot = table.tier_statistics().hot_rows
+        table.memory_bytes = 13 << 20
+        assert table.nbytes <= 13 << 20
+        assert table.tier_statistics().hot_rows < hot
+        np.testing.assert_array_equal(table.pull(np.arange(12_000), create=False), expected)
+        with pytest.raises(DoesNotFitError):
+            table.memory_bytes = 1 << 20
+        assert table.memory_bytes == 13 << 20
+        table.memory_bytes = 64 << 20
+        np.testing.assert_array_equal(table.pull(np.arange(12_000)), expected)
+        assert table.tier_statistics().cold_rows == 0
+
+
+def test_rows_that_move_do_not_make_another_table(tmp_path: Path) -> None:
+    """A state_dict refers to rows, not to where they are."""
+    with filled(tmp_path / "table") as table:
+        table.save(tmp_path / "checkpoint")
+        module = TableEmbedding(table)
+        state = module.state_dict()
+        for begin in range(0, 12_000, 1000):
+            module.table.pull(np.arange(begin, begin + 1000))
+        assert module.state_dict() == state
+        module.load_state_dict(state)
+        table.erase([0])
+        assert module.state_dict() != state
+
+
+def test_store_has_no_tables_with_folders(tmp_path: Path) -> None:
+    with TableStore(tmp_path / "store") as store, pytest.raises(UsageError, match="in memory"):
+        store.create("users", 4, path=tmp_path / "users")
+
+
+def test_more_segments_than_files_may_be_open(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = len(list(Path("/proc/self/fd").iterdir())) + 40
+    with EmbeddingTable(DIM, path=tmp_path / "table", memory_bytes=BUDGET) as table:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (few, before[1]))
+            for begin in range(0, 24_000, 1000):
+                table.pull(np.arange(begin, begin + 1000))
+            table.flush()
+            assert table.tier_statistics().segments > 30
+            assert table.contains(np.arange(24_000)).all()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
