@@ -151,3 +151,34 @@ def test_more_segments_than_files_may_be_open(tmp_path: Path) -> None:
             assert table.contains(np.arange(24_000)).all()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_budget_that_was_enough_is_enough_to_open(tmp_path: Path) -> None:
+    table = EmbeddingTable(1, path=tmp_path / "table", memory_bytes=BUDGET)
+    with pytest.raises(DoesNotFitError):
+        for begin in range(0, 1 << 22, 10_000):
+            table.pull(np.arange(begin, begin + 10_000))
+    rows = len(table)
+    table.close()
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as again:
+        assert len(again) == rows
+        assert again.nbytes <= BUDGET
+
+
+def test_checkpoints_of_short_rows_find_room_beside_ssd(tmp_path: Path) -> None:
+    """However many rows are read from a checkpoint at a time."""
+    table = EmbeddingTable(1, "sgd")
+    table.pull(np.arange(300_000))
+    table.save(tmp_path / "checkpoint")
+    least = 1 << 20
+    while True:
+        try:
+            EmbeddingTable(1, "sgd", path=tmp_path / str(least), memory_bytes=least).close()
+            break
+        except DoesNotFitError:
+            least += 1 << 20
+    budget = least + (8 << 20)  # for the index, while it grows
+    with EmbeddingTable.load(tmp_path / "checkpoint", folder=tmp_path / "table", memory_bytes=budget) as loaded:
+        assert len(loaded) == 300_000
+        keys = np.arange(0, 300_000, 97)
+        np.testing.assert_array_equal(loaded.pull(keys, create=False), table.pull(keys))

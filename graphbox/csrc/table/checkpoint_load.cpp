@@ -19,6 +19,7 @@ namespace {
 constexpr unsigned kDepth = 8;      // large reads in flight for each thread
 constexpr int kWaitingThreads = 2;  // those that wait for the disk while others place keys and fill rows
 constexpr std::size_t kKeyDistance = 32;
+constexpr std::uint64_t kPlacedRows = 64;  // at a time, which there is room for in any memory beside rows on SSD
 
 // Lets threads through one after another, in the order of their numbers.
 class Turns {
@@ -161,9 +162,12 @@ void Table::load_through_tier(const std::string& folder, const std::vector<Check
     const std::uint64_t stride = segment->info().stride();
     scan_rows(*segment, part,
               [&](std::uint64_t, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
-                make_index_room(count);
-                make_space(count, 0);
                 for (std::uint64_t i = 0; i < count; ++i) {
+                  if (i % kPlacedRows == 0) {
+                    const std::uint64_t coming = std::min(count - i, kPlacedRows);
+                    make_index_room(coming);
+                    make_space(coming, 0);
+                  }
                   if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
                     continue;
                   }

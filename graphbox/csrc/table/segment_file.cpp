@@ -117,10 +117,29 @@ void SegmentWriter::write_at(const void* data, std::size_t bytes, std::uint64_t 
     start_writeback(descriptor_, offset, bytes);
     return;
   }
-  write_fully(direct_descriptor_, data, whole, offset, temporary_);
-  if (whole < bytes) {
-    write_fully(descriptor_, static_cast<const std::byte*>(data) + whole, bytes - whole, offset + whole, temporary_);
+  const std::size_t written = write_past_cache(data, whole, offset);
+  if (written < bytes) {
+    write_fully(descriptor_, static_cast<const std::byte*>(data) + written, bytes - written, offset + written,
+                temporary_);
   }
+}
+
+// Returns how much was written: less where something is wrong, which a write through the page cache tells better. Of a
+// full disk or file, the system may say that no whole block fits: that the length is invalid.
+std::size_t SegmentWriter::write_past_cache(const void* data, std::size_t bytes, std::uint64_t offset) const {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t written = ::pwrite(direct_descriptor_, static_cast<const std::byte*>(data) + done, bytes - done,
+                                     static_cast<off_t>(offset + done));
+    if (written < 0 && errno == EINTR) {
+      continue;
+    }
+    done += written > 0 ? static_cast<std::size_t>(written) : 0;
+    if (written <= 0 || written % static_cast<ssize_t>(kBlockBytes) != 0) {
+      break;
+    }
+  }
+  return done;
 }
 
 void SegmentWriter::write(std::uint64_t first, const std::int64_t* keys, std::byte* records, std::uint64_t count) {

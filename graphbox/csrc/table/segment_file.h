@@ -82,6 +82,7 @@ class SegmentWriter {
   };
 
   void write_at(const void* data, std::size_t bytes, std::uint64_t offset);
+  std::size_t write_past_cache(const void* data, std::size_t bytes, std::uint64_t offset) const;
   std::uint32_t keys_checksum();
 
   std::string path_;

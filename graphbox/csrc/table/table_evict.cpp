@@ -408,6 +408,13 @@ void Table::flushed() {
 void Table::restore_segment(std::uint64_t sequence, const std::vector<std::uint64_t>* live) {
   const std::unique_lock lock(mutex_);
   TableTier& tier = *tier_;
+  std::uint64_t most = kMostRowsOfSegment;
+  if (live != nullptr) {  // asking for more than come could find no room in a budget that has been enough for them
+    most = 0;
+    for (const std::uint64_t word : *live) {
+      most += static_cast<std::uint64_t>(std::popcount(word));
+    }
+  }
   std::uint64_t room = 0;
   tier.cold.restore(sequence, live, [&](std::int64_t key, std::uint32_t location) {
     const std::uint64_t hash = index_.hash(key);
@@ -426,8 +433,8 @@ void Table::restore_segment(std::uint64_t sequence, const std::vector<std::uint6
       return;
     }
     if (room == 0) {
-      make_index_room(kMostRowsOfSegment);
-      room = kMostRowsOfSegment;
+      make_index_room(most);
+      room = most;
     }
     index_.insert(key, hash, location);
     --room;
