@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -155,10 +156,11 @@ def test_more_segments_than_files_may_be_open(tmp_path: Path) -> None:
 
 def test_budget_that_was_enough_is_enough_to_open(tmp_path: Path) -> None:
     table = EmbeddingTable(1, path=tmp_path / "table", memory_bytes=BUDGET)
-    with pytest.raises(DoesNotFitError):
+    with suppress(DoesNotFitError):
         for begin in range(0, 1 << 22, 10_000):
             table.pull(np.arange(begin, begin + 10_000))
     rows = len(table)
+    assert 100_000 < rows < 1 << 22
     table.close()
     with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as again:
         assert len(again) == rows
@@ -178,7 +180,8 @@ def test_checkpoints_of_short_rows_find_room_beside_ssd(tmp_path: Path) -> None:
         except DoesNotFitError:
             least += 1 << 20
     budget = least + (8 << 20)  # for the index, while it grows
-    with EmbeddingTable.load(tmp_path / "checkpoint", folder=tmp_path / "table", memory_bytes=budget) as loaded:
+    folder = tmp_path / "table"
+    with EmbeddingTable.load(tmp_path / "checkpoint", folder=folder, memory_bytes=budget) as loaded:
         assert len(loaded) == 300_000
         keys = np.arange(0, 300_000, 97)
         np.testing.assert_array_equal(loaded.pull(keys, create=False), table.pull(keys))
