@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphbox.errors import DoesNotFitError, FormatError, GraphboxError, UsageError
-from graphbox.table import EmbeddingTable, TableEmbedding, TableStore
+from graphbox.errors import ConflictError, DoesNotFitError, FormatError, GraphboxError, UsageError
+from graphbox.table import EmbeddingTable, Expiry, ShowClickScore, TableEmbedding, TableStore
 
 BUDGET = 16 << 20
 DIM = 256
@@ -185,3 +185,31 @@ def test_checkpoints_of_short_rows_find_room_beside_ssd(tmp_path: Path) -> None:
         assert len(loaded) == 300_000
         keys = np.arange(0, 300_000, 97)
         np.testing.assert_array_equal(loaded.pull(keys, create=False), table.pull(keys))
+
+
+def test_rows_that_are_dropped_make_another_table(tmp_path: Path) -> None:
+    table = EmbeddingTable(2, "sgd", expiry=Expiry(passes=0))
+    table.pull([1, 2])
+    table.save(tmp_path / "checkpoint")
+    module = TableEmbedding(table)
+    state = module.state_dict()
+    table.end_pass()
+    assert table.shrink().dropped == 2
+    table.pull([3, 4])
+    assert len(table) == 2
+    with pytest.warns(UserWarning, match="in no checkpoint"):
+        TableEmbedding(EmbeddingTable(2, "sgd")).load_state_dict(module.state_dict())
+    with pytest.raises(ConflictError):
+        module.load_state_dict(state)
+
+
+def test_scores_beyond_all_numbers_do_no_harm() -> None:
+    table = EmbeddingTable(64, "sgd", score=ShowClickScore(), eviction="score", memory_bytes=4 << 20)
+    keys = np.arange(1000)
+    for _ in range(3):
+        counts = np.full(1000, 3e38, np.float32)
+        table.push(keys, np.zeros((1000, 64), np.float32), shows=counts, clicks=counts)
+    for begin in range(1000, 60_000, 1000):
+        table.pull(np.arange(begin, begin + 1000))
+    assert table.policy_events.evicted_rows > 0
+    assert table.nbytes <= 4 << 20

@@ -15,8 +15,9 @@ constexpr std::uint64_t kShareDropped = 16;  // of the rows, at once: to find th
 constexpr int kBinShift = 16;                // scores are told apart by the upper half of their bits, to 0.8 %
 constexpr std::size_t kBins = std::size_t{1} << 15;
 
-// Numbers that are not negative compare as their bits do.
-std::size_t bin_of(float score) { return std::bit_cast<std::uint32_t>(std::max(score, 0.0F)) >> kBinShift; }
+// Numbers that are not negative compare as their bits do. What is no number counts as 0: shows and clicks that grew
+// beyond all numbers leave nothing.
+std::size_t bin_of(float score) { return std::bit_cast<std::uint32_t>(score > 0 ? score : 0.0F) >> kBinShift; }
 
 }  // namespace
 
@@ -59,6 +60,7 @@ void Table::drop_for(const Batch& batch, const std::vector<std::int64_t>& missin
   events_.evicted_rows += dropped;
   if (dropped > 0) {
     version_ = new_version();
+    ++updates_;
   }
 }
 

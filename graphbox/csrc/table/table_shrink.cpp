@@ -53,6 +53,7 @@ ShrinkCounts Table::shrink(int threads) {
   }
   if (!dropped.empty()) {
     version_ = new_version();
+    ++updates_;
     events_.dropped_rows += dropped.size();
   }
   return total;
