@@ -204,7 +204,7 @@ class TestFit:
     def test_damaged_checkpoint_is_named(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         run(graph, case, tmp_path)
         place = max((tmp_path / "checkpoints" / "model").iterdir())
-        path = next(place.glob("*.table"))
+        path = next(place.glob("*.table/*.segment"))
         path.write_bytes(path.read_bytes()[:100])
         with pytest.raises(FormatError) as caught:
             run(graph, case, tmp_path, resume=True)

@@ -80,10 +80,11 @@ Buffer BufferPool::take(std::size_t bytes) {
   const std::size_t rounded = std::bit_ceil(bytes < kSmallestPooledBytes ? kSmallestPooledBytes : bytes);
   {
     const std::lock_guard lock(mutex_);
-    const auto found = free_.find(rounded);
-    if (found != free_.end() && !found->second.empty()) {
-      Buffer buffer = std::move(found->second.back());
-      found->second.pop_back();
+    Size& size = free_[rounded];
+    size.last_take = ++takes_;
+    if (!size.buffers.empty()) {
+      Buffer buffer = std::move(size.buffers.back());
+      size.buffers.pop_back();
       held_bytes_ -= buffer.bytes();
       return buffer;
     }
@@ -92,16 +93,41 @@ Buffer BufferPool::take(std::size_t bytes) {
 }
 
 void BufferPool::give(Buffer buffer) noexcept {
+  std::vector<Buffer> dropped;  // freed when the lock is
   try {
     const std::lock_guard lock(mutex_);
-    if (std::has_single_bit(buffer.bytes()) && held_bytes_ + buffer.bytes() <= limit_bytes_) {
-      const std::size_t bytes = buffer.bytes();
-      free_[bytes].push_back(std::move(buffer));
+    const std::size_t bytes = buffer.bytes();
+    if (!std::has_single_bit(bytes)) {
+      return;
+    }
+    Size& size = free_[bytes];
+    if (make_room(bytes, size.last_take, dropped)) {
+      size.buffers.push_back(std::move(buffer));
       held_bytes_ += bytes;
     }
   } catch (const std::bad_alloc&) {
     // No memory to remember the buffer in: it is freed instead.
   }
+}
+
+// Drops buffers of sizes last taken before `last_take`, the oldest first, until there is room for `bytes` more.
+bool BufferPool::make_room(std::size_t bytes, std::uint64_t last_take, std::vector<Buffer>& dropped) {
+  while (held_bytes_ + bytes > limit_bytes_) {
+    Size* oldest = nullptr;
+    for (auto& [_, size] : free_) {
+      if (!size.buffers.empty() && size.last_take < last_take &&
+          (oldest == nullptr || size.last_take < oldest->last_take)) {
+        oldest = &size;
+      }
+    }
+    if (oldest == nullptr) {
+      return false;
+    }
+    dropped.push_back(std::move(oldest->buffers.back()));
+    oldest->buffers.pop_back();
+    held_bytes_ -= dropped.back().bytes();
+  }
+  return true;
 }
 
 std::size_t BufferPool::held_bytes() const {
@@ -110,7 +136,7 @@ std::size_t BufferPool::held_bytes() const {
 }
 
 void BufferPool::set_limit_bytes(std::size_t limit_bytes) {
-  std::map<std::size_t, std::vector<Buffer>> dropped;
+  std::map<std::size_t, Size> dropped;
   const std::lock_guard lock(mutex_);
   limit_bytes_ = limit_bytes;
   if (held_bytes_ > limit_bytes_) {
@@ -120,7 +146,7 @@ void BufferPool::set_limit_bytes(std::size_t limit_bytes) {
 }
 
 void BufferPool::release() {
-  std::map<std::size_t, std::vector<Buffer>> dropped;
+  std::map<std::size_t, Size> dropped;
   const std::lock_guard lock(mutex_);
   dropped.swap(free_);
   held_bytes_ = 0;

@@ -41,7 +41,8 @@ class Buffer {
   std::size_t bytes_ = 0;
 };
 
-// Buffers between uses, one list for each power of two. Thread safe.
+// Buffers between uses, one list for each power of two. When the pool is full, a buffer that comes takes the place of
+// those whose size has not been asked for the longest. Thread safe.
 class BufferPool {
  public:
   static BufferPool& shared();
@@ -54,8 +55,16 @@ class BufferPool {
   void release();
 
  private:
+  struct Size {
+    std::vector<Buffer> buffers;
+    std::uint64_t last_take = 0;  // number of the last call of take() for this size
+  };
+
+  bool make_room(std::size_t bytes, std::uint64_t last_take, std::vector<Buffer>& dropped);
+
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<Buffer>> free_;
+  std::map<std::size_t, Size> free_;
+  std::uint64_t takes_ = 0;
   std::size_t held_bytes_ = 0;
   std::size_t limit_bytes_ = std::size_t{256} << 20;
 };

@@ -39,6 +39,24 @@ TEST(buffer, pool_keeps_to_its_limit) {
   BufferPool::shared().release();
 }
 
+TEST(buffer, pool_prefers_sizes_in_use) {
+  BufferPool& pool = BufferPool::shared();
+  pool.release();
+  pool.set_limit_bytes(1 << 20);
+  pool.give(pool.take(std::size_t{1} << 20));  // fills the pool
+  for (int i = 0; i < 3; ++i) {
+    pool.give(pool.take(std::size_t{1} << 18));
+  }
+  CHECK_EQUAL(pool.held_bytes(), std::size_t{1} << 18);
+  // A size not asked for since does not push out one that was.
+  Buffer large = pool.take(std::size_t{1} << 20);
+  pool.give(pool.take(std::size_t{1} << 18));
+  pool.give(std::move(large));
+  CHECK_EQUAL(pool.held_bytes(), std::size_t{1} << 18);
+  pool.set_limit_bytes(std::size_t{256} << 20);
+  pool.release();
+}
+
 TEST(buffer, arrays_keep_their_values_as_they_grow) {
   PooledArray<std::int64_t> array;
   for (std::int64_t i = 0; i < 10000; ++i) {
