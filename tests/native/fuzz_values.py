@@ -44,6 +44,7 @@ class World:
         self.random = generator
         self.folder = folder
         self.objects = objects
+        self.tiered: list[Any] = []  # tables that were to be given a folder
         self.num_nodes = generator.choice([1, 2, 7, 40, 300])
         self.index_dtype = generator.choice(["int32", "int64"])
         numbers = np.random.default_rng(generator.getrandbits(32))
@@ -367,6 +368,18 @@ def _written_checkpoint(world: World) -> dict[str, Any]:
     }
 
 
+def _tier_folder(world: World) -> dict[str, Any]:
+    folder = world.folder / f"tier-{world.random.getrandbits(64):x}"
+    folder.mkdir()
+    world.tiered.append(world.object("Table"))
+    return {"table": world.tiered[-1], "folder": str(folder), "settings": "{}"}
+
+
+def _tiered(world: World) -> dict[str, Any]:
+    """Return a table that was given a folder, if one was."""
+    return {"table": world.random.choice(world.tiered)} if world.tiered else {}
+
+
 RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "AliasTable": lambda world: {"weights": world.numbers.exponential(1, world.num_nodes)},
     "AliasTable.sample": lambda world: {"out": world.nodes()},
@@ -410,7 +423,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
         "dtype": world.random.choice(["float32", "float16"]),
         "optimizer": world.object("OptimizerConfig"),
         "init_scale": 0.1,
-        "memory_bytes": 1 << 24,
+        "memory_bytes": world.random.choice([1 << 24, 1 << 27]),
     },
     "Table.apply_values": _checkpoint,
     "Table.load_checkpoint": _checkpoint,
@@ -418,6 +431,13 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Table.pull_bags": _bags,
     "Table.pull_into": _push,
     "Table.pull_rows": _push,
+    "table_attach_tier": _tier_folder,
+    "table_flush": _tiered,
+    "table_flushed": _tiered,
+    "table_opened": _tiered,
+    "table_prefetch": _tiered,
+    "table_purge": _tiered,
+    "table_tier_figures": _tiered,
     "Table.push": _push,
     "Table.push_bags": _bags,
     "Table.push_rows": _push_rows,
