@@ -57,7 +57,16 @@ from graphbox.table.policy import (
     clock_seconds,
     show_counts,
 )
-from graphbox.table.tier import ClosedTable, Prefetch, Recovery, TableFolder, TierStatistics, statistics_of
+from graphbox.table.tier import (
+    OWNED_TABLES,
+    ClosedTable,
+    Prefetch,
+    Recovery,
+    TableFolder,
+    TierStatistics,
+    left_to_parent,
+    statistics_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -233,7 +242,7 @@ class EmbeddingTable:
             except BaseException:
                 folder.discard()
                 raise
-            self._folder = folder
+            self._own(folder)
 
     def __repr__(self) -> str:
         if isinstance(self._table, ClosedTable):
@@ -550,7 +559,7 @@ class EmbeddingTable:
         except BaseException:
             folder.close()
             raise
-        table._folder = folder
+        table._own(folder)
         return table
 
     @property
@@ -664,6 +673,16 @@ class EmbeddingTable:
         known = [*self._checkpoints, *(Path(path) for path in checkpoints)]
         return find_remnants(wanted, int(self.contains(np.unique(wanted)).sum()), self.path, known)
 
+    def _own(self, folder: TableFolder) -> None:
+        self._folder = folder
+        OWNED_TABLES.add(self)
+
+    def _leave_to_parent(self) -> None:
+        """Do without the folder: this process was forked from the one that has it open."""
+        if self._folder is not None:
+            self._table = cast("_core.Table", left_to_parent(self._table, self._folder))
+            self._folder = None
+
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
         if self._folder is None:
             raise UsageError(
@@ -708,9 +727,10 @@ class EmbeddingTable:
         keys = self.keys()
         for begin in range(0, len(keys), chunk_rows):
             chunk = keys[begin : begin + chunk_rows]
-            chunk = chunk[self.contains(chunk)]
-            if len(chunk):
-                yield chunk, self.pull(chunk, create=False)
+            rows = self.pull(chunk, create=False)
+            there = self.contains(chunk)  # after the pull: a key that was erased before it is not given
+            if there.any():
+                yield chunk[there], rows[there]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, a folder with everything: rows, state and settings.

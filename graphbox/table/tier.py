@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import logging
@@ -28,12 +29,14 @@ from graphbox.table.catalogue import Catalogue, CatalogueContents, CatalogueDama
 from graphbox.table.manifest import MANIFEST
 
 __all__ = [
+    "OWNED_TABLES",
     "ClosedTable",
     "Prefetch",
     "Prefetched",
     "Recovery",
     "TableFolder",
     "TierStatistics",
+    "left_to_parent",
     "statistics_of",
 ]
 
@@ -283,18 +286,60 @@ class TableFolder:
 
 
 class ClosedTable:
-    """What stands in for the native table after :meth:`EmbeddingTable.close`: any use of it is told so."""
+    """What stands in for the native table after :meth:`EmbeddingTable.close`: any use of it is told so.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the folder.
+        reason: why the table cannot be used, and what to do.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        reason: tuple[str, str] = ("the table is closed", "open it again with EmbeddingTable.open"),
+    ) -> None:
         self.folder = path
+        self._reason = reason
 
     def __getattr__(self, name: str) -> Any:
-        raise UsageError(
-            "the table is closed", where=str(self.folder), hint="open it again with EmbeddingTable.open"
-        )
+        message, hint = self._reason
+        raise UsageError(message, where=str(self.folder), hint=hint)
 
     def __len__(self) -> int:
         return cast("int", self.rows)
+
+
+class _OwnedTables:
+    """Tables with a folder, which a forked process must leave to its parent: both would write there."""
+
+    def __init__(self) -> None:
+        self._tables: weakref.WeakSet[Any] = weakref.WeakSet()
+        os.register_at_fork(after_in_child=self._leave)
+
+    def add(self, table: Any) -> None:
+        self._tables.add(table)
+
+    def _leave(self) -> None:
+        for table in list(self._tables):
+            table._leave_to_parent()
+        self._tables.clear()
+
+
+OWNED_TABLES = _OwnedTables()
+
+
+def left_to_parent(native: Any, folder: TableFolder) -> ClosedTable:
+    """Return what stands in for a table in a process that was forked while the table was open."""
+    folder._release.detach()
+    # Never destroyed in this process: their files are the parent's, and their threads are not here.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object((native, folder)))
+    return ClosedTable(
+        folder.path,
+        (
+            "the table was opened by the process that this one was forked from, and is left to it",
+            "use it there; or flush it and close it before forking, or start processes by `spawn`",
+        ),
+    )
 
 
 def _released(catalogue: Catalogue, lock: int) -> None:
