@@ -429,8 +429,8 @@ class EmbeddingTable:
         """Apply gradients as :meth:`push` does to the rows that :meth:`pull_slots` gave.
 
         Args:
-            slots: of this table. They stay right whatever happens to the table; after an :meth:`erase` their
-                keys are looked up again.
+            slots: of this table. They stay right whatever happens to the table: after an :meth:`erase`, or
+                where a key had no row, the keys are looked up again.
             grads: float32 [*slots.shape, dim].
             shows: as in :meth:`push`, as clicks.
             clicks: numbers of shape ``slots.shape``.
@@ -442,7 +442,7 @@ class EmbeddingTable:
         if not isinstance(slots, Slots) or slots.table is not self:
             raise UsageError("expected slots that this table's pull_slots gave", where="slots")
         gradients = float32_rows(grads, "grads", (*slots.shape, self.dim))
-        counts = show_counts(shows, "shows", slots.shape), show_counts(clicks, "clicks", slots.shape)
+        counts = self._counts(shows, clicks, slots.shape)
         self._look_at_clock()
         self._table.push_rows(slots._rows, gradients, self._threads, *counts)
 
@@ -458,18 +458,28 @@ class EmbeddingTable:
             shows: how often each key was shown, numbers of shape ``keys.shape``. None: once. Rows of a table
                 with ``score`` count them, and with ``mean_gradient`` the gradients of a key are divided by
                 the sum of its shows; where that is 0, they count as 0.
-            clicks: how many of the shows were clicked. None: none.
+            clicks: how many of the shows were clicked; only of a table with ``score``. None: none.
 
         Raises:
-            UsageError: wrong shapes or dtypes.
+            UsageError: wrong shapes or dtypes, or clicks that nothing counts.
             DataError: a gradient that holds NaN or infinity, where those are not skipped; none was applied.
             DoesNotFitError: new rows would exceed ``memory_bytes``; nothing was applied.
         """
         array = integer_array(keys, "keys", dimensions=None)
         gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
-        counts = show_counts(shows, "shows", array.shape), show_counts(clicks, "clicks", array.shape)
+        counts = self._counts(shows, clicks, array.shape)
         self._look_at_clock()
         self._table.push(array.reshape(-1), gradients, self._threads, *counts)
+
+    def _counts(self, shows: Any, clicks: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+        """Return shows and clicks of a push as the core takes them."""
+        if clicks is not None and self._policies.score is None:
+            raise UsageError(
+                "expected a table with score, which counts clicks; this one has none",
+                where="clicks",
+                hint="make it with score=ShowClickScore(), or leave clicks out",
+            )
+        return show_counts(shows, "shows", shape), show_counts(clicks, "clicks", shape)
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Return whether each key has a row: bool [*keys.shape]."""

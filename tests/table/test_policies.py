@@ -255,6 +255,16 @@ def test_wrong_shows_and_clicks() -> None:
             table.push([5, 6], grads, **refused)
         assert caught.value.where == "key 6"
     assert len(table) == 0
+    with pytest.raises(UsageError, match="a table with score, which counts clicks"):
+        EmbeddingTable(1).push([5, 6], grads, clicks=[0, 1])
+
+
+def test_slots_of_keys_that_are_admitted_later() -> None:
+    table = EmbeddingTable(1, admission=CountAdmission(2), optimizer="sgd", lr=1.0, init_scale=0.0)
+    _, slots = table.pull_slots([7])
+    table.pull([7])
+    table.push_slots(slots, np.ones((1, 1), np.float32))
+    assert table.pull([7]).item() == -1.0
 
 
 def test_wrong_policies() -> None:

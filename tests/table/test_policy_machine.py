@@ -118,13 +118,6 @@ class PolicyMachine(TableMachine):
         return super().new_twin(dim, optimizer, **options, **POLICIES)
 
     @rule(seed=SEEDS)
-    def pull_slots(self, seed: int) -> None:
-        super().pull_slots(seed)
-        # Whether a key that got its row later learns by such slots is not promised.
-        if not all(key in self.plain.rows for key in self.slots[-1][2]):
-            self.slots.pop()
-
-    @rule(seed=SEEDS)
     def push_shows(self, seed: int) -> None:
         keys = self.keys(seed)
         grads = self.gradients(keys, seed)

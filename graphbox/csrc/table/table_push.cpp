@@ -69,15 +69,19 @@ void Table::push(const std::int64_t* keys, const Push& push, int threads) {
 std::uint64_t Table::push_rows(const PulledRows& pulled, const Push& push, std::optional<float> lr, int threads) {
   const std::vector<std::int64_t> left_out = nonfinite_positions(pulled.keys.data(), push, threads);
   check_shows(pulled.keys.data(), push);
+  const std::uint32_t* const end = pulled.rows.data() + push.count;
+  // A key that had no row may have been admitted since.
+  const bool has_all = admission_.admits_all() || std::find(pulled.rows.data(), end, kNoRow) == end;
   std::unique_lock lock(mutex_);
-  if (pulled.version == version_ && left_out.empty()) {
+  const bool is_current = has_all && pulled.version == version_;
+  if (is_current && left_out.empty()) {
     const LearningRate learning_rate(update_, lr);
     count_dropped(pulled.rows.data(), push.count);
     apply(pulled.rows.data(), push, threads);
     return changes_now();
   }
   PooledArray<std::uint32_t> rows(push.count);
-  if (pulled.version == version_) {
+  if (is_current) {
     std::copy_n(pulled.rows.data(), push.count, rows.data());
   } else {
     lock.unlock();
