@@ -219,7 +219,7 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_guide_names_every_format_and_suffix() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "guides" / "tables.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "input-tables.md").read_text(encoding="utf-8")
     table = guide.partition("| format | suffixes")[2].partition("\n\n")[0]
     rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     described = {name.strip(" `"): tuple(suffixes.replace("`", "").split()) for name, suffixes in rows}
