@@ -23,6 +23,7 @@ _FORMAT_TEXT: Final = json.dumps(
 ).encode()
 _FORMAT_KEY: Final = b"format"
 _SETTINGS_KEY: Final = b"settings"
+_POLICIES_KEY: Final = b"policies"
 _SEGMENT_PREFIX: Final = b"segment/"
 _HEADER: Final = struct.Struct("<IIQ")  # checksum of the rest, kind, rows
 _KIND_ROWS: Final = 1
@@ -53,10 +54,18 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueContents:
-    """All that a catalogue says: the table's settings, and its segments in the order they were written."""
+    """All that a catalogue says.
+
+    Attributes:
+        settings: of the table.
+        segments: in the order they were written.
+        policy_state: number of the pass and what admission counted, as the core keeps it; empty where it is
+            not known.
+    """
 
     settings: dict[str, Any]
     segments: list[ListedSegment] = field(default_factory=list)
+    policy_state: bytes = b""
 
 
 class Catalogue:
@@ -98,19 +107,23 @@ class Catalogue:
             CatalogueDamage: some of it cannot be read.
         """
         settings: dict[str, Any] | None = None
+        policy_state = b""
         segments = []
         try:
             with self._environment.begin() as transaction:
                 for key, value in transaction.cursor():
                     if key == _SETTINGS_KEY:
                         settings = json.loads(_unsealed(value))
+                    elif key == _POLICIES_KEY:
+                        policy_state = _unsealed(value)
                     elif key.startswith(_SEGMENT_PREFIX):
                         segments.append(_segment_of(key, value))
         except (lmdb.Error, ValueError, struct.error) as error:
             raise CatalogueDamage(str(error)) from error
         if settings is None:
             raise CatalogueDamage("it says nothing of the table's settings")
-        return CatalogueContents(settings, sorted(segments, key=lambda segment: segment.sequence))
+        in_order = sorted(segments, key=lambda segment: segment.sequence)
+        return CatalogueContents(settings, in_order, policy_state)
 
     def write(self, contents: CatalogueContents) -> None:
         """Replace all that the catalogue says, durably and at once.
@@ -120,6 +133,7 @@ class Catalogue:
             GraphboxError: the system refuses to write.
         """
         needed = sum(len(segment.live or b"") + 256 for segment in contents.segments)
+        needed += len(contents.policy_state)
         while True:
             if self._map_bytes < 4 * needed:
                 self._grow(4 * needed)
@@ -180,6 +194,7 @@ class Catalogue:
         with self._environment.begin(write=True) as transaction:
             transaction.put(_FORMAT_KEY, _sealed(_FORMAT_TEXT))
             transaction.put(_SETTINGS_KEY, _sealed(json.dumps(contents.settings, default=float).encode()))
+            transaction.put(_POLICIES_KEY, _sealed(contents.policy_state))
             for key in [key for key, _ in transaction.cursor() if key.startswith(_SEGMENT_PREFIX)]:
                 if key not in listed:
                     transaction.delete(key)

@@ -189,6 +189,27 @@ class TablePolicies:
         """Whether rows have counters: 16 bytes each."""
         return self.score is not None or self.expiry is not None
 
+    def check_beside_ssd(self) -> None:
+        """Check that a table may have these policies whose rows go to SSD.
+
+        Raises:
+            UsageError: one is for rows in memory.
+        """
+        if self.eviction is not None:
+            raise UsageError(
+                "expected no eviction, which drops rows, of a table whose rows go to SSD instead; received "
+                f"{self.eviction!r}",
+                where="eviction",
+                hint="leave out eviction or path; expiry and score drop rows in shrink()",
+            )
+        if isinstance(self.admission, CountAdmission) and self.admission.sketch_bytes is None:
+            raise UsageError(
+                "expected sketch_bytes: a table with rows on SSD counts keys in a sketch of fixed size",
+                where="admission",
+                hint=f"CountAdmission({self.admission.count}, sketch_bytes=...); about 16 bytes for each key "
+                "that is counted at a time",
+            )
+
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of a table with these policies."""
         return {name: getattr(self, name) for name in (*_KINDS, "eviction")}

@@ -144,8 +144,8 @@ class EmbeddingTable:
             changes nothing, unless rows may leave for it (``eviction``).
         path: a new or empty folder on SSD for rows that find no room in memory, in segments
             (docs/formats/table-segments.md). :meth:`flush` makes it hold the whole table, which :meth:`open`
-            opens again. None: all rows stay in memory. Not with ``admission``, ``expiry``, ``score`` and
-            ``eviction``, which are for rows in memory.
+            opens again. None: all rows stay in memory. Not with ``eviction``; ``admission`` by count counts
+            in a sketch.
         admission: which keys get a row. None: all that are pulled or pushed. A key that is not admitted has
             its initial values, and what is pushed to it is dropped; :attr:`policy_events` counts both.
         expiry: which rows :meth:`shrink` drops because they were not seen for long. None: none.
@@ -194,12 +194,8 @@ class EmbeddingTable:
         threads: int | None = None,
     ) -> None:
         self._policies = TablePolicies(admission, expiry, score, eviction)
-        if path is not None and self._policies != TablePolicies():
-            raise UsageError(
-                "expected a table without policies, whose rows may go to SSD, received policies and a path",
-                where="path",
-                hint="leave out path, or admission, expiry, score and eviction",
-            )
+        if path is not None:
+            self._policies.check_beside_ssd()
         self._clock = clock
         self._threads = thread_count(threads)
         settings = _core.OptimizerConfig(
@@ -509,13 +505,12 @@ class EmbeddingTable:
         """
         self._look_at_clock()
         counts = self._table.shrink(self._threads)
-        dropped = counts.unseen_passes + counts.unseen_seconds + counts.low_score
         return ShrinkReport(
             counts.examined,
             counts.unseen_passes,
             counts.unseen_seconds,
             counts.low_score,
-            dropped * counts.bytes_per_row,
+            counts.freed_bytes,
         )
 
     def counters(self, keys: Any) -> RowCounters:

@@ -80,7 +80,8 @@ class Recovery:
 
     Attributes:
         catalogue_damage: why the catalogue was made anew from the segments, or None where it was whole. Made
-            anew, the table holds for each key the row that was written last, flushed or not.
+            anew, the table holds for each key the row that was written last, flushed or not; passes and what
+            admission counted start at 0.
         removed_files: segments of a process that ended before it flushed them.
     """
 
@@ -247,6 +248,8 @@ class TableFolder:
             # At once: an index that grows is there twice.
             rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
             table.reserve(rows)
+            if contents.policy_state:
+                table.add_policy_state(contents.policy_state, (0, 1))
             for segment in contents.segments:
                 _core.table_restore_segment(table, segment.sequence, segment.live)
             removed = _core.table_opened(table)
@@ -263,7 +266,7 @@ class TableFolder:
         """Make the folder hold the table as it is now."""
         with self._flushing:
             segments = [ListedSegment(*segment) for segment in _core.table_flush(table)]
-            self._catalogue.write(CatalogueContents(settings, segments))
+            self._catalogue.write(CatalogueContents(settings, segments, table.policy_state()))
             _core.table_flushed(table)
 
     def stop_prefetches(self) -> None:

@@ -91,7 +91,7 @@ void add_policy_classes(nb::module_& module) {
       .def_ro("unseen_passes", &ShrinkCounts::unseen_passes)
       .def_ro("unseen_seconds", &ShrinkCounts::unseen_seconds)
       .def_ro("low_score", &ShrinkCounts::low_score)
-      .def_ro("bytes_per_row", &ShrinkCounts::bytes_per_row);
+      .def_ro("freed_bytes", &ShrinkCounts::freed_bytes);
 }
 
 void add_policy_methods(nb::class_<Table>& table) {

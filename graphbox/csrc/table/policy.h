@@ -62,7 +62,7 @@ struct ShrinkCounts {
   std::uint64_t unseen_passes = 0;
   std::uint64_t unseen_seconds = 0;
   std::uint64_t low_score = 0;
-  std::uint64_t bytes_per_row = 0;
+  std::uint64_t freed_bytes = 0;  // of memory
 };
 
 }  // namespace graphbox

@@ -236,6 +236,9 @@ class Table {
   std::unique_lock<std::shared_mutex> lock_with_rows(const Batch& batch, int threads);
   void locate_or_create(const Batch& batch, int threads);
   void create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows, int threads);
+  std::uint64_t* reason_to_drop(const RowCounters& counters, std::uint32_t now, ShrinkCounts& counts) const;
+  std::uint64_t shrink_hot(std::uint32_t now, ShrinkCounts& total, int threads);
+  std::uint64_t shrink_cold(std::uint32_t now, ShrinkCounts& total);
   void count_pulled(const Batch& batch, const std::vector<std::int64_t>& missing);
   std::uint32_t take_row();
   void give_back(std::uint32_t row);

@@ -4,13 +4,17 @@
 #include <limits>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
 #include "table/batch.h"
+#include "table/cold_rows.h"
 #include "table/counters.h"
 #include "table/location.h"
 #include "table/table.h"
+#include "table/table_tier.h"
 
 namespace graphbox {
 
@@ -67,25 +71,47 @@ float Table::score(std::uint32_t row) const {
 }
 
 void Table::counters(const std::int64_t* keys, std::int64_t count, const KeyCounters& out, int threads) const {
-  const std::shared_lock lock(mutex_);
+  std::shared_lock lock(mutex_);
   if (!slab_.layout().has_counters) {
     throw Error(ErrorKind::kUsage, "rows of this table have no counters", {},
                 "make the table with score, expiry or eviction=\"score\"");
   }
+  const std::uint32_t pass = pass_;
+  const auto tell = [&](std::int64_t i, bool has_row, const RowCounters& known) {
+    const RowCounters now = decayed(known, pass, config_.policies.decay);
+    out.has_row[i] = has_row;
+    out.shows[i] = now.shows;
+    out.clicks[i] = now.clicks;
+    out.scores[i] = score_of(now, config_.policies);
+    out.unseen_passes[i] = elapsed(now.last_seen_pass, pass);
+    out.last_seen_second[i] = now.last_seen_second;
+  };
+  std::vector<std::vector<std::int64_t>> cold_by_chunk(static_cast<std::size_t>(chunks_of(count)));
   parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
     const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
     for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
       const std::uint32_t row = find(keys[i]);
-      const bool has_row = is_hot(row);
-      const RowCounters known = has_row ? slab_.counters(row) : RowCounters{0, 0, pass_, 0};
-      const RowCounters now = decayed(known, pass_, config_.policies.decay);
-      out.has_row[i] = has_row;
-      out.shows[i] = now.shows;
-      out.clicks[i] = now.clicks;
-      out.scores[i] = score_of(now, config_.policies);
-      out.unseen_passes[i] = elapsed(now.last_seen_pass, pass_);
-      out.last_seen_second[i] = now.last_seen_second;
+      if (is_cold(row)) {
+        cold_by_chunk[static_cast<std::size_t>(chunk)].push_back(i);
+      } else {
+        tell(i, is_hot(row), is_hot(row) ? slab_.counters(row) : RowCounters{0, 0, pass, 0});
+      }
     }
+  });
+  std::vector<WantedRow> cold;
+  for (const std::int64_t i : joined(cold_by_chunk)) {
+    cold.push_back({find(keys[i]), static_cast<std::uint32_t>(i), keys[i]});
+  }
+  if (cold.empty()) {
+    return;
+  }
+  ColdReading reading = tier_->cold.reading(std::move(cold));
+  lock.unlock();
+  const std::size_t counters_offset = slab_.layout().record_bytes() - sizeof(RowCounters);
+  tier_->cold.read(reading, [&](const WantedRow& row, const std::byte* record) {
+    RowCounters known;
+    std::memcpy(&known, record + counters_offset, sizeof known);
+    tell(row.index, true, known);
   });
 }
 
@@ -101,7 +127,8 @@ void Table::count_pulled(const Batch& batch, const std::vector<std::int64_t>& mi
       without_row.push_back(position);
     }
   }
-  const std::uint64_t bytes = bytes_with(live_rows(), without_row.size());
+  // With rows on SSD counts are of fixed size, and rows make room for each other.
+  const std::uint64_t bytes = tier_ == nullptr ? bytes_with(live_rows(), without_row.size()) : 0;
   if (bytes > config_.memory_bytes) {
     throw Error(ErrorKind::kDoesNotFit,
                 "the table may take " + std::to_string(config_.memory_bytes) +
@@ -133,7 +160,9 @@ void Table::add_policy_state(const std::byte* state, std::size_t bytes, const Sh
     return shard.count == 1 || shard_of(key, shard.count) == shard.number;
   });
   pass_ = std::max(pass_, pass);
-  check_budget(bytes_with(live_rows()), live_rows());
+  if (tier_ == nullptr) {
+    check_budget(bytes_with(live_rows()), live_rows());
+  }
 }
 
 }  // namespace graphbox
