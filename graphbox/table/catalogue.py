@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +13,9 @@ import numpy as np
 
 from graphbox import _core
 from graphbox.errors import DoesNotFitError, FormatError, GraphboxError
+from graphbox.table.catalogue_contents import CatalogueContents, CatalogueDamage, ListedSegment
 
-__all__ = ["Catalogue", "CatalogueContents", "CatalogueDamage", "ListedSegment"]
+__all__ = ["Catalogue"]
 
 _FORMAT_VERSION: Final = 1
 _FORMAT_TEXT: Final = json.dumps(
@@ -29,43 +29,6 @@ _HEADER: Final = struct.Struct("<IIQ")  # checksum of the rest, kind, rows
 _KIND_ROWS: Final = 1
 _KIND_ERASED: Final = 2
 _SMALLEST_MAP_BYTES: Final = 1 << 22
-
-
-class CatalogueDamage(Exception):  # noqa: N818 - never leaves this package: what is damaged is made anew
-    """The catalogue cannot be read. The message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedSegment:
-    """What the catalogue says of a segment.
-
-    Attributes:
-        sequence: its number, which is its file's name too.
-        is_erased: it holds keys that were erased, and no rows.
-        rows: how many rows, or keys, it holds.
-        live: a bit for each row, whether it counts, in 64-bit words. None, when written: as before.
-    """
-
-    sequence: int
-    is_erased: bool
-    rows: int
-    live: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogueContents:
-    """All that a catalogue says.
-
-    Attributes:
-        settings: of the table.
-        segments: in the order they were written.
-        policy_state: number of the pass and what admission counted, as the core keeps it; empty where it is
-            not known.
-    """
-
-    settings: dict[str, Any]
-    segments: list[ListedSegment] = field(default_factory=list)
-    policy_state: bytes = b""
 
 
 class Catalogue:

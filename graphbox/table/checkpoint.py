@@ -362,7 +362,7 @@ def _load(
             table.flush()
     except BaseException:
         if table._folder is not None:
-            table._folder.discard()
+            table._folder.discard(table._table)
         raise
     table._checkpoints.update(dict.fromkeys(folder.absolute() for folder in folders))
     if manifests[0].kind == "base" and shard[1] == 1:

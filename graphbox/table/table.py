@@ -33,7 +33,7 @@ from graphbox.table.arguments import (
     shard_numbers,
     writable_rows,
 )
-from graphbox.table.catalogue import CatalogueContents
+from graphbox.table.catalogue_contents import CatalogueContents
 from graphbox.table.checkpoint import (
     ChainName,
     SavedRows,
@@ -236,7 +236,7 @@ class EmbeddingTable:
             try:
                 folder.attach(self._table, CatalogueContents(table_settings(self)))
             except BaseException:
-                folder.discard()
+                folder.discard(self._table)
                 raise
             self._own(folder)
 

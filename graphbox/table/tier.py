@@ -12,7 +12,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from graphbox import _core
 from graphbox.errors import (
@@ -25,8 +25,11 @@ from graphbox.errors import (
 )
 from graphbox.native import Int64Array
 from graphbox.table.atomic_folder import sync_folder
-from graphbox.table.catalogue import Catalogue, CatalogueContents, CatalogueDamage, ListedSegment
+from graphbox.table.catalogue_contents import CatalogueContents, CatalogueDamage, ListedSegment
 from graphbox.table.manifest import MANIFEST
+
+if TYPE_CHECKING:
+    from graphbox.table.catalogue import Catalogue
 
 __all__ = [
     "OWNED_TABLES",
@@ -176,6 +179,8 @@ class TableFolder:
             UsageError: there is something already.
             ConflictError: another process has it open.
         """
+        from graphbox.table.catalogue import Catalogue  # LMDB is needed with a folder only
+
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = _locked(path)
@@ -211,6 +216,8 @@ class TableFolder:
             ConflictError: another process has it open.
             FormatError: the catalogue is of something else, or damaged and there are no segments either.
         """
+        from graphbox.table.catalogue import Catalogue
+
         if not (path / "segments").is_dir():
             raise NotFoundError(
                 "expected the folder of a table, which has segments in it",
@@ -280,8 +287,10 @@ class TableFolder:
         self.stop_prefetches()
         self._release()
 
-    def discard(self) -> None:
+    def discard(self, table: _core.Table) -> None:
         """Leave the folder as empty as it was before the table that could not be made."""
+        self.stop_prefetches()
+        _core.table_detach_tier(table)  # ends what writes there
         for name in ("segments", "catalogue"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         self.close()

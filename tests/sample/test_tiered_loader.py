@@ -215,6 +215,7 @@ def test_no_option_of_sampling_is_passed_over() -> None:
         "disjoint",
         "temporal_strategy",
         "edge_attributes",
+        "node_times",
         "seed",
     }
     assert {each.name for each in fields(SampleRequest)} == {

@@ -1,0 +1,45 @@
+"""What the catalogue of a table's folder says; graphbox/table/catalogue.py keeps it in LMDB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CatalogueContents", "CatalogueDamage", "ListedSegment"]
+
+
+class CatalogueDamage(Exception):  # noqa: N818 - never leaves this package: what is damaged is made anew
+    """The catalogue cannot be read. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSegment:
+    """What the catalogue says of a segment.
+
+    Attributes:
+        sequence: its number, which is its file's name too.
+        is_erased: it holds keys that were erased, and no rows.
+        rows: how many rows, or keys, it holds.
+        live: a bit for each row, whether it counts, in 64-bit words. None, when written: as before.
+    """
+
+    sequence: int
+    is_erased: bool
+    rows: int
+    live: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueContents:
+    """All that a catalogue says.
+
+    Attributes:
+        settings: of the table.
+        segments: in the order they were written.
+        policy_state: number of the pass and what admission counted, as the core keeps it; empty where it is
+            not known.
+    """
+
+    settings: dict[str, Any]
+    segments: list[ListedSegment] = field(default_factory=list)
+    policy_state: bytes = b""
