@@ -1,6 +1,6 @@
 """Sampled edges per second.
 
-python -m benchmarks.neighbor [--quick] [--json] [--data FOLDER]
+python -m benchmarks.neighbor [--quick] [--json] [--data FOLDER] [--graphs GRAPH ...]
 
 The bound counts 2.3 random lines for an edge: its index, its entry of the position map, a share of indptr;
 with weights one more, of the alias tables. Skewed graphs can exceed it, since hubs stay in the caches.
@@ -12,6 +12,7 @@ beside where it is installed. Graphs with several types are sampled with their t
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.measure import arguments, measure, random_read_limit, show
+from benchmarks.measure import measure, random_read_limit, show
 from benchmarks.rmat import Rmat, rmat
 from benchmarks.typed_graphs import TypedGraph, bipartite, debian, kernel
 from graphbox.sample import sample_heterogeneous, sample_neighbors
@@ -33,6 +34,7 @@ LINES_PER_EDGE = 2.3
 ALIAS_LINES_PER_EDGE = 1.0  # of the alias tables, for weighted sampling
 BATCH_SIZE = 1024
 BATCHES = 10  # in each repeat
+GRAPHS = ("rmat20", "rmat22", "bipartite", "debian", "kernel")
 FANOUTS = ([15, 10, 5], [25, 10])
 
 Sampler: TypeAlias = Callable[[npt.NDArray[np.int64], int], int]
@@ -77,21 +79,33 @@ class Case:
 
 def main() -> None:
     """Run all cases."""
-    options = arguments("sampled edges per second", data="folder with the real data sets (kernel/graph.npz)")
-    for scale in (14,) if options.quick else (20, 22):
-        for case in rmat_cases(scale, weighted=scale != 22):
+    parser = argparse.ArgumentParser(description="sampled edges per second")
+    parser.add_argument("--quick", action="store_true", help="small inputs: checks that it runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--data", type=Path, help="folder with the real data sets (kernel/graph.npz)")
+    parser.add_argument("--graphs", nargs="+", choices=GRAPHS, default=GRAPHS, help="which to sample")
+    options = parser.parse_args()
+    for name in options.graphs:
+        if name == "kernel" and options.data is None:
+            continue
+        for case in cases_of(name, options.data, quick=options.quick):
             case.run(as_json=options.json)
-    show_table_builds(14 if options.quick else 20, as_json=options.json)
-    users, items, edges = (10_000, 2_000, 160_000) if options.quick else (1_000_000, 200_000, 16_000_000)
-    graphs: dict[str, Callable[[], TypedGraph]] = {
-        "bipartite": partial(bipartite, users, items, edges),
-        "debian": debian,
-    }
-    if options.data is not None:
-        graphs["kernel"] = partial(kernel, Path(options.data) / "kernel" / "graph.npz")
-    for name, make in graphs.items():
-        for case in typed_cases(name, make()):
-            case.run(as_json=options.json)
+        if name == "rmat20":
+            show_table_builds(14 if options.quick else 20, as_json=options.json)
+
+
+def cases_of(name: str, data: Path | None, *, quick: bool) -> list[Case]:
+    """Return the cases of a graph, or of a small one instead."""
+    if name == "rmat20":
+        return rmat_cases(14 if quick else 20, weighted=True)
+    if name == "rmat22":
+        return rmat_cases(12 if quick else 22, weighted=False)
+    if name == "bipartite":
+        users, items, edges = (10_000, 2_000, 160_000) if quick else (1_000_000, 200_000, 16_000_000)
+        return typed_cases(name, bipartite(users, items, edges))
+    if data is not None and name == "kernel":
+        return typed_cases(name, kernel(data / "kernel" / "graph.npz"))
+    return typed_cases(name, debian())
 
 
 def sample_batches(
