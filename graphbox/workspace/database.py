@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,7 @@ VERSION_TABLE = "graphbox_schema"
 """Table that names the migration a database is at."""
 
 _BUSY_TIMEOUT_S = 30.0
+_WAL_TIMEOUT_MS = 50
 
 
 class Database:
@@ -168,9 +171,26 @@ def _configure_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
-    if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        cursor.execute("PRAGMA journal_mode = WAL")
+    _use_wal(cursor)
     cursor.close()
+
+
+def _use_wal(cursor: Any) -> None:
+    """Let readers and a writer work side by side.
+
+    Two connections that make the change at once wait for each other, both with a lock the other one needs.
+    So the wait is short, and one of them tries again when the other may be done.
+    """
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    cursor.execute(f"PRAGMA busy_timeout = {_WAL_TIMEOUT_MS}")
+    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0, _WAL_TIMEOUT_MS / 1000))  # noqa: S311 (no secret)
+    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -289,8 +289,6 @@ def test_wrong_policies() -> None:
     for make in wrong:
         with pytest.raises(UsageError):
             make()
-    with pytest.raises(UsageError, match="policies and a path"):
-        EmbeddingTable(2, score=ShowClickScore(), path="somewhere")
 
 
 def test_a_report_can_be_read() -> None:
