@@ -186,7 +186,7 @@ void Table::put_record(std::int64_t key, const std::byte* record) {
   const std::uint32_t location = index_.find(key, hash);
   std::uint32_t row = location;
   if (!is_hot(location)) {
-    row = take_row();
+    row = take_row(is_cold(location) ? 0 : 1);
     slab_.key(row) = key;
     if (is_cold(location)) {
       index_.replace(key, hash, row);

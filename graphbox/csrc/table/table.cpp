@@ -295,12 +295,8 @@ std::uint64_t Table::bytes_with(std::uint64_t rows, std::uint64_t counted_keys) 
   return bytes;
 }
 
-// Makes room for `rows` rows in all, or throws and changes nothing.
+// Makes room for `rows` rows in all of a table without rows on SSD, or throws and changes nothing.
 void Table::make_room(std::uint64_t rows) {
-  if (tier_ != nullptr) {
-    check_hot_room(rows);
-    return;
-  }
   check_budget(bytes_with(rows), rows);
   index_.reserve(rows);
 }
@@ -310,9 +306,13 @@ void Table::set_live(std::uint32_t row, bool is_live) {
   live_[row / 64] = is_live ? live_[row / 64] | bit : live_[row / 64] & ~bit;
 }
 
-// A row without a key: one that was erased, or a new one.
-std::uint32_t Table::take_row() {
-  make_room(live_rows() + 1);
+// A row without a key: one that was erased, or a new one. 0 new keys: for one that is in the index, with a row on SSD.
+std::uint32_t Table::take_row(std::uint64_t new_keys) {
+  if (tier_ != nullptr) {
+    check_hot_room(new_keys);
+  } else {
+    make_room(live_rows() + new_keys);
+  }
   std::uint32_t row = 0;
   if (!free_rows_.empty()) {
     row = free_rows_.back();

@@ -240,7 +240,7 @@ class Table {
   std::uint64_t shrink_hot(std::uint32_t now, ShrinkCounts& total, int threads);
   std::uint64_t shrink_cold(std::uint32_t now, ShrinkCounts& total);
   void count_pulled(const Batch& batch, const std::vector<std::int64_t>& missing);
-  std::uint32_t take_row();
+  std::uint32_t take_row(std::uint64_t new_keys = 1);
   void give_back(std::uint32_t row);
   std::uint64_t bytes_with(std::uint64_t rows, std::uint64_t counted_keys = 0) const;
   void make_room(std::uint64_t rows);
@@ -323,7 +323,7 @@ class Table {
   void make_space(std::uint64_t rows, std::uint64_t pinned);
   void make_space_beside_passes(std::uint64_t rows);
   std::uint64_t space() const;
-  void check_hot_room(std::uint64_t rows) const;
+  void check_hot_room(std::uint64_t new_keys) const;
   std::uint64_t evict(std::uint64_t count, const std::vector<std::uint64_t>& pinned);
   void move_out(const std::vector<std::uint32_t>& rows);
   void move_out_row(std::uint32_t row);

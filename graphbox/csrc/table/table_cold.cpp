@@ -251,7 +251,7 @@ std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock
       if (index_.find(wanted.key, hash) != wanted.location) {
         continue;
       }
-      const std::uint32_t row = take_row();
+      const std::uint32_t row = take_row(0);
       slab_.key(row) = wanted.key;
       slab_.read_record(row, tier.staging.data() + wanted.index * record_bytes);
       const std::uint64_t sequence = tier.cold.segments()[slot_of(wanted.location)]->sequence;

@@ -105,10 +105,10 @@ std::uint64_t Table::space() const {
   return free_rows_.size() + (limit > slab_.rows() ? limit - slab_.rows() : 0);
 }
 
-// What make_room() does: make_index_room() and make_space() have seen to it.
-void Table::check_hot_room(std::uint64_t rows) const {
+// That make_index_room() and make_space() have been called.
+void Table::check_hot_room(std::uint64_t new_keys) const {
   const bool has_row = !free_rows_.empty() || slab_.rows() < tier_->limit;
-  if (!has_row || !index_.has_room_for(rows + tier_->cold_rows)) {
+  if (!has_row || !index_.has_room_for(index_rows() + new_keys)) {
     throw Error(ErrorKind::kDoesNotFit, "there is no room for a row beside " + std::to_string(live_rows()) +
                                             " in memory (memory_bytes is " + std::to_string(config_.memory_bytes) + ")",
                 {}, "use smaller batches, or raise memory_bytes");

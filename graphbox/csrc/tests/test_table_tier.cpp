@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 #include <vector>
 
 #include "errors/error.h"
 #include "table/cold_rows.h"
+#include "table/row_index.h"
 #include "table/table.h"
 #include "tests/check.h"
 
@@ -92,6 +94,29 @@ TEST(table_tier, rows_are_those_of_a_table_in_memory) {
     CHECK(figures.evicted_rows > 20000 && figures.misses > 1000 && figures.compacted_rows > 0);
     CHECK_EQUAL(figures.hot_rows + figures.cold_rows, plain.rows());
   }
+}
+
+// A row that comes back from SSD has its place in the index already.
+TEST(table_tier, rows_come_back_when_the_index_is_full) {
+  RowIndex index;
+  index.reserve(100000);
+  std::int64_t most = 100000;
+  while (index.has_room_for(static_cast<std::uint64_t>(most) + 1)) {
+    ++most;
+  }
+  const auto table = tiered("full-index");
+  Table plain(config(UINT64_MAX));
+  for (int round = 0; round < 2; ++round) {
+    for (std::int64_t begin = 0; begin < most; begin += 2000) {
+      std::vector<std::int64_t> keys(static_cast<std::size_t>(std::min<std::int64_t>(2000, most - begin)));
+      std::iota(keys.begin(), keys.end(), begin);
+      CHECK(pull(*table, keys, true, 1) == pull(plain, keys, true, 1));
+      push(*table, keys, 7, 1);
+      push(plain, keys, 7, 1);
+    }
+  }
+  CHECK_EQUAL(table->rows(), static_cast<std::uint64_t>(most));
+  CHECK(table->tier_figures().cold_rows > 10000);
 }
 
 TEST(table_tier, slots_stay_right_when_rows_leave) {
