@@ -154,6 +154,8 @@ class Prefetch:
             self._result = Prefetched(*_core.table_prefetch(table, keys, self._stop))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
+        finally:
+            del table  # which the error's traceback would keep, and with it the folder's lock
 
 
 class TableFolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 
@@ -322,6 +323,24 @@ def test_prefetch_reads_what_there_is_room_for(tmp_path: Path) -> None:
     pair.reopen()  # ends it first
     assert running.is_done
     pair.check()
+
+
+def test_a_prefetch_that_failed_does_not_keep_the_folder(tmp_path: Path) -> None:
+    table = EmbeddingTable(DIM, path=tmp_path / "table", memory_bytes=BUDGET)
+    for keys in np.array_split(np.arange(KEYS), 25):
+        table.pull(keys)
+    table.flush()
+    for segment in (tmp_path / "table" / "segments").iterdir():
+        content = segment.read_bytes()
+        segment.write_bytes(content[: len(content) // 3] + bytes(len(content) - len(content) // 3))
+    gc.disable()  # the error and the prefetch hold each other
+    try:
+        with pytest.raises(FormatError):
+            table.prefetch(np.arange(1000)).wait(60)
+        table.close()
+        EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET).close()
+    finally:
+        gc.enable()
 
 
 def test_purge_leaves_nothing_of_erased_rows(tmp_path: Path) -> None:
