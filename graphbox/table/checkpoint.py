@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_a
 from graphbox import _core
 from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageError
 from graphbox.table.atomic_folder import atomic_folder, write_durably
+from graphbox.table.document import RESTORE
 from graphbox.table.manifest import (
     MANIFEST,
     POLICIES,
-    RESTORE,
     Chain,
     Contents,
     Kind,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -11,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from graphbox.errors import FormatError, NotFoundError
+from graphbox.table.document import RESTORE, digest_of, document_text, read_document
 
 __all__ = [
     "MANIFEST",
     "POLICIES",
-    "RESTORE",
     "Chain",
     "Contents",
     "Kind",
@@ -34,7 +32,6 @@ Contents: TypeAlias = Literal["records", "float32", "float16", "int8"]
 
 MANIFEST: Final = "manifest.json"
 POLICIES: Final = "policies.state"
-RESTORE: Final = "restore the checkpoint from a copy, or load another one"
 _FORMAT: Final = "graphbox-table-checkpoint"
 _VERSION: Final = 1
 _PART_NAME: Final = re.compile(r"[a-z]+-[0-9]{5,9}\.segment")
@@ -101,7 +98,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """SHA-256 of all that it says; through the parts' checksums it identifies the checkpoint."""
-        return _digest(self._document())
+        return digest_of(self._document())
 
     def after(self) -> Chain:
         """Return the place of the delta that follows this base or delta."""
@@ -111,7 +108,7 @@ class Manifest:
 
     def text(self) -> str:
         """Return the content of ``manifest.json``."""
-        return json.dumps({**self._document(), "digest": self.digest}, indent=1, allow_nan=False) + "\n"
+        return document_text(self._document())
 
     def _document(self) -> dict[str, Any]:
         return {
@@ -134,7 +131,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     try:
-        document = json.loads(path.read_bytes())
+        document = read_document(path, _FORMAT, _VERSION)
     except FileNotFoundError:
         is_folder = folder.is_dir()
         received = "a folder without it" if is_folder else "no such folder"
@@ -151,32 +148,12 @@ def read_manifest(folder: Path) -> Manifest:
             where=str(folder),
             hint=RESTORE,
         ) from None
-    except (OSError, ValueError) as error:
-        raise FormatError(f"cannot read the manifest: {error}", where=str(path), hint=RESTORE) from None
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise FormatError(f"expected a {_FORMAT}, received something else", where=str(path), hint=RESTORE)
-    if document.get("version") != _VERSION:
-        raise FormatError(
-            f"expected version {_VERSION} of {_FORMAT}, received {document.get('version')!r}",
-            where=str(path),
-            hint="use the version of graphbox that wrote it",
-        )
-    digest = document.pop("digest", None)
-    if digest != _digest(document):
-        raise FormatError(
-            "the manifest is damaged: it is not as it was written", where=str(path), hint=RESTORE
-        )
     try:
         return _manifest(document)
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(
             f"the manifest is not one of version {_VERSION}: {error}", where=str(path), hint=RESTORE
         ) from None
-
-
-def _digest(document: Mapping[str, Any]) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _manifest(document: Mapping[str, Any]) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -41,7 +42,7 @@ class Ahead(Protocol):
         ...
 
 
-class TableModule(torch.nn.Module):
+class TableModule(torch.nn.Module, abc.ABC):
     """What all modules over tables have in common.
 
     Rows are no parameters: a table applies its own optimizer to them at the end of ``backward()``, to each
@@ -64,13 +65,13 @@ class TableModule(torch.nn.Module):
         self._ahead: Ahead | None = None
 
     @property
+    @abc.abstractmethod
     def tables(self) -> tuple[EmbeddingTable, ...]:
         """The tables, each once."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def plan(self, *arguments: Any) -> Plan:
         """Return what ``forward`` with these arguments looks up."""
-        raise NotImplementedError
 
     def get_extra_state(self) -> list[dict[str, Any]]:
         """Return what the ``state_dict`` holds of the tables: which checkpoints have their rows."""

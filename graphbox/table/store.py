@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +16,8 @@ from graphbox.native import thread_count
 from graphbox.table.arguments import budget_bytes, nonnegative
 from graphbox.table.atomic_folder import atomic_folder, sync_folder, system_errors, write_durably
 from graphbox.table.checkpoint import write_checkpoint
-from graphbox.table.manifest import RESTORE, read_manifest
+from graphbox.table.document import RESTORE, document_text, read_document
+from graphbox.table.manifest import read_manifest
 from graphbox.table.table import EmbeddingTable
 
 __all__ = ["TableStore"]
@@ -290,33 +289,18 @@ def _is_store(path: Path) -> bool:
 
 
 def _index_text(tables: Mapping[str, Any]) -> str:
-    document = {"format": _FORMAT, "version": _VERSION, "tables": dict(tables)}
-    return json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n"
+    return document_text({"format": _FORMAT, "version": _VERSION, "tables": dict(tables)})
 
 
 def _read_index(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        tables = read_document(path, _FORMAT, _VERSION).get("tables")
+    except OSError as error:
         raise FormatError(f"cannot read the store: {error}", where=str(path), hint=RESTORE) from None
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise FormatError(f"expected a {_FORMAT}, received something else", where=str(path), hint=RESTORE)
-    if document.get("version") != _VERSION:
-        raise FormatError(
-            f"expected version {_VERSION} of {_FORMAT}, received {document.get('version')!r}",
-            where=str(path),
-            hint="use the version of graphbox that wrote it",
-        )
-    digest = document.pop("digest", None)
-    tables = document.get("tables")
-    if digest != _digest(document) or not isinstance(tables, dict):
-        raise FormatError("the file is not as it was written", where=str(path), hint=RESTORE)
+    if not isinstance(tables, dict):
+        raise FormatError("the store names no tables", where=str(path), hint=RESTORE)
     for name, entry in tables.items():
         if not _NAME.fullmatch(name) or not isinstance(entry, dict) or entry.keys() != {"share", "digest"}:
             raise FormatError(f"{name!r} is no table of a store", where=str(path), hint=RESTORE)
         _share(entry["share"])
     return tables
-
-
-def _digest(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -17,6 +17,7 @@ import pytest
 from graphbox.errors import ConflictError, DoesNotFitError, FormatError, NotFoundError, UsageError
 from graphbox.table import EmbeddingTable, shard_of
 from graphbox.table.arguments import DType, Optimizer
+from graphbox.table.document import document_text
 from tests.table import format_files
 
 Float32 = np.float32
@@ -219,10 +220,8 @@ def test_a_manifest_that_asks_for_other_files_is_refused(tmp_path: Path) -> None
     sound = json.loads(manifest.read_text())
 
     def write(document: dict[str, object]) -> None:
-        from graphbox.table import manifest as module
-
         document.pop("digest", None)
-        manifest.write_text(json.dumps({**document, "digest": module._digest(document)}))
+        manifest.write_text(document_text(document))
 
     for name in ("../secret", "/etc/passwd", "rows-1.segment", "manifest.json"):
         write({**sound, "parts": [{**sound["parts"][0], "name": name}]})
