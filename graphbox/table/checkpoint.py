@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from graphbox.table.manifest import (
     read_manifest,
 )
 from graphbox.table.policy import TablePolicies
+from graphbox.table.settings import POLICY_STATE, table_arguments, table_settings
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -46,9 +46,7 @@ TableType = TypeVar("TableType", bound="EmbeddingTable")
 _CHAINS: Final[dict[ChainName, int]] = {"training": 0, "serving": 1}
 """Their numbers in the core: a table follows the changes for each of them."""
 
-_POLICY_STATE: Final = "policy_state"
-
-_CHANGING = ("lr", _POLICY_STATE)
+_CHANGING = ("lr", POLICY_STATE)
 """Settings that may differ between a base and its deltas: the last ones count."""
 
 
@@ -138,7 +136,7 @@ def write_checkpoint(
     )
     settings = table_settings(table)
     if contents == "records":
-        settings[_POLICY_STATE] = _write_policy_state(table, folder)
+        settings[POLICY_STATE] = _write_policy_state(table, folder)
     else:
         settings["policies"] = TablePolicies().to_document()  # which rows come and go is the trainer's affair
     manifest = Manifest(kind, contents, settings, chain, tuple(Part(*part) for part in written))
@@ -164,7 +162,7 @@ def _read_policy_state(native: _core.Table, folder: Path, manifest: Manifest, sh
             f"cannot read a file of the checkpoint: {error}", where=str(path), hint=RESTORE
         ) from None
     received = {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
-    if received != manifest.table.get(_POLICY_STATE):
+    if received != manifest.table.get(POLICY_STATE):
         raise FormatError("the file is not the one that the manifest lists", where=str(path), hint=RESTORE)
     native.add_policy_state(state, shard)
 
@@ -178,57 +176,6 @@ def is_checkpoint(path: Path) -> bool:
     if not path.is_dir():
         return False
     return not any(path.iterdir()) or (path / MANIFEST).is_file()
-
-
-def table_settings(table: EmbeddingTable) -> dict[str, Any]:
-    """Return the arguments that make a table like this one, as JSON keeps them."""
-    native = table._table
-    optimizer = native.optimizer
-    lowest, highest = optimizer.bounds
-    return {
-        "dim": native.dim,
-        "dtype": native.dtype,
-        "optimizer": optimizer.name,
-        "lr": native.lr,
-        "eps": optimizer.eps,
-        "init_scale": native.init_scale,
-        "initial_accumulator": optimizer.initial_accumulator,
-        "betas": list(optimizer.betas),
-        "beta": optimizer.beta,
-        "l1": optimizer.l1,
-        "l2": optimizer.l2,
-        "weight_decay": optimizer.weight_decay,
-        "decoupled_weight_decay": optimizer.decoupled_weight_decay,
-        "bounds": [_finite_or_none(lowest), _finite_or_none(highest)],
-        "clip_norm": _finite_or_none(optimizer.clip_norm),
-        "clip_value": _finite_or_none(optimizer.clip_value),
-        "mean_gradient": optimizer.mean_gradient,
-        "nonfinite": "skip" if native.skip_nonfinite else "refuse",
-        "seed": native.seed,
-        "policies": table.policies.to_document(),
-    }
-
-
-def table_arguments(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the arguments that :func:`table_settings` kept.
-
-    Raises:
-        FormatError: they are not those of a table.
-    """
-    try:
-        lowest, highest = settings["bounds"]
-        policies = TablePolicies.from_document(settings["policies"])
-    except (KeyError, TypeError, ValueError, UsageError):
-        raise FormatError(
-            "the manifest names no settings of a table", where=str(folder / MANIFEST), hint=RESTORE
-        ) from None
-    bounds = (-math.inf if lowest is None else lowest, math.inf if highest is None else highest)
-    arguments = {name: value for name, value in settings.items() if name not in ("policies", _POLICY_STATE)}
-    return {**arguments, "bounds": bounds, **policies.arguments()}
-
-
-def _finite_or_none(bound: float) -> float | None:
-    return bound if math.isfinite(bound) else None
 
 
 def load_table(

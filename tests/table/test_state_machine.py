@@ -32,7 +32,7 @@ from graphbox.errors import DataError, NotFoundError
 from graphbox.table import EmbeddingTable, ServingTable
 from graphbox.table.arguments import DType, Optimizer
 from graphbox.table.manifest import ServingValues
-from graphbox.table.table import Slots
+from graphbox.table.slots import Slots
 from tests.table.reference import OPTIMIZERS, SETTINGS, PlainTable
 
 Int64Array = npt.NDArray[np.int64]

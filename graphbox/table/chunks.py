@@ -1,0 +1,40 @@
+"""Going through a table, a chunk of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from graphbox.native import Int64Array
+from graphbox.table.arguments import Float32Array
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
+
+__all__ = ["chunks_of"]
+
+
+def chunks_of(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+    """Yield keys and rows; see :meth:`graphbox.table.EmbeddingTable.items`."""
+    return _scanned(table, chunk_rows) if table.path is None else _listed(table, chunk_rows)
+
+
+def _scanned(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+    """Go through the rows of memory in their order."""
+    next_row = 0
+    while True:
+        keys, rows, next_row = table._table.scan(next_row, chunk_rows)
+        if len(keys) == 0:
+            return
+        yield keys, rows
+
+
+def _listed(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
+    """Go through the keys there are now: rows on SSD and in memory change places meanwhile."""
+    keys = table.keys()
+    for begin in range(0, len(keys), chunk_rows):
+        chunk = keys[begin : begin + chunk_rows]
+        rows = table.pull(chunk, create=False)
+        there = table.contains(chunk)  # after the pull: a key that was erased before it is not given
+        if there.any():
+            yield chunk[there], rows[there]

@@ -1,0 +1,72 @@
+"""The settings of a table as JSON keeps them, in checkpoints and in the folder of a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from graphbox.errors import FormatError, UsageError
+from graphbox.table.document import RESTORE
+from graphbox.table.manifest import MANIFEST
+from graphbox.table.policy import TablePolicies
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
+
+__all__ = ["POLICY_STATE", "table_arguments", "table_settings"]
+
+POLICY_STATE: Final = "policy_state"
+"""What a checkpoint's settings say besides, of the file with the state of its policies."""
+
+
+def table_settings(table: EmbeddingTable) -> dict[str, Any]:
+    """Return the arguments that make a table like this one, as JSON keeps them."""
+    native = table._table
+    optimizer = native.optimizer
+    lowest, highest = optimizer.bounds
+    return {
+        "dim": native.dim,
+        "dtype": native.dtype,
+        "optimizer": optimizer.name,
+        "lr": native.lr,
+        "eps": optimizer.eps,
+        "init_scale": native.init_scale,
+        "initial_accumulator": optimizer.initial_accumulator,
+        "betas": list(optimizer.betas),
+        "beta": optimizer.beta,
+        "l1": optimizer.l1,
+        "l2": optimizer.l2,
+        "weight_decay": optimizer.weight_decay,
+        "decoupled_weight_decay": optimizer.decoupled_weight_decay,
+        "bounds": [_finite_or_none(lowest), _finite_or_none(highest)],
+        "clip_norm": _finite_or_none(optimizer.clip_norm),
+        "clip_value": _finite_or_none(optimizer.clip_value),
+        "mean_gradient": optimizer.mean_gradient,
+        "nonfinite": "skip" if native.skip_nonfinite else "refuse",
+        "seed": native.seed,
+        "policies": table.policies.to_document(),
+    }
+
+
+def table_arguments(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the arguments that :func:`table_settings` kept.
+
+    Raises:
+        FormatError: they are not those of a table.
+    """
+    try:
+        lowest, highest = settings["bounds"]
+        policies = TablePolicies.from_document(settings["policies"])
+    except (KeyError, TypeError, ValueError, UsageError):
+        raise FormatError(
+            "the manifest names no settings of a table", where=str(folder / MANIFEST), hint=RESTORE
+        ) from None
+    bounds = (-math.inf if lowest is None else lowest, math.inf if highest is None else highest)
+    arguments = {name: value for name, value in settings.items() if name not in ("policies", POLICY_STATE)}
+    return {**arguments, "bounds": bounds, **policies.arguments()}
+
+
+def _finite_or_none(bound: float) -> float | None:
+    return bound if math.isfinite(bound) else None
