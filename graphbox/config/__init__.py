@@ -8,22 +8,19 @@ from __future__ import annotations
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
-from graphbox.config.schema import (
-    BenchConfig,
-    ClassifyTaskConfig,
-    CompressConfig,
-    ExportConfig,
+from graphbox.config.models import (
+    MODEL_SECTIONS,
     Metapath2VecConfig,
     ModelConfig,
-    RecommendTaskConfig,
-    RunConfig,
+    ModelSection,
     SageConfig,
-    ServeConfig,
     SkipGramSection,
-    TaskConfig,
 )
+from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
+from graphbox.config.tasks import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
 
 __all__ = [
+    "MODEL_SECTIONS",
     "BenchConfig",
     "ClassifyTaskConfig",
     "CompressConfig",
@@ -32,6 +29,7 @@ __all__ = [
     "GraphConfig",
     "Metapath2VecConfig",
     "ModelConfig",
+    "ModelSection",
     "NodesConfig",
     "RecommendTaskConfig",
     "RunConfig",

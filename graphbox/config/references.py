@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from graphbox.config.models import MODEL_SECTIONS
 from graphbox.config.problem import Problem
 from graphbox.config.source import KeyPath, Source
+from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import did_you_mean
 
 __all__ = ["check_references"]
@@ -78,7 +80,7 @@ class _Checker:
         export = self._exports.get(name)
         model_name = str(export.get("model")) if isinstance(export, dict) else ""
         model = self._models.get(model_name)
-        if isinstance(model, dict) and model.get("kind") == "metapath2vec" and model.get("task") is None:
+        if isinstance(model, dict) and model.get("task") is None:
             yield self._problem(
                 ("compress", name),
                 f"the model `{model_name}` has no task, so what compression costs cannot be measured",
@@ -143,12 +145,7 @@ class _Checker:
             for index, metapath in enumerate(_items(_mapping({"": section}, "").get("metapaths"))):
                 yield from self._check_metapath((*place, "metapaths", index), metapath)
         task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
-        if isinstance(task, dict) and model.get("kind") == "sage" and task.get("kind") == "classify":
-            yield self._problem(
-                (*key, "task"),
-                f"expected a task of kind recommend, received `{model['task']}` of kind classify",
-                "models of kind metapath2vec do tasks of both kinds",
-            )
+        yield from self._check_task_kind(key, model, task)
         node_type = task.get("node_type") if isinstance(task, dict) else None
         if _text(node_type) and node_type in self._node_types:
             features = _mapping(self._node_types[node_type], "features")
@@ -156,6 +153,19 @@ class _Checker:
                 yield from self._check_name(
                     (*key, "features", index), feature, features, "feature", f" of `{node_type}`"
                 )
+
+    def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
+        section = MODEL_SECTIONS.get(str(model.get("kind")))
+        task_kind = task.get("kind") if isinstance(task, dict) else None
+        if section is None or task_kind not in TASK_KINDS or task_kind in section.TASK_KINDS:
+            return
+        able = [kind for kind, other in MODEL_SECTIONS.items() if task_kind in other.TASK_KINDS]
+        yield self._problem(
+            (*key, "task"),
+            f"expected a task of kind {' or '.join(section.TASK_KINDS)}, received `{model['task']}` of kind "
+            f"{task_kind}",
+            f"tasks of kind {task_kind} are done by models of kind {', '.join(able)}",
+        )
 
     def _check_metapath(self, key: KeyPath, metapath: Any) -> Iterator[Problem]:
         steps = []

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import torch
 
-from graphbox.config import Metapath2VecConfig, ModelConfig, RecommendTaskConfig, TaskConfig
-from graphbox.errors import UsageError
+from graphbox.config import ModelConfig, TaskConfig
 from graphbox.graph import Graph
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, ProgressCallback, StopCallback, train
-from graphbox.train.pretrained import PretrainedTrainer
-from graphbox.train.sage import SageTrainer
-from graphbox.train.skip_gram import SkipGramTrainer
-from graphbox.train.tasks import RecommendSplit, Split
+from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.tasks import Split
 from graphbox.train.trained import TrainedModel, save_trained
 from graphbox.train.view import GraphView
 
@@ -66,22 +63,9 @@ def fit(
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
-    view = GraphView(graph, split)
-    trainer: SkipGramTrainer | SageTrainer | PretrainedTrainer
+    assignment = Assignment(name, GraphView(graph, split), split, task, seed, threads)
     with _torch_threads(threads):
-        if isinstance(config, Metapath2VecConfig):
-            trainer = SkipGramTrainer(view, config, dim=config.dim, seed=seed, threads=threads)
-        elif isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
-            trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads)
-            if config.pretrain is not None:
-                first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads)
-                trainer = PretrainedTrainer(first, trainer)
-        else:
-            received = "none" if task is None else f"{config.task} of kind {task.kind}"
-            raise UsageError(
-                f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
-                where=f"models.{name}.task",
-            )
+        trainer = make_trainer(config, assignment)
         train(
             trainer,
             model=name,
@@ -93,26 +77,9 @@ def fit(
             threads=threads,
             checkpoint_interval_s=checkpoint_interval_s,
         )
-        trained = _trained(name, config, split, trainer, GraphView(graph, split, "test"))
+        trained = trainer.trained(name, GraphView(graph, split, "test"))
     save_trained(trained, graph, run_folder)
     return trained
-
-
-def _trained(
-    name: str,
-    config: ModelConfig,
-    split: Split | None,
-    trainer: SkipGramTrainer | SageTrainer | PretrainedTrainer,
-    view: GraphView,
-) -> TrainedModel:
-    if isinstance(trainer, SkipGramTrainer):
-        embeddings = trainer.embeddings()
-        node_type = next(iter(embeddings)) if split is None else split.node_type
-        return TrainedModel(name, "embedding", config.task, node_type, embeddings)
-    sage = trainer.then if isinstance(trainer, PretrainedTrainer) else trainer
-    encoder = sage.encoder(view)
-    node_type = encoder.model.node_type
-    return TrainedModel(name, "encoder", config.task, node_type, {node_type: encoder.query}, encoder)
 
 
 def _settings(config: ModelConfig, split: Split | None, seed: int) -> str:

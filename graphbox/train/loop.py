@@ -17,6 +17,8 @@ from graphbox.table import EmbeddingTable
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.storage import write_atomically
+from graphbox.train.trained import TrainedModel
+from graphbox.train.view import GraphView
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "ProgressCallback", "StopCallback", "TrainProgress", "Trainer", "train"]
 
@@ -86,6 +88,10 @@ class Trainer(Protocol):
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
+        ...
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        """Return what was trained as the model ``name``; vectors come from the graph as ``view`` shows it."""
         ...
 
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import SageConfig
+from graphbox.config import RecommendTaskConfig, SageConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries, evaluate_ranking
-from graphbox.models.features import FeatureSizes, NodeFeatures
+from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
 from graphbox.table import EmbeddingTable, TableEmbedding
@@ -30,11 +29,16 @@ from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import sampled_softmax
+from graphbox.train.pretrained import PretrainedTrainer
 from graphbox.train.queries import in_degree, known_links, ranking_queries
+from graphbox.train.registry import Assignment
+from graphbox.train.sage_encoder import SageEncoder
+from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.tasks import RecommendSplit, pair_keys
+from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["SageEncoder", "SageTrainer"]
+__all__ = ["SageTrainer", "make_sage_trainer"]
 
 _FINAL_LEARNING_RATE = 0.5
 """Share of the learning rates that is left at the end of their linear decay."""
@@ -44,32 +48,6 @@ _UNSEEN_WEIGHT = 0.1
 
 _INFERENCE_BLOCK = 8192
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
-
-
-@dataclass(frozen=True, eq=False)
-class SageEncoder:
-    """A trained two-tower model with everything that encoding needs.
-
-    Attributes:
-        model: in evaluation mode.
-        features: what the model knows of the features of its node types.
-        inputs: input rows by node type, float32 [nodes, dim].
-        neighbors: by relation the fixed sample of neighbours, int32 [nodes of the type, at most F], -1 where
-            absent.
-        query: float32 [nodes, dim], query vectors of all nodes.
-        target: float32 [nodes, dim], target vectors of all nodes.
-    """
-
-    model: TwoTowerSAGE
-    features: dict[str, FeatureSizes]
-    inputs: dict[str, NDArray[np.float32]]
-    neighbors: dict[EdgeType, NDArray[np.int32]]
-    query: NDArray[np.float32]
-    target: NDArray[np.float32]
-
-    def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the inner products of queries with all targets: float32 [queries, nodes]."""
-        return np.asarray(self.query[queries] @ self.target.T, dtype=np.float32)
 
 
 class SageTrainer:
@@ -242,6 +220,12 @@ class SageTrainer:
         self._set_tables(dict(tables))
 
     # --------------------------------------------------------------------------- inference
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        """Return the encoder over the neighbourhoods of ``view`` as a trained model."""
+        encoder = self.encoder(view)
+        embeddings = {self._node_type: encoder.query}
+        return TrainedModel(name, "encoder", self._config.task, self._node_type, embeddings, encoder)
 
     def encoder(self, view: GraphView) -> SageEncoder:
         """Return the encoder as it is now, over the neighbourhoods of ``view``.
@@ -444,3 +428,24 @@ def _block_of_table(table: NDArray[np.int32]) -> NeighborBlock:
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer | PretrainedTrainer:
+    """Return the trainer of a section of kind ``sage``, with skip-gram before it where it asks for that.
+
+    Raises:
+        UsageError: the model has no task of kind recommend.
+    """
+    split, task = assignment.split, assignment.task
+    if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
+        received = "none" if task is None else f"{config.task} of kind {task.kind}"
+        raise UsageError(
+            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
+            where=f"models.{assignment.name}.task",
+        )
+    view, seed, threads = assignment.view, assignment.seed, assignment.threads
+    trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads)
+    if config.pretrain is None:
+        return trainer
+    first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads)
+    return PretrainedTrainer(first, trainer)

@@ -10,14 +10,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import SkipGramSection
+from graphbox.config import Metapath2VecConfig, SkipGramSection
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys, SkipGram
 from graphbox.sample import NegativeSampler, keep_probability, permutation, random_walk, walk_pairs
 from graphbox.table import EmbeddingTable
+from graphbox.train.registry import Assignment
+from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["SkipGramTrainer"]
+__all__ = ["SkipGramTrainer", "make_skip_gram_trainer"]
 
 _CENTER, _CONTEXT = "center", "context"
 _VISITS_EPOCH = 2**31
@@ -34,6 +36,8 @@ class SkipGramTrainer:
         config: how to walk and to learn.
         dim: length of an embedding.
         seed: seed of every random choice.
+        task: name of the task the embeddings are for, or None.
+        node_type: node type of the task; None: the first that walks visit.
         threads: threads of walks and tables; those of torch are set elsewhere.
 
     Raises:
@@ -47,9 +51,13 @@ class SkipGramTrainer:
         *,
         dim: int,
         seed: int,
+        task: str | None = None,
+        node_type: str | None = None,
         threads: int | None = None,
     ) -> None:
         self._view = view
+        self._task = task
+        self._node_type = node_type
         self._dim = dim
         self._config = config
         self._seed = seed
@@ -128,6 +136,12 @@ class SkipGramTrainer:
             if name in visited
         }
 
+    def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
+        """Return the embeddings as a trained model."""
+        embeddings = self.embeddings()
+        node_type = self._node_type or next(iter(embeddings))
+        return TrainedModel(name, "embedding", self._task, node_type, embeddings)
+
     def _pairs(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return centres and contexts of a batch as keys, pairs of one centre next to each other."""
         size = self._config.batch_size
@@ -180,3 +194,16 @@ class SkipGramTrainer:
             seed=self._seed + context,
             threads=self._threads,
         )
+
+
+def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -> SkipGramTrainer:
+    """Return the trainer of a section of kind ``metapath2vec``."""
+    return SkipGramTrainer(
+        assignment.view,
+        config,
+        dim=config.dim,
+        seed=assignment.seed,
+        task=config.task,
+        node_type=None if assignment.split is None else assignment.split.node_type,
+        threads=assignment.threads,
+    )

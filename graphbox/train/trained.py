@@ -17,7 +17,7 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import edge_type_from_text, edge_type_text
 from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
-from graphbox.train.sage import SageEncoder
+from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import write_atomically
 

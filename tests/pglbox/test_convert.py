@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphbox.config import load_config
-from graphbox.config.schema import Metapath2VecConfig
+from graphbox.config import Metapath2VecConfig, load_config
 from graphbox.errors import ConfigError, NotFoundError
 from graphbox.graph.source import pglbox_nodes
 from graphbox.pglbox import KEYS, Conversion, Fate, convert, key_table

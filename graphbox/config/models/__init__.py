@@ -1,0 +1,32 @@
+"""Sections `models`: one module for each family of models, and the union of all their kinds.
+
+A new kind of model is a class here, a member of ``ModelConfig``, and a line in ``graphbox.train.registry``
+that names its trainer.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args
+
+from pydantic import Field
+
+from graphbox.config.models.sage import SageConfig
+from graphbox.config.models.section import ModelSection
+from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
+
+__all__ = [
+    "MODEL_SECTIONS",
+    "Metapath2VecConfig",
+    "ModelConfig",
+    "ModelSection",
+    "SageConfig",
+    "SkipGramSection",
+]
+
+ModelConfig = Annotated[Metapath2VecConfig | SageConfig, Field(discriminator="kind")]
+
+MODEL_SECTIONS: dict[str, type[ModelSection]] = {
+    get_args(section.model_fields["kind"].annotation)[0]: section
+    for section in get_args(get_args(ModelConfig)[0])
+}
+"""The section of each kind of model."""

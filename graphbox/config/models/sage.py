@@ -1,0 +1,58 @@
+"""The two-tower GraphSAGE."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from graphbox.config.models.section import ModelSection
+from graphbox.config.models.walks import SkipGramSection
+from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt
+
+__all__ = ["SageConfig"]
+
+
+class SageConfig(ModelSection):
+    """Heterogeneous two-tower GraphSAGE over table embeddings and features."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+
+    kind: Literal["sage"]
+    """Kind of model."""
+    task: Name
+    """Task of kind `recommend` that the model is trained and evaluated on."""
+    dim: PositiveInt = 64
+    """Length of an embedding and of a table row."""
+    num_neighbors: PositiveInt = 16
+    """Most neighbours that are aggregated for each relation."""
+    relations: tuple[EdgeTypeList, ...] = ()
+    """Edge types that are aggregated; none means all that arrive at the task's node type."""
+    features: tuple[str, ...] = ()
+    """Features of the task's node type that the encoder reads."""
+    epochs: PositiveInt = 20
+    """Epochs; each holds out other training edges and learns to find them."""
+    holdout_fraction: Fraction = 0.3
+    """Share of the training edges that an epoch holds out."""
+    batch_size: PositiveInt = 64
+    """Query nodes in a batch, each with all its held-out edges."""
+    candidates: PositiveInt = 2048
+    """Nodes drawn for each batch, against which its positives are ranked."""
+    popularity_exponent: Annotated[float, Field(ge=0.0)] = 0.75
+    """Candidates are drawn by in-degree to this power."""
+    own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """Probability that a query's own row is left out in training, so that its neighbours have to do."""
+    learning_rate: PositiveFloat = 0.005
+    """Learning rate of the dense parameters (Adam) at the start; it falls linearly to half."""
+    table_learning_rate: PositiveFloat = 0.02
+    """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly to half."""
+    initial_row_scale: PositiveFloat = 0.17
+    """New embedding rows are uniform between plus and minus this; those learnt before get the same spread."""
+    pretrain: SkipGramSection | None = None
+    """Learn embeddings by skip-gram first, which the rows start from; without it they start at random."""
+    average_after: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.33
+    """Share of the epochs after which the model is the average of what it was at the end of each."""
+    initial_scale: PositiveFloat = 15.0
+    """Factor between cosines and logits at the start; it is learnt."""
+    validate_every: PositiveInt = 5
+    """Epochs between measurements on the validation part."""

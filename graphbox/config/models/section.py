@@ -1,0 +1,20 @@
+"""What the sections of all kinds of models have in common."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from graphbox.config.section import Name, Section
+
+__all__ = ["ModelSection"]
+
+
+class ModelSection(Section):
+    """Base of the section of a kind of model; its field `kind` is a literal that names the kind."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend")
+    """Kinds of tasks that models of the kind do."""
+
+    task: Name | None = None
+    """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
+    sees the whole graph and is not evaluated."""

@@ -1,0 +1,93 @@
+"""Which trainer a kind of model has: the one place where kinds of models are listed.
+
+A trainer is made by a function ``(section, assignment) -> Trainer``, named by its import path and imported
+when a model of its kind is trained. A user's own comes the same way, from a section of kind ``custom``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from graphbox.config import ModelConfig, TaskConfig
+from graphbox.errors import UsageError
+from graphbox.train.loop import Trainer
+from graphbox.train.tasks import Split
+from graphbox.train.view import GraphView
+
+__all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
+
+TRAINERS: Mapping[str, str] = {
+    "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
+    "sage": "graphbox.train.sage:make_sage_trainer",
+}
+"""Import path of the function that makes the trainer, by kind of model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """What a model is trained for.
+
+    Attributes:
+        name: name of the model in the run file.
+        view: the graph as training may see it.
+        split: the split of its task; None: it has no task.
+        task: the section of its task, or None.
+        seed: seed of every random choice.
+        threads: threads of samplers and tables; None: all CPUs of the process. Those of torch are set
+            elsewhere.
+    """
+
+    name: str
+    view: GraphView
+    split: Split | None
+    task: TaskConfig | None
+    seed: int
+    threads: int | None
+
+
+def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
+    """Return the trainer of a model's section.
+
+    Raises:
+        UsageError: the model, its task and the graph do not fit together.
+    """
+    make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
+    trainer: Trainer = make(config, assignment)
+    return trainer
+
+
+def import_by_path(path: str, where: str) -> Callable[..., Any]:
+    """Return what ``package.module:name`` names.
+
+    Args:
+        path: the import path.
+        where: what names it, for the error.
+
+    Raises:
+        UsageError: there is no such module, or it has no such name.
+    """
+    module_name, _, name = path.partition(":")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        # A module that is there, but lacks an import of its own, has another cause.
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise
+        raise UsageError(
+            f"there is no module `{error.name}` to import `{path}` from",
+            where=where,
+            hint="install its package, or add its folder to PYTHONPATH",
+        ) from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise UsageError(
+            f"expected a class or function `{name}` in {module_name}, received "
+            f"{'none' if found is None else type(found).__name__}",
+            where=where,
+            hint="an import path is written package.module:name",
+        )
+    result: Callable[..., Any] = found
+    return result
