@@ -260,10 +260,47 @@ void ColdRows::drop(std::uint32_t location) {
   segment.is_changed = true;
 }
 
-void ColdRows::write_all() {
+void ColdRows::seal_open() {
   if (open_ != nullptr) {
     seal();
   }
+}
+
+std::shared_ptr<const SegmentReader> ColdRows::written(const ColdSegment& segment) {
+  std::unique_lock lock(shared_->mutex);
+  wait_for(lock, [&] { return segment.file != nullptr; });
+  return segment.file;
+}
+
+ColdRows::HeldFiles ColdRows::hold_files() {
+  const std::lock_guard lock(shared_->mutex);
+  ++shared_->holders;
+  return {shared_.get(), [shared = shared_](const void*) {
+            std::vector<std::string> unused;
+            {
+              const std::lock_guard releasing(shared->mutex);
+              if (--shared->holders == 0) {
+                unused.swap(shared->unused);
+              }
+            }
+            std::for_each(unused.begin(), unused.end(), remove_file);
+          }};
+}
+
+// Removes the file of a segment, unless somebody holds it.
+void ColdRows::discard(std::uint64_t sequence) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->holders > 0) {
+      shared_->unused.push_back(path_of(sequence));
+      return;
+    }
+  }
+  remove_file(path_of(sequence));
+}
+
+void ColdRows::write_all() {
+  seal_open();
   {
     std::unique_lock lock(shared_->mutex);
     wait_for(lock, [this] { return shared_->queue.empty(); });
@@ -443,7 +480,7 @@ void ColdRows::retire_dead() {
     if (segment->is_listed) {
       retired_.push_back(segment->sequence);
     } else {
-      remove_file(path_of(segment->sequence));
+      discard(segment->sequence);
     }
   }
 }
@@ -501,7 +538,7 @@ void ColdRows::listed() {
   is_catalogued_ = true;
   std::sort(unlisted_.begin(), unlisted_.end());  // rows before the keys that were erased of them
   for (const std::uint64_t sequence : unlisted_) {
-    remove_file(path_of(sequence));
+    discard(sequence);
   }
   unlisted_.clear();
 }

@@ -153,6 +153,17 @@ class ColdRows {
   // Writes all that is in memory; throws what went wrong.
   void write_all();
 
+  // Lets the writing thread have what was gathered so far.
+  void seal_open();
+
+  // Waits until the segment is a file; throws what went wrong. Needs no lock of the table.
+  std::shared_ptr<const SegmentReader> written(const ColdSegment& segment);
+
+  // As long as one of these lives, files of segments stay where they are: those that are not needed any more are
+  // removed with the last one. Needs no lock of the table.
+  using HeldFiles = std::shared_ptr<const void>;
+  HeldFiles hold_files();
+
   // Writes keys that were erased, and of which segments may hold rows.
   void write_erased(const std::vector<std::int64_t>& keys);
 
@@ -221,6 +232,8 @@ class ColdRows {
     std::deque<std::shared_ptr<ColdSegment>> queue;
     std::exception_ptr failure;  // of the first in the queue
     bool is_closed = false;
+    std::uint64_t holders = 0;        // of files
+    std::vector<std::string> unused;  // files that go with the last of them
     std::atomic<std::uint64_t> bytes_written{0};
   };
 
@@ -240,6 +253,7 @@ class ColdRows {
   void write(ColdSegment& segment, std::shared_ptr<const SegmentReader>& file) const;
   SegmentInfo info_of(std::uint64_t rows, std::uint64_t sequence) const;
   void retire_erased();
+  void discard(std::uint64_t sequence);
 
   ColdConfig config_;
   SegmentInfo info_;  // of a full segment

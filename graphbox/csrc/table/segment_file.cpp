@@ -39,8 +39,9 @@ struct alignas(8) HeaderPage {
   std::uint64_t layout_digest;
   std::uint64_t sequence;
   std::uint32_t keys_crc32c;
+  std::uint32_t content_crc32c;
   std::uint32_t settings_bytes;
-  std::array<char, 4028> settings;
+  std::array<char, 4024> settings;
   std::uint32_t checksum;  // of all before
 };
 static_assert(sizeof(HeaderPage) == kBlockBytes);
@@ -150,7 +151,8 @@ void SegmentWriter::write(std::uint64_t first, const std::int64_t* keys, std::by
                 path_);
   }
   const std::size_t key_bytes = count * sizeof(std::int64_t);
-  const std::uint32_t checksum = crc32c(0, keys, key_bytes);
+  const std::uint32_t keys_checksum = crc32c(0, keys, key_bytes);
+  std::uint32_t checksums = 0;
   write_at(keys, key_bytes, info_.keys_offset() + first * sizeof(std::int64_t));
   const std::uint64_t stride = info_.stride();
   // So many rows are whole blocks: what comes after them stays aligned.
@@ -162,32 +164,34 @@ void SegmentWriter::write(std::uint64_t first, const std::int64_t* keys, std::by
       std::byte* const record = records + i * stride;
       const std::uint32_t sum = record_checksum(keys[i], record, info_.record_bytes);
       std::memcpy(record + info_.record_bytes, &sum, sizeof sum);
+      checksums = crc32c(checksums, &sum, sizeof sum);
     }
     write_at(records + begin * stride, (end - begin) * stride, info_.record_offset(first + begin));
   }
   const std::lock_guard lock(mutex_);
-  written_.push_back({first, count, checksum});
+  written_.push_back({first, count, keys_checksum, checksums});
 }
 
-// Of the whole column; all rows must have been written.
-std::uint32_t SegmentWriter::keys_checksum() {
-  std::sort(written_.begin(), written_.end(), [](const Keys& a, const Keys& b) { return a.first < b.first; });
-  std::uint64_t rows = 0;
-  std::uint32_t checksum = 0;
-  for (const Keys& batch : written_) {
-    if (batch.first != rows) {
+// All rows as one; they must have been written.
+SegmentWriter::Batch SegmentWriter::joined_batches() {
+  std::sort(written_.begin(), written_.end(), [](const Batch& a, const Batch& b) { return a.first < b.first; });
+  Batch all{0, 0, 0, 0};
+  for (const Batch& batch : written_) {
+    if (batch.first != all.count) {
       break;
     }
-    checksum = crc32c_joined(checksum, batch.crc32c, batch.count * sizeof(std::int64_t));
-    rows += batch.count;
+    all.keys_crc32c = crc32c_joined(all.keys_crc32c, batch.keys_crc32c, batch.count * sizeof(std::int64_t));
+    all.checksums_crc32c =
+        crc32c_joined(all.checksums_crc32c, batch.checksums_crc32c, batch.count * sizeof(std::uint32_t));
+    all.count += batch.count;
   }
-  if (rows != info_.rows) {
+  if (all.count != info_.rows) {
     throw Error(ErrorKind::kFailure,
-                "expected " + std::to_string(info_.rows) + " rows, each once; there are " + std::to_string(rows) +
+                "expected " + std::to_string(info_.rows) + " rows, each once; there are " + std::to_string(all.count) +
                     " before the first gap or repetition",
                 path_);
   }
-  return checksum;
+  return all;
 }
 
 void SegmentWriter::commit(bool sync_folder) {
@@ -201,7 +205,10 @@ void SegmentWriter::commit(bool sync_folder) {
   page->record_bytes = info_.record_bytes;
   page->layout_digest = info_.layout_digest;
   page->sequence = info_.sequence;
-  page->keys_crc32c = keys_checksum();
+  const Batch all = joined_batches();
+  content_crc32c_ = info_.kind == SegmentKind::kRows ? all.checksums_crc32c : all.keys_crc32c;
+  page->keys_crc32c = all.keys_crc32c;
+  page->content_crc32c = content_crc32c_;
   page->settings_bytes = static_cast<std::uint32_t>(info_.settings.size());
   std::copy(info_.settings.begin(), info_.settings.end(), page->settings.begin());
   page->checksum = crc32c(0, page.get(), offsetof(HeaderPage, checksum));
@@ -257,6 +264,7 @@ SegmentReader::Header SegmentReader::read_header(const std::string& path, const 
   header.info.sequence = page->sequence;
   header.info.settings.assign(page->settings.data(), page->settings_bytes);
   header.keys_crc32c = page->keys_crc32c;
+  header.content_crc32c = page->content_crc32c;
   return header;
 }
 
@@ -268,6 +276,7 @@ SegmentReader::SegmentReader(const std::string& path, std::string repair, Header
       repair_(std::move(repair)),
       info_(std::move(header.info)),
       keys_crc32c_(header.keys_crc32c),
+      content_crc32c_(header.content_crc32c),
       file_(path, info_.file_bytes(), true, repair_) {}
 
 void SegmentReader::read_keys(std::uint64_t first, std::uint64_t count, std::int64_t* keys) const {

@@ -66,6 +66,9 @@ class SegmentWriter {
 
   const SegmentInfo& info() const { return info_; }
 
+  // Of the checksums of all records, or keys where there are no others; after commit().
+  std::uint32_t content_crc32c() const { return content_crc32c_; }
+
   // Writes rows first ... first + count - 1. `records` are info().stride() apart; their checksums are filled in here.
   // Null for a segment of keys alone. Thread safe, in any order; best in batches of a megabyte or more.
   void write(std::uint64_t first, const std::int64_t* keys, std::byte* records, std::uint64_t count);
@@ -75,23 +78,25 @@ class SegmentWriter {
   void commit(bool sync_folder = true);
 
  private:
-  struct Keys {  // of one batch
+  struct Batch {
     std::uint64_t first;
     std::uint64_t count;
-    std::uint32_t crc32c;
+    std::uint32_t keys_crc32c;
+    std::uint32_t checksums_crc32c;  // of the records' checksums
   };
 
   void write_at(const void* data, std::size_t bytes, std::uint64_t offset);
   std::size_t write_past_cache(const void* data, std::size_t bytes, std::uint64_t offset) const;
-  std::uint32_t keys_checksum();
+  Batch joined_batches();
 
   std::string path_;
   std::string temporary_;
   SegmentInfo info_;
+  std::uint32_t content_crc32c_ = 0;
   int descriptor_ = -1;
   int direct_descriptor_ = -1;  // where the file system takes it
   std::mutex mutex_;
-  std::vector<Keys> written_;
+  std::vector<Batch> written_;
 };
 
 // An open segment. Thread safe.
@@ -103,6 +108,10 @@ class SegmentReader {
 
   const std::string& path() const { return path_; }
   const SegmentInfo& info() const { return info_; }
+
+  // Identifies what the segment holds: the checksum of the checksums of its records in their order, or, of keys alone,
+  // of these.
+  std::uint32_t content_crc32c() const { return content_crc32c_; }
 
   // For stretches of a BlockReader: info().record_offset() says where records are.
   const BlockFile& file() const { return file_; }
@@ -126,6 +135,7 @@ class SegmentReader {
   struct Header {
     SegmentInfo info;
     std::uint32_t keys_crc32c;
+    std::uint32_t content_crc32c;
   };
 
   SegmentReader(const std::string& path, std::string repair, Header header);
@@ -136,6 +146,7 @@ class SegmentReader {
   std::string repair_;
   SegmentInfo info_;
   std::uint32_t keys_crc32c_;
+  std::uint32_t content_crc32c_;
   BlockFile file_;
 };
 
