@@ -13,7 +13,7 @@ from graphbox.table.arguments import Optimizer
 
 Array = npt.NDArray[np.float64]
 Step = Callable[[Array, dict[str, Any], Array], Array]
-"""New values of a row from values, state and the gradient; changes the state."""
+"""New values of a row, or of several, from values, state and the gradient; changes the state."""
 
 INITIALIZATION_STREAM = 4
 OPTIMIZERS: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad", "adam", "rowwise_adam", "ftrl")
@@ -28,6 +28,12 @@ SETTINGS: dict[str, Any] = {
 """Those of the optimizers below, as :class:`graphbox.table.EmbeddingTable` takes them."""
 
 
+def row_mean(values: Array) -> Array:
+    """Return the mean of a row, or those of several."""
+    mean: Array = values.mean(axis=-1, keepdims=True)
+    return mean
+
+
 def sgd(values: Array, _: dict[str, Any], gradient: Array) -> Array:
     return values - 0.1 * gradient
 
@@ -39,7 +45,7 @@ def adagrad(values: Array, state: dict[str, Any], gradient: Array) -> Array:
 
 
 def rowwise_adagrad(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    state["sum"] = state.get("sum", 0.25) + (gradient**2).mean()
+    state["sum"] = state.get("sum", 0.25) + row_mean(gradient**2)
     root: Array = np.sqrt(state["sum"]) + 1e-8
     return values - 0.1 * gradient / root
 
@@ -59,7 +65,7 @@ def adam(values: Array, state: dict[str, Any], gradient: Array) -> Array:
 
 
 def rowwise_adam(values: Array, state: dict[str, Any], gradient: Array) -> Array:
-    return adam_step(values, state, gradient, np.full(1, (gradient**2).mean()))
+    return adam_step(values, state, gradient, row_mean(gradient**2))
 
 
 def ftrl(values: Array, state: dict[str, Any], gradient: Array) -> Array:

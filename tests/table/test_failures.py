@@ -167,6 +167,18 @@ def test_budget_that_was_enough_is_enough_to_open(tmp_path: Path) -> None:
         assert again.nbytes <= BUDGET
 
 
+def test_budget_that_was_enough_is_enough_without_the_catalogue(tmp_path: Path) -> None:
+    """However many rows segments could have."""
+    keys = np.arange(700)
+    with EmbeddingTable(512, "adam", path=tmp_path / "table", memory_bytes=12 << 20) as table:
+        for part in np.array_split(keys, 7):
+            table.pull(part)
+        rows = table.pull(keys, create=False)
+    shutil.rmtree(tmp_path / "table" / "catalogue")
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=12 << 20) as again:
+        np.testing.assert_array_equal(again.pull(keys, create=False), rows)
+
+
 def test_checkpoints_of_short_rows_find_room_beside_ssd(tmp_path: Path) -> None:
     """However many rows are read from a checkpoint at a time."""
     table = EmbeddingTable(1, "sgd")

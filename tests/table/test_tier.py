@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -20,6 +22,7 @@ from graphbox.errors import (
 )
 from graphbox.native import Int64Array
 from graphbox.table import EmbeddingTable
+from graphbox.table.tier import Prefetch
 
 DIM = 256
 KEYS = 25_000
@@ -316,13 +319,28 @@ def test_prefetch_reads_what_there_is_room_for(tmp_path: Path) -> None:
     cancelled = pair.tiered.prefetch(pair.plain.keys())
     cancelled.cancel()
     cancelled.wait(60)
-    with pytest.raises(TimeLimitError, match="waited"):
-        pair.tiered.prefetch(pair.plain.keys()).wait(0)
     pair.check()
     running = pair.tiered.prefetch(pair.plain.keys())
     pair.reopen()  # ends it first
     assert running.is_done
     pair.check()
+
+
+def test_a_prefetch_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    run = Prefetch._run
+
+    def held_up(prefetch: Prefetch, *arguments: Any) -> None:
+        go_on.wait()
+        run(prefetch, *arguments)
+
+    monkeypatch.setattr(Prefetch, "_run", held_up)
+    with EmbeddingTable(DIM, path=tmp_path / "table", memory_bytes=BUDGET) as table:
+        prefetch = table.prefetch([1, 2, 3])
+        with pytest.raises(TimeLimitError, match="waited"):
+            prefetch.wait(0.01)
+        go_on.set()
+        assert prefetch.wait(60).in_memory == 0
 
 
 def test_a_prefetch_that_failed_does_not_keep_the_folder(tmp_path: Path) -> None:

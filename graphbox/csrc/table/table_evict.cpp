@@ -408,14 +408,7 @@ void Table::flushed() {
 void Table::restore_segment(std::uint64_t sequence, const std::vector<std::uint64_t>* live) {
   const std::unique_lock lock(mutex_);
   TableTier& tier = *tier_;
-  std::uint64_t most = kMostRowsOfSegment;
-  if (live != nullptr) {  // asking for more than come could find no room in a budget that has been enough for them
-    most = 0;
-    for (const std::uint64_t word : *live) {
-      most += static_cast<std::uint64_t>(std::popcount(word));
-    }
-  }
-  std::uint64_t room = 0;
+  bool is_checked = false;
   tier.cold.restore(sequence, live, [&](std::int64_t key, std::uint32_t location) {
     const std::uint64_t hash = index_.hash(key);
     const std::uint32_t before = index_.find(key, hash);
@@ -432,12 +425,12 @@ void Table::restore_segment(std::uint64_t sequence, const std::vector<std::uint6
     if (location == kNoRow) {
       return;
     }
-    if (room == 0) {
-      make_index_room(most);
-      room = most;
+    // Only for what comes: more could find no room in a budget that has been enough.
+    if (!is_checked || !index_.has_room_for(index_rows() + 1)) {
+      make_index_room(1);
+      is_checked = true;
     }
     index_.insert(key, hash, location);
-    --room;
     ++tier.cold_rows;
   });
 }
