@@ -21,9 +21,6 @@ namespace {
 
 constexpr const char* kRepair = "load a checkpoint of the table, or erase the keys whose rows are damaged";
 
-// Reading on through rows that are not wanted costs less than another read, up to about so many bytes.
-constexpr std::uint64_t kBridgedBytes = 16 << 10;
-
 // Segments that may exist besides twice as many as the rows would fill.
 constexpr std::size_t kSpareSegments = 64;
 
@@ -55,6 +52,14 @@ void make_room_for_segment(const std::string& folder) {
 void remove_file(const std::string& path) { std::remove(path.c_str()); }
 
 }  // namespace
+
+void sort_unique(std::vector<WantedRow>& rows) {
+  std::sort(rows.begin(), rows.end(),
+            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+  rows.erase(std::unique(rows.begin(), rows.end(),
+                         [](const WantedRow& a, const WantedRow& b) { return a.location == b.location; }),
+             rows.end());
+}
 
 HeldLock::HeldLock(int descriptor) {
   if (descriptor >= 0) {
@@ -179,6 +184,12 @@ std::uint32_t ColdRows::take_slot() {
     free_slots_.pop_back();
     return slot;
   }
+  if (segments_.size() == kMostSegments && has_dead_segments_) {
+    retire_dead();
+    if (!free_slots_.empty()) {
+      return take_slot();
+    }
+  }
   if (segments_.size() == kMostSegments) {
     throw Error(ErrorKind::kDoesNotFit,
                 "a table can have at most " + std::to_string(kMostSegments) + " segments, of " +
@@ -188,6 +199,20 @@ std::uint32_t ColdRows::take_slot() {
   make_room_for_segment(config_.folder);
   segments_.push_back(nullptr);
   return static_cast<std::uint32_t>(segments_.size() - 1);
+}
+
+bool ColdRows::has_room_for(std::uint32_t rows) const {
+  if (open_ != nullptr && rows <= config_.segment_rows - open_->rows) {
+    return true;
+  }
+  const std::lock_guard lock(shared_->mutex);
+  return !shared_->free.empty();
+}
+
+bool ColdRows::wait_for_memory() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait(lock, [&] { return !shared_->free.empty() || shared_->failure || shared_->is_closed; });
+  return !shared_->free.empty();
 }
 
 void ColdRows::open_segment() {
@@ -257,7 +282,9 @@ void ColdRows::drop(std::uint32_t location) {
   const std::uint32_t place = place_of(location);
   segment.live[place / 64] &= ~(std::uint64_t{1} << (place % 64));
   --segment.live_rows;
+  --live_rows_;
   segment.is_changed = true;
+  has_dead_segments_ = has_dead_segments_ || segment.live_rows == 0;
 }
 
 void ColdRows::seal_open() {
@@ -336,7 +363,7 @@ ColdReading ColdRows::reading(std::vector<WantedRow> rows) const {
   for (std::size_t i = 0; i < reading.rows.size(); ++i) {
     const std::uint32_t slot = slot_of(reading.rows[i].location);
     if (i == 0 || slot != slot_of(reading.rows[i - 1].location)) {
-      reading.parts.push_back({i, segments_[slot]->memory, segments_[slot]->file});
+      reading.parts.push_back({i, segments_[slot]->sequence, segments_[slot]->memory, segments_[slot]->file});
     }
     reading.parts.back().end = i + 1;
   }
@@ -388,7 +415,7 @@ void ColdRows::read(ColdReading& reading, const VisitRow& visit) const {
         std::uint64_t end = block_end(offset_of(first) + stride);
         for (; next < on_disk[part].second->end; ++next) {
           const std::uint64_t further = block_end(offset_of(next) + stride);
-          if (block_begin(offset_of(next)) > end + kBridgedBytes ||
+          if (block_begin(offset_of(next)) > end + ColdRows::kBridgedBytes ||
               further - start > BlockReader::kLargestStretchBytes) {
             break;
           }
@@ -467,13 +494,15 @@ void ColdRows::retire_dead() {
   std::vector<std::shared_ptr<ColdSegment>> dead;
   {
     const std::lock_guard lock(shared_->mutex);
+    has_dead_segments_ = false;
     for (const auto& segment : segments_) {
-      if (segment != nullptr && segment->live_rows == 0 && segment->file != nullptr) {
-        dead.push_back(segment);
+      if (segment != nullptr && segment->live_rows == 0) {
+        segment->file != nullptr ? dead.push_back(segment) : void(has_dead_segments_ = true);
       }
     }
   }
   for (const auto& segment : dead) {
+    rows_ -= segment->rows;
     segments_[segment->slot] = nullptr;
     free_slots_.push_back(segment->slot);
     live_bits_bytes_ -= segment->live.size() * sizeof(std::uint64_t);
@@ -578,6 +607,8 @@ void ColdRows::restore(std::uint64_t sequence, const std::vector<std::uint64_t>*
   segment->file = file;
   live_bits_bytes_ += words * sizeof(std::uint64_t);
   segments_[segment->slot] = segment;
+  rows_ += segment->rows;
+  has_dead_segments_ = true;  // perhaps: none of its rows may count
   file->scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto place = static_cast<std::uint32_t>(first + i);
@@ -585,6 +616,7 @@ void ColdRows::restore(std::uint64_t sequence, const std::vector<std::uint64_t>*
       if (live == nullptr || ((*live)[place / 64] & bit) != 0) {
         segment->live[place / 64] |= bit;
         ++segment->live_rows;
+        ++live_rows_;
         visit(keys[i], cold_location(segment->slot, place));
       }
     }

@@ -103,11 +103,15 @@ struct WantedRow {
   std::int64_t key;
 };
 
+// By location, each once.
+void sort_unique(std::vector<WantedRow>& rows);
+
 // Rows that are to be read, with what holds them: reading needs no lock, and gives the rows as they were when this was
 // made, whatever happens to them meanwhile.
 struct ColdReading {
   struct Part {  // of one segment
     std::size_t end;  // in `rows`
+    std::uint64_t sequence;
     std::shared_ptr<SegmentMemory> memory;
     std::shared_ptr<const SegmentReader> file;
   };
@@ -139,6 +143,8 @@ class ColdRows {
     fill(segment.memory->records() + place * info_.stride());
     segment.live[place / 64] |= std::uint64_t{1} << (place % 64);
     ++segment.live_rows;
+    ++rows_;
+    ++live_rows_;
     ++rows_appended_;
     const std::uint32_t location = cold_location(segment.slot, place);
     if (segment.rows == config_.segment_rows) {
@@ -146,6 +152,13 @@ class ColdRows {
     }
     return location;
   }
+
+  // Whether so many rows, at most those of a segment, can be appended without waiting.
+  bool has_room_for(std::uint32_t rows) const;
+
+  // Waits until memory is free for another segment; false where that is not to come, for segments cannot be written.
+  // Needs no lock of the table.
+  bool wait_for_memory();
 
   // The row there is no longer the newest written one of its key.
   void drop(std::uint32_t location);
@@ -179,6 +192,11 @@ class ColdRows {
 
   // The one to rewrite next: less than half live, or among too many small ones. Null if there is none.
   std::shared_ptr<ColdSegment> next_to_compact() const;
+
+  // Whether so much of what segments hold is dead that whoever makes more should wait for compaction.
+  bool is_mostly_dead() const { return rows_ > 3 * live_rows_ + kSpareDeadSegments * config_.segment_rows; }
+  bool has_dead_segments() const { return has_dead_segments_; }
+
   const std::vector<std::shared_ptr<ColdSegment>>& segments() const { return segments_; }  // by slot; null: free
   std::shared_ptr<const SegmentReader> file_of(const ColdSegment& segment) const;  // null: still in memory
   // Calls visit(key, location, record) for each live row of a segment on disk. A damaged one is marked as such, and
@@ -211,6 +229,7 @@ class ColdRows {
 
   std::uint64_t bytes() const;  // of memory: buffers, the reader's, live bits
   std::uint64_t fixed_bytes() const;
+  std::uint64_t stride() const { return info_.stride(); }  // bytes from record to record in a segment
   std::uint32_t segment_rows() const { return config_.segment_rows; }
   std::uint64_t next_sequence() const { return next_sequence_; }  // of the segment that is begun next
   std::uint64_t rows_appended() const { return rows_appended_; }
@@ -220,6 +239,10 @@ class ColdRows {
 
   static constexpr std::uint32_t kMemories = 2;  // one being filled, one being written
   static constexpr unsigned kDepth = 128;        // reads in flight
+  static constexpr std::uint64_t kSpareDeadSegments = 4;
+  // Reading on through rows that are not wanted costs less than another read, up to about so many bytes: so a segment
+  // of which many rows are wanted is read from front to back.
+  static constexpr std::uint64_t kBridgedBytes = std::uint64_t{16} << 10;
 
  private:
   HeldLock lock_;  // let go of last: until then nobody else may have files here
@@ -268,6 +291,9 @@ class ColdRows {
   std::shared_ptr<ColdSegment> open_;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t rows_appended_ = 0;
+  std::uint64_t rows_ = 0;       // in segments,
+  std::uint64_t live_rows_ = 0;  // and of these, the newest written ones of their keys
+  bool has_dead_segments_ = false;
   std::uint64_t live_bits_bytes_ = 0;
   mutable std::mutex reading_mutex_;  // one reader at a time: its memory is counted once
   mutable std::atomic<std::uint64_t> bytes_read_{0};

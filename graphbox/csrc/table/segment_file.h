@@ -122,6 +122,9 @@ class SegmentReader {
   void scan_keys(const VisitKeys& visit) const;
   std::vector<std::int64_t> keys() const;
 
+  // The keys of some rows, not verified: what verify() says of a row is said of its key too.
+  void read_keys(std::uint64_t first, std::uint64_t count, std::int64_t* keys) const;
+
   // Reads rows first ... first + count - 1 with many large reads in flight, and calls visit(first, keys, records,
   // count) for parts of them in any order; records are info().stride() apart and verified, keys too.
   using VisitRows =
@@ -140,7 +143,6 @@ class SegmentReader {
 
   SegmentReader(const std::string& path, std::string repair, Header header);
   static Header read_header(const std::string& path, const std::string& repair);
-  void read_keys(std::uint64_t first, std::uint64_t count, std::int64_t* keys) const;
 
   std::string path_;
   std::string repair_;

@@ -13,6 +13,7 @@
 #include "random/philox_fill.h"
 #include "store/gather.h"
 #include "table/batch.h"
+#include "table/compactor.h"
 #include "table/float16.h"
 #include "table/location.h"
 #include "table/lookup.h"

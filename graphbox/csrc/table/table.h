@@ -34,6 +34,8 @@
 
 namespace graphbox {
 
+class Compactor;
+struct ColdReading;
 struct ColdSegment;
 struct ListedSegment;
 struct TableTier;
@@ -148,6 +150,9 @@ class Table {
     std::int64_t read;
   };
   Prefetched prefetch_rows(const std::int64_t* keys, std::int64_t count, const std::atomic<bool>& is_stopped);
+
+  // Waits until no segment is to be rewritten in the background, as far as is known now.
+  void await_compaction();
 
   // Rewrites segments that hold rows of erased keys; the next flush removes the old ones. Returns how many.
   std::int64_t purge();
@@ -307,8 +312,11 @@ class Table {
   void make_hot(const Batch& batch, int threads, std::unique_lock<std::shared_mutex>& lock);
   void locate_again(std::vector<WantedRow>& cold) const;
   std::uint64_t pin(const std::uint32_t* rows, std::int64_t count);
-  std::int64_t promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
-                       std::vector<std::uint64_t>* marked);
+  void promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock);
+  template <typename Seen>
+  void take_in(const ColdReading& reading, std::size_t begin, std::size_t end, const std::byte* records,
+               const Seen& seen);
+  std::uint32_t take_in_row(const WantedRow& wanted, std::uint64_t sequence, const std::byte* record);
   std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request, std::uint64_t first_sequence) const;
   void copy_cold_keys(std::int64_t* keys) const;
   void note_created(const std::vector<std::uint32_t>& rows);
@@ -321,7 +329,6 @@ class Table {
   std::uint64_t index_rows() const;
   bool make_index_room(std::uint64_t more);
   void make_space(std::uint64_t rows, std::uint64_t pinned);
-  void make_space_beside_passes(std::uint64_t rows);
   std::uint64_t space() const;
   void check_hot_room(std::uint64_t new_keys) const;
   std::uint64_t evict(std::uint64_t count, const std::vector<std::uint64_t>& pinned);
@@ -329,10 +336,31 @@ class Table {
   void move_out_row(std::uint32_t row);
   void write_home(std::uint32_t row);
   void evict_from(std::uint64_t limit);
-  void compact();
-  void compact_segment(ColdSegment& segment);
   void write_erased_keys();
   std::uint64_t write_changed(std::uint64_t word, std::uint64_t most);
+
+  // table_prefetch.cpp
+  struct PassPart;
+  std::vector<WantedRow> begin_pass(const std::int64_t* keys, std::int64_t count, Prefetched& result,
+                                    const std::atomic<bool>& is_stopped);
+  std::vector<WantedRow> bring_in(const std::vector<WantedRow>& rows, Prefetched& result,
+                                  const std::atomic<bool>& is_stopped);
+  PassPart read_part(const WantedRow* rows, std::size_t count, std::byte* records, const std::atomic<bool>& is_stopped);
+  bool place_part(const PassPart& part, std::vector<WantedRow>& moved, Prefetched& result,
+                  const std::atomic<bool>& is_stopped);
+  std::uint64_t make_space_beside_passes(std::uint64_t rows, std::unique_lock<std::mutex>& moving,
+                                         std::unique_lock<std::shared_mutex>& lock);
+  void wait_for_others(const std::atomic<bool>& is_stopped) const;
+
+  // table_compact.cpp
+  void wake_compactor();
+  void give_way_to_compaction();
+  bool compact_some();
+  bool begin_compaction();
+  void read_compacted();
+  bool move_compacted();
+  void move_compacted(std::size_t begin, std::size_t end);
+  void move_cold_row(std::int64_t key, std::uint32_t location, const std::byte* record);
 
   TableConfig config_;
   PhiloxKey init_key_;
@@ -355,6 +383,7 @@ class Table {
   mutable std::mutex following_;  // the trackers, where the lock is shared
   std::unique_ptr<TableTier> tier_;  // where rows may be on SSD
   mutable std::shared_mutex mutex_;
+  std::unique_ptr<Compactor> compactor_;  // last: its thread uses all of the above
 };
 
 }  // namespace graphbox

@@ -1,9 +1,7 @@
 // Rows on SSD come back to memory when they are looked up.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
@@ -11,38 +9,12 @@
 #include "table/location.h"
 #include "table/table.h"
 #include "table/table_tier.h"
+#include "table/take_in.h"
 
 namespace graphbox {
 namespace {
 
 constexpr std::int64_t kIndexDistance = 32;  // keys between asking for a line of the index and reading it
-constexpr std::size_t kSparsePrefetch = 4096;   // rows read at a time, while others wait to move rows
-constexpr std::size_t kDensePrefetch = 16384;
-constexpr std::uint32_t kDenseGap = 16;  // places between rows that are read in one go
-
-// A turn to move rows. Whoever prefetches waits for those that have work for the rows.
-class MovingTurn {
- public:
-  explicit MovingTurn(TableTier& tier) : tier_(tier) {
-    tier_.waiting.fetch_add(1);
-    tier_.moving.lock();
-    tier_.waiting.fetch_sub(1);
-  }
-  MovingTurn(const MovingTurn&) = delete;
-  MovingTurn& operator=(const MovingTurn&) = delete;
-  ~MovingTurn() { tier_.moving.unlock(); }
-
- private:
-  TableTier& tier_;
-};
-
-void sort_unique(std::vector<WantedRow>& rows) {
-  std::sort(rows.begin(), rows.end(),
-            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
-  rows.erase(std::unique(rows.begin(), rows.end(),
-                         [](const WantedRow& a, const WantedRow& b) { return a.location == b.location; }),
-             rows.end());
-}
 
 std::uint64_t distinct_keys(const std::int64_t* keys, const std::vector<std::int64_t>& positions) {
   std::vector<std::int64_t> sorted(positions.size());
@@ -114,6 +86,7 @@ void Table::read_through(const std::int64_t* keys, std::int64_t count, const std
   for (std::int64_t i = 0; i < wanted.size(); ++i) {
     wanted[i] = keys[missing[static_cast<std::size_t>(i)]];
   }
+  give_way_to_compaction();
   const MovingTurn turn(*tier_);
   std::unique_lock lock(mutex_);
   if (pulled == nullptr) {
@@ -146,6 +119,7 @@ std::unique_lock<std::shared_mutex> Table::lock_with_hot_rows(const Batch& batch
       return lock;
     }
   }
+  give_way_to_compaction();
   const MovingTurn turn(*tier_);
   std::unique_lock lock(mutex_);
   make_hot(batch, threads, lock);
@@ -182,7 +156,7 @@ void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shar
     make_space(cold.size() + created, pinned);
     locate_again(cold);
     const std::uint64_t version = version_;
-    promote(cold, lock, nullptr);
+    promote(cold, lock);
     if (version_ != version) {
       continue;  // keys were erased while the disk was waited for
     }
@@ -222,13 +196,11 @@ std::uint64_t Table::pin(const std::uint32_t* rows, std::int64_t count) {
   return different;
 }
 
-// Reads rows, sorted by location, into memory where there is room; returns how many were still there. Marks them.
-std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock,
-                            std::vector<std::uint64_t>* marked) {
+// Reads rows, sorted by location, into memory; there must be room.
+void Table::promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock) {
   TableTier& tier = *tier_;
   const std::size_t record_bytes = slab_.layout().record_bytes();
   const std::size_t most = tier.staging.bytes() / record_bytes;
-  std::int64_t promoted = 0;
   for (std::size_t begin = 0; begin < rows.size(); begin += most) {
     const std::size_t size = std::min(most, rows.size() - begin);
     std::vector<WantedRow> part(rows.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -242,95 +214,32 @@ std::int64_t Table::promote(const std::vector<WantedRow>& rows, std::unique_lock
       std::memcpy(tier.staging.data() + row.index * record_bytes, record, record_bytes);
     });
     lock.lock();
-    for (std::size_t i = 0; i < size; ++i) {
-      if (i + kIndexDistance < size) {
-        index_.prefetch(index_.hash(reading.rows[i + kIndexDistance].key));
-      }
-      const WantedRow& wanted = reading.rows[i];
-      const std::uint64_t hash = index_.hash(wanted.key);
-      if (index_.find(wanted.key, hash) != wanted.location) {
-        continue;
-      }
-      const std::uint32_t row = take_row(0);
-      slab_.key(row) = wanted.key;
-      slab_.read_record(row, tier.staging.data() + wanted.index * record_bytes);
-      const std::uint64_t sequence = tier.cold.segments()[slot_of(wanted.location)]->sequence;
-      for (ChangeTracker& changes : trackers_) {
-        if (sequence < changes.oldest_sequence()) {
-          changes.unmark(row);
-        }
-      }
-      index_.replace(wanted.key, hash, row);
-      tier.homes[row] = wanted.location;
-      tier.visited.visit(row);
-      --tier.cold_rows;
-      ++promoted;
-      if (marked != nullptr) {
-        set_bit(*marked, row);
-      }
-    }
+    take_in(reading, 0, size, tier.staging.data(), [](const WantedRow&, std::uint32_t) {});
   }
-  return promoted;
 }
 
-// --- Prefetching -----------------------------------------------------------------------------------------------------
-
-Table::Prefetched Table::prefetch_rows(const std::int64_t* keys, std::int64_t count, const std::atomic<bool>& is_stopped) {
+// Returns where the row is now.
+std::uint32_t Table::take_in_row(const WantedRow& wanted, std::uint64_t sequence, const std::byte* record) {
   TableTier& tier = *tier_;
-  const std::lock_guard only_one(tier.prefetching);
-  Prefetched result = {0, 0};
-  std::vector<WantedRow> cold;
-  {
-    const std::unique_lock lock(mutex_);
-    tier.this_pass.swap(tier.next_pass);
-    std::fill(tier.next_pass.begin(), tier.next_pass.end(), 0);
+  const std::uint64_t hash = index_.hash(wanted.key);
+  const std::uint32_t found = index_.find(wanted.key, hash);
+  // The place of a segment that is gone may be another one's by now.
+  if (found != wanted.location || tier.cold.segments()[slot_of(found)]->sequence != sequence) {
+    return found;
   }
-  for (std::int64_t begin = 0; begin < count && !is_stopped; begin += kChunkKeys) {
-    const std::unique_lock lock(mutex_);
-    for (std::int64_t i = begin; i < std::min(begin + kChunkKeys, count); ++i) {
-      const std::uint32_t location = find(keys[i]);
-      if (is_cold(location)) {
-        cold.push_back({location, 0, keys[i]});
-      } else if (is_hot(location)) {
-        set_bit(tier.next_pass, location);
-        ++result.in_memory;
-      }
+  const std::uint32_t row = take_row(0);
+  slab_.key(row) = wanted.key;
+  slab_.read_record(row, record);
+  for (ChangeTracker& changes : trackers_) {
+    if (sequence < changes.oldest_sequence()) {
+      changes.unmark(row);
     }
   }
-  sort_unique(cold);
-  for (std::size_t begin = 0; begin < cold.size() && !is_stopped;) {
-    while (tier.waiting.load() > 0 && !is_stopped) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    const std::size_t ahead = std::min(begin + kDensePrefetch, cold.size()) - 1;
-    const bool is_dense = (cold[ahead].location - cold[begin].location) / kDenseGap <= ahead - begin;
-    const std::size_t end = std::min(begin + (is_dense ? kDensePrefetch : kSparsePrefetch), cold.size());
-    const std::lock_guard moving(tier.moving);
-    std::unique_lock lock(mutex_);
-    // Rows may have been moved by compaction, read by others or erased.
-    std::vector<WantedRow> part;
-    for (; begin < end; ++begin) {
-      const std::uint32_t location = find(cold[begin].key);
-      if (is_cold(location)) {
-        part.push_back({location, 0, cold[begin].key});
-      } else if (is_hot(location)) {
-        set_bit(tier.next_pass, location);
-        ++result.in_memory;
-      }
-    }
-    sort_unique(part);
-    make_space_beside_passes(part.size());
-    const bool is_full = space() < part.size();
-    locate_again(part);
-    part.resize(std::min<std::size_t>(part.size(), space()));
-    const std::int64_t read = promote(part, lock, &tier.next_pass);
-    result.read += read;
-    result.in_memory += read;
-    if (is_full) {
-      break;
-    }
-  }
-  return result;
+  index_.replace(wanted.key, hash, row);
+  tier.homes[row] = wanted.location;
+  tier.visited.visit(row);
+  --tier.cold_rows;
+  return row;
 }
 
 // --- Notes -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 
 #include "errors/error.h"
 #include "io/block_reader.h"
+#include "table/compactor.h"
 #include "table/location.h"
 #include "table/table.h"
 #include "table/table_tier.h"
@@ -23,6 +24,7 @@ constexpr std::uint64_t kBudgetPerSegment = 48;  // parts of the budget of which
 constexpr std::uint64_t kFewestSegmentRows = 16;
 constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 10;  // so that a few more segments do not move rows
 constexpr std::uint64_t kFewestHotRows = 64;
+constexpr std::uint32_t kMostCompacted = 8192;   // places of a segment that are read together
 
 std::uint32_t segment_rows_for(std::uint64_t memory_bytes, std::uint64_t record_bytes) {
   const std::uint64_t bytes =
@@ -52,9 +54,17 @@ void Table::attach_tier(const std::string& folder, const std::string& settings, 
   // Addresses for as many rows as there could ever be: memory_bytes may be raised later.
   const std::uint64_t rows =
       std::min<std::uint64_t>(2 * physical_bytes() / slab_.bytes_per_row() + 64, kFirstColdLocation);
-  const std::uint64_t staging_bytes = config.record_bytes * config.segment_rows;
+  const std::uint64_t record_bytes = config.record_bytes;
+  const std::uint64_t staged = std::max<std::uint64_t>(config.segment_rows / 4, kFewestSegmentRows);
+  const std::uint32_t compacted = std::min(config.segment_rows, kMostCompacted);
   auto tier = std::make_unique<TableTier>(std::move(config), rows);
-  tier->staging = Buffer(staging_bytes);
+  tier->staging = Buffer(2 * staged * record_bytes);
+  for (Buffer& staging : tier->pass_staging) {
+    staging = Buffer(staged * record_bytes);
+  }
+  tier->compaction.keys.resize(compacted);
+  tier->compaction.read.reserve(compacted);
+  tier->compaction.records = Buffer(compacted * record_bytes);
   tier_ = std::move(tier);
   tier_->resize(slab_.rows());
   if (hot_limit(index_.bytes()) < kFewestHotRows) {
@@ -65,9 +75,11 @@ void Table::attach_tier(const std::string& folder, const std::string& settings, 
                     "it needs " + std::to_string(needed) + " or more",
                 folder, "raise memory_bytes");
   }
+  compactor_ = std::make_unique<Compactor>([this] { return compact_some(); });
 }
 
 void Table::detach_tier() {
+  compactor_ = nullptr;
   const std::unique_lock lock(mutex_);
   tier_ = nullptr;
 }
@@ -165,22 +177,6 @@ void Table::make_space(std::uint64_t rows, std::uint64_t pinned) {
   if (available + evicted < rows) {
     evict(rows - available - evicted, tier_->pinned);
   }
-  compact();
-}
-
-// The same for rows of a pass that will come, which takes no room from the one that is.
-void Table::make_space_beside_passes(std::uint64_t rows) {
-  tier_->limit = hot_limit(index_.bytes());
-  const std::uint64_t available = space();
-  if (available >= rows) {
-    return;
-  }
-  RowBits kept = tier_->this_pass;
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    kept[i] |= tier_->next_pass[i];
-  }
-  evict(std::max<std::uint64_t>(rows - available, tier_->cold.segment_rows()), kept);
-  compact();
 }
 
 // --- Evicting --------------------------------------------------------------------------------------------------------
@@ -201,6 +197,8 @@ std::uint64_t Table::evict(std::uint64_t count, const std::vector<std::uint64_t>
   choose(count, pinned);
   try {
     move_out(leaving);
+    tier_->is_behind = tier_->cold.is_mostly_dead();
+    wake_compactor();
   } catch (const Error&) {
     const std::uint64_t evicted = free_rows_.size() - free_before;
     RowBits kept = pinned;
@@ -285,76 +283,6 @@ void Table::evict_from(std::uint64_t limit) {
   tier_->resize(limit);
 }
 
-// --- Compaction ------------------------------------------------------------------------------------------------------
-
-// Rewrites segments that are less than half live, as many rows as were written anew since: so at most about as much is
-// written again as was written, and at most about half of the segments is dead.
-void Table::compact() {
-  TableTier& tier = *tier_;
-  tier.cold.retire_dead();
-  tier.compaction_credit = std::min<std::uint64_t>(tier.compaction_credit, 2 * kMostRowsOfSegment);
-  for (auto segment = tier.cold.next_to_compact();
-       segment != nullptr && segment->live_rows <= tier.compaction_credit; segment = tier.cold.next_to_compact()) {
-    tier.compaction_credit -= segment->live_rows;
-    try {
-      compact_segment(*segment);
-    } catch (const Error&) {
-      if (!segment->is_damaged) {
-        return;  // nothing can be written now: who must write will say so
-      }
-      // Its rows stay where they are; whoever reads them is told.
-    }
-  }
-  tier.cold.retire_dead();
-}
-
-void Table::compact_segment(ColdSegment& segment) {
-  TableTier& tier = *tier_;
-  const std::size_t record_bytes = slab_.layout().record_bytes();
-  tier.cold.visit_live(segment, [&](std::int64_t key, std::uint32_t location, const std::byte* record) {
-    const std::uint64_t hash = index_.hash(key);
-    const std::uint32_t found = index_.find(key, hash);
-    const std::uint32_t moved =
-        tier.cold.append(key, [&](std::byte* target) { std::memcpy(target, record, record_bytes); });
-    tier.cold.drop(location);
-    if (is_hot(found)) {
-      tier.homes[found] = moved;
-    } else {
-      index_.replace(key, hash, moved);
-    }
-    ++tier.compacted_rows;
-  });
-}
-
-std::int64_t Table::purge() {
-  const std::lock_guard moving(tier_->moving);
-  const std::unique_lock lock(mutex_);
-  ColdRows& cold = tier_->cold;
-  write_changed(0, slab_.rows());  // so that all keys there are have copies newer than what is forgotten
-  cold.write_all();
-  const auto segments = cold.segments();  // new ones come
-  std::int64_t rewritten = 0;
-  for (const auto& segment : segments) {
-    if (segment == nullptr || segment->live_rows == segment->rows) {
-      continue;
-    }
-    bool holds_erased = false;
-    cold.file_of(*segment)->scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
-      for (std::uint64_t i = 0; i < count && !holds_erased; ++i) {
-        holds_erased = !segment->is_live(static_cast<std::uint32_t>(first + i)) && find(keys[i]) == kNoRow;
-      }
-    });
-    if (holds_erased) {
-      compact_segment(*segment);
-      ++rewritten;
-    }
-  }
-  cold.retire_dead();
-  tier_->erased.clear();
-  cold.retire_all_erased();
-  return rewritten;
-}
-
 // --- The folder ------------------------------------------------------------------------------------------------------
 
 std::vector<ListedSegment> Table::flush() {
@@ -369,10 +297,9 @@ std::vector<ListedSegment> Table::flush() {
   const std::lock_guard moving(tier_->moving);
   const std::unique_lock lock(mutex_);
   write_changed(0, slab_.rows());
-  compact();
   write_erased_keys();
   tier_->cold.write_all();
-  tier_->cold.retire_dead();
+  wake_compactor();
   return tier_->cold.list();
 }
 

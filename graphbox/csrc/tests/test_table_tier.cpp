@@ -90,6 +90,7 @@ TEST(table_tier, rows_are_those_of_a_table_in_memory) {
       live(*table, plain, step, threads);
     }
     check_equal_tables(*table, plain);
+    table->await_compaction();
     const Table::TierFigures figures = table->tier_figures();
     CHECK(figures.evicted_rows > 20000 && figures.misses > 1000 && figures.compacted_rows > 0);
     CHECK_EQUAL(figures.hot_rows + figures.cold_rows, plain.rows());
