@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from graphbox.cli.text import byte_size, metric, table
+from graphbox.cli.text import byte_size, duration, metric, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,6 +18,7 @@ def print_results(report: Mapping[str, Any], console: Console) -> None:
     metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
     for task in {**baselines, **metrics}:
         _print_task(task, metrics.get(task, {}), baselines.get(task, {}), console)
+    _print_training(report.get("training") or {}, console)
     _print_export(report.get("export") or {}, console)
     _print_compress(report.get("compress") or {}, console)
     _print_bench(report.get("bench") or {}, console)
@@ -35,6 +36,21 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
     ]
     console.print(table(f"Task {task}", (task, *keys), rows, keys))
     console.print()
+
+
+def _print_training(training: Mapping[str, Any], console: Console) -> None:
+    """Print where the time of each training went."""
+    stages = list(dict.fromkeys(stage for outcome in training.values() for stage in outcome["stage_seconds"]))
+    rows = []
+    for name, outcome in training.items():
+        seconds = outcome["stage_seconds"]
+        total = sum(seconds.values()) or 1.0
+        shares = (f"{100 * seconds.get(stage, 0.0) / total:.0f} %" for stage in stages)
+        rows.append((name, str(outcome["epochs"]), duration(total), *shares))
+    if rows:
+        columns = ("model", "epochs", "time", *stages)
+        console.print(table("Where the time of training went", columns, rows, columns[1:]))
+        console.print()
 
 
 def _print_export(exports: Mapping[str, Any], console: Console) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.compare_runs import compare_runs
 from graphbox.cli.results import print_results
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import age, byte_size, duration, table
@@ -15,11 +18,11 @@ from graphbox.errors import NotFoundError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphbox.workspace import RunRecord
+    from graphbox.workspace import RunRecord, Sign
 
 __all__ = ["register"]
 
-group = typer.Typer(help="List, show, resume or remove runs.")
+group = typer.Typer(help="List, show, compare, resume or remove runs.")
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run; `last` is the newest.")]
 _FOLLOW_EVERY_S = 0.5
@@ -53,8 +56,11 @@ def list_runs(session: Session) -> None:
 
 def show_run(session: Session, run: RunArgument) -> None:
     """Show one run: stages with times and peak memory, results, and what ended it."""
+    from graphbox.workspace import last_sign
+
     with session.workspace() as workspace:
         record = workspace.run(run)
+    sign = last_sign(record.path) if record.stage == "train" and record.state != "finished" else None
 
     def show(console: Console) -> None:
         console.print(f"[bold]{record.id}[/]: {record.state}, {duration(record.seconds)} in all")
@@ -68,9 +74,12 @@ def show_run(session: Session, run: RunArgument) -> None:
         print_results(record.report, console)
         if record.error:
             console.print(_error_text(record.error), markup=False, soft_wrap=True)
+        if sign is not None:
+            console.print(_sign_text(sign), markup=False, soft_wrap=True)
         console.print(f"folder {record.path}", markup=False, soft_wrap=True)
 
     document = {**_summary(record), "stages": _stages(record), "error": record.error, "report": record.report}
+    document["training"] = None if sign is None else asdict(sign)
     session.answer({**document, "config": record.config}, show)
 
 
@@ -148,6 +157,14 @@ def _stages(run: RunRecord) -> list[dict[str, Any]]:
     ]
 
 
+def _sign_text(sign: Sign) -> str:
+    when = datetime.fromtimestamp(sign.time, UTC)
+    return (
+        f"last sign of the training, {age(when)}: model {sign.model}, epoch {sign.epoch + 1}, "
+        f"batch {sign.batch + 1}, stage {sign.stage}"
+    )
+
+
 def _error_text(error: Any) -> str:
     where = f"{error['where']}: " if error.get("where") else ""
     hint = f"\n  = help: {error['hint']}" if error.get("hint") else ""
@@ -156,6 +173,7 @@ def _error_text(error: Any) -> str:
 
 command(group, "list", default=True)(list_runs)
 command(group, "show")(show_run)
+command(group, "compare")(compare_runs)
 command(group, "logs")(show_logs)
 command(group, "resume")(resume_run)
 command(group, "rm")(remove_run)

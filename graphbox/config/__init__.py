@@ -18,6 +18,7 @@ from graphbox.config.models import (
 )
 from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
 from graphbox.config.tasks import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
+from graphbox.config.track import TrackConfig
 
 __all__ = [
     "MODEL_SECTIONS",
@@ -37,6 +38,7 @@ __all__ = [
     "ServeConfig",
     "SkipGramSection",
     "TaskConfig",
+    "TrackConfig",
     "config_digest",
     "config_schema",
     "dump_config",

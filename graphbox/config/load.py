@@ -93,7 +93,9 @@ def dump_config(config: RunConfig) -> str:
 
 def config_digest(config: RunConfig) -> str:
     """Return a SHA-256 (hex) of everything in ``config`` that changes what a run computes."""
-    values = config.model_dump(mode="json", exclude={"serve": True, "threads": True, "graph": {"memory"}})
+    values = config.model_dump(
+        mode="json", exclude={"serve": True, "track": True, "threads": True, "graph": {"memory"}}
+    )
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -16,6 +16,7 @@ from graphbox.config.graph import GraphConfig
 from graphbox.config.models import ModelConfig
 from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section
 from graphbox.config.tasks import TaskConfig
+from graphbox.config.track import TrackConfig
 
 __all__ = ["BenchConfig", "CompressConfig", "ExportConfig", "RunConfig", "ServeConfig"]
 
@@ -83,6 +84,8 @@ class RunConfig(Section):
     """What the embeddings are for, by name."""
     models: dict[Name, ModelConfig] = Field(default_factory=dict)
     """Models to train, by name, in this order; without any the run ends with the imported graph."""
+    track: TrackConfig = TrackConfig()
+    """Where figures of trainings are sent, besides the store of the run itself."""
     export: dict[Name, ExportConfig] = Field(default_factory=dict)
     """Artifacts to write, by the name they get in the workspace."""
     compress: dict[Name, CompressConfig] = Field(default_factory=dict)

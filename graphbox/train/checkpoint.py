@@ -2,7 +2,8 @@
 
 A checkpoint is a folder: ``state.json`` (position, figures, digests of the other files),
 ``dense.safetensors`` (parameters and optimizer state) and a folder for each embedding table. It is written
-beside and moved into place, so a killed process leaves a whole checkpoint or none; the last two are kept.
+beside and moved into place, so a killed process leaves a whole checkpoint or none. The last two are kept, and
+the one after which the model was best, where that is looked for.
 """
 
 from __future__ import annotations
@@ -64,8 +65,13 @@ class CheckpointStore:
         self._folder = folder
         self._settings = settings
 
-    def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint, then remove all but the last two; return its folder."""
+    def save(self, checkpoint: Checkpoint, *, also_keep: int | None = None) -> Path:
+        """Write a checkpoint, then remove all but the last two; return its folder.
+
+        Args:
+            checkpoint: what to write.
+            also_keep: step of a checkpoint that stays too.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._remove_partial()
         place = self._folder / f"{checkpoint.step:010d}"
@@ -94,21 +100,23 @@ class CheckpointStore:
             shutil.rmtree(place)
         replace_file(beside, place)
         for old in self._places()[:-_KEPT]:
-            shutil.rmtree(old)
+            if int(old.name) != also_keep:
+                shutil.rmtree(old)
         return place
 
-    def load(self, threads: int | None = None) -> Checkpoint | None:
-        """Return the last checkpoint, or None when there is none.
+    def load(self, threads: int | None = None, *, step: int | None = None) -> Checkpoint | None:
+        """Return the last checkpoint or that of a step, or None when there is none.
 
         Args:
             threads: threads of the embedding tables.
+            step: which one; None: the last.
 
         Raises:
             FormatError: it is damaged; the message says which file, and how to go on from the one before.
             ConflictError: it was made with other settings.
         """
-        places = self._places()
-        if not places:
+        places = [place for place in self._places() if step is None or int(place.name) <= step]
+        if not places or (step is not None and int(places[-1].name) != step):
             return None
         place = places[-1]
         before = f"that of step {int(places[-2].name)}" if len(places) > 1 else "the beginning"

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from graphbox.config import ModelConfig, TaskConfig
+from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
-from graphbox.train.loop import CHECKPOINT_INTERVAL_S, ProgressCallback, StopCallback, train
+from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
+from graphbox.train.trackers import Tracker
 from graphbox.train.trained import TrainedModel, save_trained
 from graphbox.train.view import GraphView
 
-__all__ = ["fit"]
+__all__ = ["fit", "load_outcome"]
 
 
 def fit(
@@ -30,6 +35,7 @@ def fit(
     run_folder: Path,
     seed: int,
     threads: int | None = None,
+    trackers: tuple[Tracker, ...] = (),
     progress: ProgressCallback | None = None,
     stop: StopCallback | None = None,
     resume: bool = False,
@@ -51,6 +57,7 @@ def fit(
         seed: seed of every random choice. The same seed gives the same model, bit for bit, at the same
             number of torch threads.
         threads: threads for sampling, tables and torch; None: all CPUs of the process.
+        trackers: get the figures of the training too.
         progress: called with where the training is.
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one.
@@ -66,11 +73,13 @@ def fit(
     assignment = Assignment(name, GraphView(graph, split), split, task, seed, threads)
     with _torch_threads(threads):
         trainer = make_trainer(config, assignment)
-        train(
+        outcome = train(
             trainer,
             model=name,
             run_folder=run_folder,
             settings=_settings(config, split, seed),
+            clock=assignment.clock,
+            trackers=trackers,
             progress=progress,
             stop=stop,
             resume=resume,
@@ -79,7 +88,23 @@ def fit(
         )
         trained = trainer.trained(name, GraphView(graph, split, "test"))
     save_trained(trained, graph, run_folder)
+    with write_atomically(run_folder / "trained" / name / "outcome.json") as stream:
+        stream.write(json.dumps(asdict(outcome), indent=1).encode())
     return trained
+
+
+def load_outcome(run_folder: Path, name: str) -> Outcome:
+    """Return how the training of a model ended.
+
+    Raises:
+        NotFoundError: the model is not trained yet.
+    """
+    try:
+        return Outcome(**json.loads((run_folder / "trained" / name / "outcome.json").read_text()))
+    except FileNotFoundError:
+        raise NotFoundError(
+            f"there is no trained model `{name}` in this run", where=str(run_folder), hint="train it first"
+        ) from None
 
 
 def _settings(config: ModelConfig, split: Split | None, seed: int) -> str:

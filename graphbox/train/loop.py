@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from torch import Tensor
-
-from graphbox.errors import GraphboxError, InterruptedRunError
-from graphbox.table import EmbeddingTable
+from graphbox.errors import FormatError, GraphboxError, InterruptedRunError
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
+from graphbox.train.failed_batch import save_failed_batch
 from graphbox.train.metrics_log import MetricsLog
-from graphbox.train.storage import write_atomically
-from graphbox.train.trained import TrainedModel
-from graphbox.train.view import GraphView
+from graphbox.train.stage_clock import StageClock
+from graphbox.train.trackers import Tracker
+from graphbox.train.trainer import Trainer
+from graphbox.workspace import Heartbeat
 
-__all__ = ["CHECKPOINT_INTERVAL_S", "ProgressCallback", "StopCallback", "TrainProgress", "Trainer", "train"]
+__all__ = ["CHECKPOINT_INTERVAL_S", "Outcome", "ProgressCallback", "StopCallback", "TrainProgress", "train"]
 
 _POINTS_PER_EPOCH = 10
 CHECKPOINT_INTERVAL_S = 20.0
-_HEARTBEAT_INTERVAL_S = 1.0
+_PROGRESS_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -46,53 +44,25 @@ class TrainProgress:
     values: Mapping[str, float]
 
 
-ProgressCallback = Callable[[TrainProgress], None]
-StopCallback = Callable[[], bool]
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended.
 
-
-class Trainer(Protocol):
-    """Trains one model, batch by batch.
-
-    What a batch does depends on the state and on (epoch, batch) alone, never on how the process came there:
-    so a training that goes on from a checkpoint ends like one that never stopped.
+    Attributes:
+        epochs: epochs that were trained.
+        steps: batches that were trained.
+        best_epoch: the epoch after which the model was best, if that was looked for, else None.
+        stage_seconds: where the time went, by stage, see :class:`graphbox.train.stage_clock.StageClock`.
     """
 
-    @property
-    def epochs(self) -> int:
-        """Number of epochs."""
-        ...
+    epochs: int
+    steps: int
+    best_epoch: int | None
+    stage_seconds: Mapping[str, float]
 
-    def loss_name(self, epoch: int) -> str:
-        """Return what the loss of an epoch is called among the figures."""
-        ...
 
-    def begin_epoch(self, epoch: int) -> int:
-        """Prepare an epoch and return its number of batches."""
-        ...
-
-    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on a batch; return its mean loss and the number of positives in it."""
-        ...
-
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        """Return figures to report after an epoch, such as a validation metric."""
-        ...
-
-    def dense(self) -> dict[str, Tensor]:
-        """Return parameters and optimizer state by name."""
-        ...
-
-    def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the embedding tables by name."""
-        ...
-
-    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
-        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        ...
-
-    def trained(self, name: str, view: GraphView) -> TrainedModel:
-        """Return what was trained as the model ``name``; vectors come from the graph as ``view`` shows it."""
-        ...
+ProgressCallback = Callable[[TrainProgress], None]
+StopCallback = Callable[[], bool]
 
 
 @dataclass
@@ -106,6 +76,13 @@ class _Position:
     loss_sum: float = 0.0
     samples: int = 0
     point_s: float = 0.0
+    points: int = 0
+    best_value: float | None = None
+    best_step: int | None = None
+    best_epoch: int | None = None
+    worse_epochs: int = 0
+    finished: bool = False
+    stage_seconds: dict[str, float] = field(default_factory=dict)
 
     def restart_point(self) -> None:
         self.loss_sum, self.samples, self.point_s = 0.0, 0, 0.0
@@ -117,21 +94,26 @@ def train(
     model: str,
     run_folder: Path,
     settings: str,
+    clock: StageClock | None = None,
+    trackers: tuple[Tracker, ...] = (),
     progress: ProgressCallback | None = None,
     stop: StopCallback | None = None,
     resume: bool = False,
     threads: int | None = None,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
-) -> None:
+) -> Outcome:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
-    Writes ``metrics.jsonl``, ``heartbeat.json`` and ``checkpoints/<model>/`` under ``run_folder``.
+    Writes ``metrics.jsonl``, ``heartbeat.json`` and ``checkpoints/<model>/`` under ``run_folder``. The
+    trainer ends in its last state, or in its best where it has a ``selection``.
 
     Args:
         trainer: what to train.
         model: name of the model.
         run_folder: folder of the run.
         settings: digest of everything that must be the same when a training is resumed.
+        clock: measures the stages of ``trainer``.
+        trackers: get the figures too.
         progress: called with where the training is, at least once for each point.
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one; else start anew.
@@ -140,27 +122,32 @@ def train(
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
-        GraphboxError: the loss is no longer a finite number.
+        GraphboxError: the loss is no longer a finite number; the batch was saved.
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
     store = CheckpointStore(run_folder / "checkpoints" / model, settings)
-    loop = _Loop(
-        trainer,
-        model,
-        store,
-        run_folder,
-        progress or (lambda _: None),
-        stop or (lambda: False),
-        checkpoint_interval_s,
-    )
-    checkpoint = store.load(threads) if resume else None
-    if checkpoint is None:
-        store.remove()
-        loop.begin()
-    else:
-        loop.restore(checkpoint)
-    loop.run()
+    with Heartbeat(run_folder) as heartbeat:
+        loop = _Loop(
+            trainer,
+            model,
+            store,
+            run_folder,
+            heartbeat,
+            clock or StageClock(),
+            trackers,
+            progress or (lambda _: None),
+            stop or (lambda: False),
+            threads,
+            checkpoint_interval_s,
+        )
+        checkpoint = store.load(threads) if resume else None
+        if checkpoint is None:
+            store.remove()
+            loop.begin()
+        else:
+            loop.restore(checkpoint)
+        return loop.run()
 
 
 class _Loop:
@@ -170,66 +157,76 @@ class _Loop:
         model: str,
         store: CheckpointStore,
         run_folder: Path,
+        heartbeat: Heartbeat,
+        clock: StageClock,
+        trackers: tuple[Tracker, ...],
         progress: ProgressCallback,
         stop: StopCallback,
+        threads: int | None,
         checkpoint_interval_s: float,
     ) -> None:
         self._checkpoint_interval_s = checkpoint_interval_s
         self._trainer = trainer
         self._model = model
         self._store = store
+        self._run_folder = run_folder
         self._log = MetricsLog(run_folder / "metrics.jsonl", model)
-        self._heartbeat_path = run_folder / "heartbeat.json"
-        self._heartbeat_at = -math.inf
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._clock.on_change = self._beat
+        self._trackers = trackers
         self._progress = progress
+        self._progress_at = -math.inf
         self._stop = stop
+        self._threads = threads
         self._at = _Position()
         self._values: dict[str, float] = {}
+        self._saved_at = time.monotonic()
 
     def begin(self) -> None:
-        self._log.rewind(-1)
+        self._log.rewind(0)
+        self._clock.restart()
 
     def restore(self, checkpoint: Checkpoint) -> None:
         self._trainer.restore(checkpoint.dense, checkpoint.tables)
         self._at = _Position(**checkpoint.state)
-        self._log.rewind(self._at.step)
+        self._log.rewind(self._at.points)
+        self._clock.restart(self._at.stage_seconds)
 
-    def run(self) -> None:
-        saved_at = time.monotonic()
-        trained = self._at.epoch < self._trainer.epochs
-        while self._at.epoch < self._trainer.epochs:
-            batches = self._trainer.begin_epoch(self._at.epoch)
-            per_point = max(1, math.ceil(batches / _POINTS_PER_EPOCH))
-            while self._at.batch < batches:
-                self._train_batch(batches)
-                if self._at.batch % per_point == 0 or self._at.batch == batches:
-                    self._point({})
-                self._beat(batches)
-                if self._stop():
-                    place = self._save()
-                    raise InterruptedRunError(
-                        f"training of {self._model} stopped on request in epoch {self._at.epoch + 1} of "
-                        f"{self._trainer.epochs}",
-                        where=str(place),
-                        hint="resume the run to go on from there",
-                    )
-                if time.monotonic() - saved_at > self._checkpoint_interval_s:
-                    self._save()
-                    saved_at = time.monotonic()
-            self._end_epoch()
-        if trained:
+    def run(self) -> Outcome:
+        if not self._at.finished:
+            while self._at.epoch < self._trainer.epochs and not self._out_of_patience():
+                self._run_epoch()
+            self._at.finished = True
             self._save()
+        self._take_best()
+        self._beat("finished")
+        at = self._at
+        return Outcome(at.epoch, at.step, at.best_epoch, at.stage_seconds)
+
+    # Epochs and batches
+
+    def _run_epoch(self) -> None:
+        self._beat("begin epoch")
+        batches = self._trainer.begin_epoch(self._at.epoch)
+        per_point = max(1, math.ceil(batches / _POINTS_PER_EPOCH))
+        while self._at.batch < batches:
+            self._train_batch(batches)
+            if self._at.batch % per_point == 0 or self._at.batch == batches:
+                self._point({})
+            self._show(batches)
+            self._stop_if_asked()
+            if time.monotonic() - self._saved_at > self._checkpoint_interval_s:
+                self._save()
+        self._end_epoch()
+        self._stop_if_asked()
 
     def _train_batch(self, batches: int) -> None:
         started = time.monotonic()
         loss, samples = self._trainer.train_batch(self._at.epoch, self._at.batch)
         seconds = time.monotonic() - started
         if not math.isfinite(loss):
-            raise GraphboxError(
-                f"expected a finite loss, received {loss}",
-                where=f"{self._model}, epoch {self._at.epoch + 1}, batch {self._at.batch + 1} of {batches}",
-                hint="lower the learning rates; the last checkpoint is from before this batch",
-            )
+            self._fail(loss, batches)
         self._at.batch += 1
         self._at.step += 1
         self._at.time_s += seconds
@@ -238,10 +235,48 @@ class _Loop:
         self._at.samples += samples
 
     def _end_epoch(self) -> None:
-        self._at.epoch, self._at.batch = self._at.epoch + 1, 0
-        values = self._trainer.end_epoch(self._at.epoch - 1)
+        epoch = self._at.epoch
+        self._at.epoch, self._at.batch = epoch + 1, 0
+        with self._clock.stage("validate"):
+            values = self._trainer.end_epoch(epoch)
         if values:
             self._point(values)
+            self._compare(values)
+
+    def _compare(self, values: Mapping[str, float]) -> None:
+        """Keep this state if it is the best so far."""
+        selection = self._trainer.selection
+        if selection is None or selection.metric not in values:
+            return
+        value, best = values[selection.metric], self._at.best_value
+        if best is not None and not value > best:
+            self._at.worse_epochs += 1
+            return
+        self._at.best_value, self._at.worse_epochs = value, 0
+        self._at.best_step, self._at.best_epoch = self._at.step, self._at.epoch
+        self._save()
+
+    def _out_of_patience(self) -> bool:
+        selection = self._trainer.selection
+        return (
+            selection is not None
+            and selection.patience is not None
+            and self._at.worse_epochs >= selection.patience
+        )
+
+    def _take_best(self) -> None:
+        if self._at.best_step is None or self._at.best_step == self._at.step:
+            return
+        best = self._store.load(self._threads, step=self._at.best_step)
+        if best is None:
+            raise FormatError(
+                f"the checkpoint of step {self._at.best_step}, after which {self._model} was best, is gone",
+                where=str(self._run_folder / "checkpoints" / self._model),
+                hint="train again with --fresh",
+            )
+        self._trainer.restore(best.dense, best.tables)
+
+    # What others see
 
     def _point(self, values: Mapping[str, float]) -> None:
         """Write a point; with no figures given, of the loss since the last one."""
@@ -251,31 +286,73 @@ class _Loop:
             values = {
                 self._trainer.loss_name(self._at.epoch): self._at.loss_sum / self._at.samples,
                 "samples_per_s": self._at.samples / max(self._at.point_s, 1e-9),
+                **_hit_rates(self._trainer),
             }
             self._at.restart_point()
         self._values.update(values)
         self._log.add(self._at.step, self._at.epoch, self._at.time_s, values)
+        self._at.points += 1
+        for tracker in self._trackers:
+            tracker.log(self._at.step, {f"{self._model}/{name}": value for name, value in values.items()})
 
-    def _beat(self, batches: int) -> None:
-        if time.monotonic() - self._heartbeat_at < _HEARTBEAT_INTERVAL_S and self._at.batch < batches:
+    def _beat(self, stage: str) -> None:
+        at = self._at
+        self._heartbeat.beat(self._model, stage, epoch=at.epoch, batch=at.batch, step=at.step)
+
+    def _show(self, batches: int) -> None:
+        if time.monotonic() - self._progress_at < _PROGRESS_INTERVAL_S and self._at.batch < batches:
             return
-        self._heartbeat_at = time.monotonic()
-        where: dict[str, Any] = {
-            "model": self._model,
-            "epoch": self._at.epoch,
-            "batch": self._at.batch,
-            "step": self._at.step,
-            "time": time.time(),
-        }
-        with write_atomically(self._heartbeat_path) as stream:
-            stream.write(json.dumps(where).encode())
+        self._progress_at = time.monotonic()
         done = self._at.epoch + self._at.batch / batches
         self._progress(
             TrainProgress(self._model, done, self._trainer.epochs, self._at.step, dict(self._values))
         )
 
+    # Stopping and failing
+
+    def _stop_if_asked(self) -> None:
+        if not self._stop():
+            return
+        place = self._save()
+        raise InterruptedRunError(
+            f"training of {self._model} stopped on request in epoch {self._at.epoch + 1} of "
+            f"{self._trainer.epochs}",
+            where=str(place),
+            hint="resume the run to go on from there",
+        )
+
+    def _fail(self, loss: float, batches: int) -> None:
+        at = self._at
+        where: dict[str, Any] = {"model": self._model, "epoch": at.epoch, "batch": at.batch, "step": at.step}
+        folder = save_failed_batch(
+            self._run_folder / "failed" / self._model, self._trainer, {**where, "loss": str(loss)}
+        )
+        raise GraphboxError(
+            f"expected a finite loss, received {loss}",
+            where=f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}",
+            hint=f"lower the learning rates; {folder} has the batch and says what in it, or in the model, is "
+            "no finite number; the last checkpoint is from before it",
+        )
+
     def _save(self) -> Path:
         trainer = self._trainer
-        return self._store.save(
-            Checkpoint(self._at.step, vars(self._at).copy(), trainer.dense(), trainer.tables())
-        )
+        with self._clock.stage("checkpoint"):
+            self._at.stage_seconds = self._clock.seconds()
+            place = self._store.save(
+                Checkpoint(self._at.step, vars(self._at).copy(), trainer.dense(), trainer.tables()),
+                also_keep=self._at.best_step,
+            )
+        self._saved_at = time.monotonic()
+        return place
+
+
+def _hit_rates(trainer: Trainer) -> dict[str, float]:
+    """Return of each table with rows on SSD which share of the rows that were looked up was in memory."""
+    rates = {}
+    for name, table in trainer.tables().items():
+        if table.path is None:
+            continue
+        tier = table.tier_statistics()
+        if tier.hits + tier.misses:
+            rates[f"{name}_hit_rate"] = tier.hits / (tier.hits + tier.misses)
+    return rates

@@ -24,15 +24,20 @@ class MetricsLog:
         self._path = path
         self._model = model
 
-    def rewind(self, step: int) -> None:
-        """Drop the model's points after ``step``: a training that goes on from there writes them again.
+    def rewind(self, points: int) -> None:
+        """Keep the first ``points`` points of the model: a training that goes on writes the others again.
 
         A last line that was cut off when the process died is dropped too.
         """
         if not self._path.exists():
             return
         lines = self._path.read_bytes().splitlines(keepends=True)
-        kept = [line for line in lines if self._stays(line, step)]
+        kept, left = [], points
+        for line in lines:
+            owner = _model_of(line)
+            left -= owner == self._model
+            if owner is not None and (owner != self._model or left >= 0):
+                kept.append(line)
         if kept != lines:
             with write_atomically(self._path) as stream:
                 stream.writelines(kept)
@@ -57,9 +62,11 @@ class MetricsLog:
         with self._path.open("ab") as stream:
             stream.write(json.dumps(point).encode() + b"\n")
 
-    def _stays(self, line: bytes, step: int) -> bool:
-        try:
-            point: dict[str, Any] = json.loads(line)
-        except ValueError:
-            return False
-        return bool(point["model"] != self._model or point["step"] <= step)
+
+def _model_of(line: bytes) -> str | None:
+    """Return the model of a point; None where the line was cut off."""
+    try:
+        point: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return str(point["model"])

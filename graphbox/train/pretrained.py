@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.table import EmbeddingTable
-from graphbox.train.loop import Trainer
 from graphbox.train.trained import TrainedModel
+from graphbox.train.trainer import EmbeddingTrainer, Selection, StartingTrainer, Trainer
 from graphbox.train.view import GraphView
 
 __all__ = ["PretrainedTrainer"]
 
 
-class EmbeddingTrainer(Trainer, Protocol):
-    """A trainer whose rows are embeddings of nodes."""
-
-    def embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Return the embeddings as they are now: float32 [nodes, dim] by node type."""
-        ...
-
-
-class StartingTrainer(Trainer, Protocol):
-    """A trainer whose rows can start from embeddings."""
-
-    def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
-        """Let rows start from embeddings: float32 [nodes, dim] by node type."""
-        ...
-
-
-class PretrainedTrainer:
-    """Runs the epochs of one trainer, then those of the other; see :class:`graphbox.train.loop.Trainer`.
+class PretrainedTrainer(Trainer):
+    """Runs the epochs of one trainer, then those of the other.
 
     Args:
         first: trains the embeddings.
@@ -50,6 +33,11 @@ class PretrainedTrainer:
     def epochs(self) -> int:
         """Number of epochs of both."""
         return self._first.epochs + self._then.epochs
+
+    @property
+    def selection(self) -> Selection | None:
+        """Which state the second ends as."""
+        return self._then.selection
 
     def loss_name(self, epoch: int) -> str:
         """Return what the loss of an epoch is called."""
@@ -73,6 +61,12 @@ class PretrainedTrainer:
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return figures to report after an epoch."""
         return {} if self._is_first(epoch) else self._then.end_epoch(epoch - self._first.epochs)
+
+    def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
+        """Return what a batch is made of by name."""
+        if self._is_first(epoch):
+            return self._first.batch_arrays(epoch, batch)
+        return self._then.batch_arrays(epoch - self._first.epochs, batch)
 
     def dense(self) -> dict[str, Tensor]:
         """Return parameters and optimizer state by name; none while the first trains."""

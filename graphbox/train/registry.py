@@ -7,14 +7,15 @@ when a model of its kind is trained. A user's own comes the same way, from a sec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from graphbox.config import ModelConfig, TaskConfig
 from graphbox.errors import UsageError
-from graphbox.train.loop import Trainer
+from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import Split
+from graphbox.train.trainer import Trainer
 from graphbox.train.view import GraphView
 
 __all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
@@ -38,6 +39,7 @@ class Assignment:
         seed: seed of every random choice.
         threads: threads of samplers and tables; None: all CPUs of the process. Those of torch are set
             elsewhere.
+        clock: measures the stages of the training.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Assignment:
     task: TaskConfig | None
     seed: int
     threads: int | None
+    clock: StageClock = field(default_factory=StageClock)
 
 
 def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:

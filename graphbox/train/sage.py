@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
@@ -34,8 +35,10 @@ from graphbox.train.queries import in_degree, known_links, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.skip_gram import SkipGramTrainer
+from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit, pair_keys
 from graphbox.train.trained import TrainedModel
+from graphbox.train.trainer import StartingTrainer
 from graphbox.train.view import GraphView
 
 __all__ = ["SageTrainer", "make_sage_trainer"]
@@ -50,8 +53,8 @@ _INFERENCE_BLOCK = 8192
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 
-class SageTrainer:
-    """See the module; implements :class:`graphbox.train.loop.Trainer`.
+class SageTrainer(StartingTrainer):
+    """See the module.
 
     Args:
         view: the graph as training sees it.
@@ -60,6 +63,7 @@ class SageTrainer:
         seed: seed of every random choice.
         k: length of the ranked lists in validation.
         threads: threads of samplers and tables; those of torch are set elsewhere.
+        clock: measures the stages.
 
     Raises:
         UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
@@ -75,7 +79,9 @@ class SageTrainer:
         seed: int,
         k: int = 20,
         threads: int | None = None,
+        clock: StageClock | None = None,
     ) -> None:
+        self._clock = clock or StageClock()
         self._view = view.with_reverse_edges()
         self._split = split
         self._config = config
@@ -126,7 +132,7 @@ class SageTrainer:
                 rows = torch.from_numpy(embeddings[name])
                 size = rows.square().mean(dim=1, keepdim=True).sqrt()
                 self._base[name] = rows * (scale / size.clamp(min=1e-12))
-                self._rows[name] = TableEmbedding(self._new_table(name, 0.0))
+                self._set_tables(self.tables() | {name: self._new_table(name, 0.0)})
 
     # ---------------------------------------------------------------------------- training
 
@@ -134,10 +140,6 @@ class SageTrainer:
     def epochs(self) -> int:
         """Number of epochs."""
         return self._config.epochs
-
-    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - the loop's interface
-        """Return what the loss of an epoch is called."""
-        return "loss"
 
     def begin_epoch(self, epoch: int) -> int:
         """Hold out this epoch's pairs, and return the number of batches of queries."""
@@ -153,34 +155,42 @@ class SageTrainer:
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on a batch of queries with all their positives of the epoch."""
         self._set_learning_rates(epoch, batch)
-        size = self._config.batch_size
-        queries = self._order[batch * size : (batch + 1) * size]
-        row, positive = self.epoch_positives.take(queries)
-        drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
-        candidates = np.unique(np.concatenate([positive, drawn]))
-        place = np.full(len(self._degree), -1, dtype=np.int64)
-        place[candidates] = np.arange(len(candidates))
+        with self._clock.stage("sample"):
+            queries, candidates = self._seeds(epoch, batch)
+            row, positive = self.epoch_positives.take(queries)
+            place = np.full(len(self._degree), -1, dtype=np.int64)
+            place[candidates] = np.arange(len(candidates))
+            excluded = np.equal.outer(self._split.group[queries], self._split.group[candidates])
+            linked_row, linked = self._links.take(queries)
+            among = place[linked] >= 0
+            excluded[linked_row[among], place[linked[among]]] = True
+            excluded[row, place[positive]] = True
 
-        excluded = np.equal.outer(self._split.group[queries], self._split.group[candidates])
-        linked_row, linked = self._links.take(queries)
-        among = place[linked] >= 0
-        excluded[linked_row[among], place[linked[among]]] = True
-        excluded[row, place[positive]] = True
-
-        self.model.train()
-        query_vectors, target_vectors = self._encode(queries, candidates, epoch, batch)
-        loss = sampled_softmax(
-            self.model.logits(query_vectors, target_vectors),
-            self._log_probability[torch.from_numpy(candidates)],
-            torch.from_numpy(excluded),
-            (torch.from_numpy(row), torch.from_numpy(place[positive])),
-        )
-        value = loss.item()
-        if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
-            self._optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.step()
+        with self._clock.stage("compute"):
+            self.model.train()
+            query_vectors, target_vectors = self._encode(queries, candidates, epoch, batch)
+            loss = sampled_softmax(
+                self.model.logits(query_vectors, target_vectors),
+                self._log_probability[torch.from_numpy(candidates)],
+                torch.from_numpy(excluded),
+                (torch.from_numpy(row), torch.from_numpy(place[positive])),
+            )
+            value = loss.item()
+            if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
+                self._optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+        if math.isfinite(value):
+            with self._clock.stage("push"):
+                self._optimizer.step()
+                self._table_optimizer.step()
         return value, len(positive)
+
+    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
+        """Return queries and candidates of a batch, and the pairs that are its positives."""
+        queries, candidates = self._seeds(epoch, batch)
+        row, positive = self.epoch_positives.take(queries)
+        pairs = np.stack([queries[row], positive], axis=1)
+        return {"queries": queries, "candidates": candidates, "positives": pairs}
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return recall and ndcg on the validation fold, every few epochs and after the last."""
@@ -288,16 +298,29 @@ class SageTrainer:
 
     # ----------------------------------------------------------------------------- details
 
+    def _seeds(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the queries of a batch, and its candidates: their positives and the nodes drawn."""
+        size = self._config.batch_size
+        queries = self._order[batch * size : (batch + 1) * size]
+        _, positive = self.epoch_positives.take(queries)
+        drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
+        return queries, np.unique(np.concatenate([positive, drawn]))
+
     def _encode(
         self, queries: NDArray[np.int64], candidates: NDArray[np.int64], epoch: int, batch: int
     ) -> tuple[Tensor, Tensor]:
         """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
         seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
-        sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
+        with self._clock.stage("sample"):
+            sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
+        with self._clock.stage("fetch"):
+            rows = {
+                name: self._rows[name].train()(torch.from_numpy(nodes))
+                for name, nodes in sample.nodes.items()
+                if name in self._rows
+            }
         inputs = {
-            name: self._input_rows(self.model, name, nodes, self._rows[name].train()(torch.from_numpy(nodes)))
-            for name, nodes in sample.nodes.items()
-            if name in self._rows
+            name: self._input_rows(self.model, name, sample.nodes[name], each) for name, each in rows.items()
         }
         around = {
             relation: CompressedRows(_offsets(sample.cols[relation], len(seeds)), sample.rows[relation])
@@ -355,6 +378,7 @@ class SageTrainer:
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
         self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+        self._table_optimizer = TableOptimizer(*self._rows.values())
 
     def _set_learning_rates(self, epoch: int, batch: int) -> None:
         batches = math.ceil(len(self._order) / self._config.batch_size)
@@ -443,9 +467,9 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
             f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
             where=f"models.{assignment.name}.task",
         )
-    view, seed, threads = assignment.view, assignment.seed, assignment.threads
-    trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads)
+    view, seed, threads, clock = assignment.view, assignment.seed, assignment.threads, assignment.clock
+    trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads, clock=clock)
     if config.pretrain is None:
         return trainer
-    first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads)
+    first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads, clock=clock)
     return PretrainedTrainer(first, trainer)

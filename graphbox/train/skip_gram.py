@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,9 @@ from graphbox.models.skip_gram import NodeKeys, SkipGram
 from graphbox.sample import NegativeSampler, keep_probability, permutation, random_walk, walk_pairs
 from graphbox.table import EmbeddingTable
 from graphbox.train.registry import Assignment
+from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
+from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
 
 __all__ = ["SkipGramTrainer", "make_skip_gram_trainer"]
@@ -26,8 +29,8 @@ _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
 
 
-class SkipGramTrainer:
-    """See the module; implements :class:`graphbox.train.loop.Trainer`.
+class SkipGramTrainer(EmbeddingTrainer):
+    """See the module.
 
     Reads edges only, no feature.
 
@@ -39,6 +42,7 @@ class SkipGramTrainer:
         task: name of the task the embeddings are for, or None.
         node_type: node type of the task; None: the first that walks visit.
         threads: threads of walks and tables; those of torch are set elsewhere.
+        clock: measures the stages.
 
     Raises:
         UsageError: the graph lacks an edge type of a metapath, or the steps do not meet.
@@ -54,8 +58,10 @@ class SkipGramTrainer:
         task: str | None = None,
         node_type: str | None = None,
         threads: int | None = None,
+        clock: StageClock | None = None,
     ) -> None:
         self._view = view
+        self._clock = clock or StageClock()
         self._task = task
         self._node_type = node_type
         self._dim = dim
@@ -77,10 +83,6 @@ class SkipGramTrainer:
         """Number of epochs."""
         return self._config.epochs
 
-    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - the loop's interface
-        """Return what the loss of an epoch is called."""
-        return "loss"
-
     def begin_epoch(self, epoch: int) -> int:
         """Put the starts of each metapath in a new order and return the number of batches."""
         walks = [self._config.walks_per_node * nodes for nodes in self._starts]
@@ -92,27 +94,30 @@ class SkipGramTrainer:
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on the walks from the next starts of every metapath."""
-        centers, contexts = self._pairs(epoch, batch)
-        if not len(centers):
-            return 0.0, 0
-        changes = np.concatenate([[True], centers[1:] != centers[:-1]])
-        negatives = self._negatives.sample(self._config.negatives, epoch, batch, self._threads)
-        self._model.train()
-        loss = self._model(
-            torch.from_numpy(centers[changes]),
-            torch.from_numpy(np.cumsum(changes) - 1),
-            torch.from_numpy(contexts),
-            torch.from_numpy(negatives),
-            self._config.negative_weight,
-        )
-        value = float(loss.item())
-        if math.isfinite(value):  # the loop stops at any other, before the rows take it up
-            loss.backward()
+        with self._clock.stage("sample"):
+            centers, contexts = self._pairs(epoch, batch)
+            if not len(centers):
+                return 0.0, 0
+            changes = np.concatenate([[True], centers[1:] != centers[:-1]])
+            negatives = self._negatives.sample(self._config.negatives, epoch, batch, self._threads)
+        with self._clock.stage("compute"):
+            self._model.train()
+            loss = self._model(
+                torch.from_numpy(centers[changes]),
+                torch.from_numpy(np.cumsum(changes) - 1),
+                torch.from_numpy(contexts),
+                torch.from_numpy(negatives),
+                self._config.negative_weight,
+            )
+            value = float(loss.item())
+            if math.isfinite(value):  # the loop stops at any other, before the rows take it up
+                loss.backward()
         return value, len(contexts)
 
-    def end_epoch(self, epoch: int) -> Mapping[str, float]:  # noqa: ARG002 - the loop's interface
-        """Return nothing: the embeddings are judged once, by the task's classifier."""
-        return {}
+    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
+        """Return the pairs of a batch."""
+        centers, contexts = self._pairs(epoch, batch)
+        return {"centers": centers, "contexts": contexts}
 
     def dense(self) -> dict[str, Tensor]:
         """Return no parameters: the model has rows alone."""
@@ -206,4 +211,5 @@ def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -
         task=config.task,
         node_type=None if assignment.split is None else assignment.split.node_type,
         threads=assignment.threads,
+        clock=assignment.clock,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphbox.workspace.folders import folder_size, valid_name
 from graphbox.workspace.graph_manifest import TABLES_DIGITS
 from graphbox.workspace.graphs import IMPORTED
+from graphbox.workspace.heartbeat import Heartbeat, Sign, last_sign
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import (
     BenchRecord,
@@ -25,12 +26,15 @@ __all__ = [
     "EdgeTypeCount",
     "EventRecord",
     "GraphRecord",
+    "Heartbeat",
     "ModelRecord",
     "RunRecord",
     "RunWriter",
+    "Sign",
     "StageRecord",
     "Workspace",
     "folder_size",
+    "last_sign",
     "valid_name",
     "writer_lock",
 ]

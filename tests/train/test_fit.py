@@ -38,8 +38,11 @@ from graphbox.train import (
     evaluate_embeddings,
     evaluate_scores,
     fit,
+    load_outcome,
     load_trained,
 )
+from graphbox.train.stage_clock import OTHER, STAGES
+from graphbox.workspace import last_sign
 
 Case = tuple[Any, ModelConfig, Any]
 
@@ -92,7 +95,7 @@ def points(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.slow
 class TestKill:
     def start(
-        self, graph: Graph, case: Case, folder: Path, batches_to_live: int, *, resume: bool
+        self, graph: Graph, case: Case, folder: Path, stage: str, times: int
     ) -> subprocess.CompletedProcess[str]:
         sections = {
             name: json.loads(part.model_dump_json())
@@ -103,8 +106,8 @@ class TestKill:
             str(graph.path),
             str(folder),
             json.dumps(sections),
-            str(batches_to_live),
-            str(int(resume)),
+            stage,
+            str(times),
         ]
         return subprocess.run(
             [sys.executable, str(program), *arguments],
@@ -117,11 +120,15 @@ class TestKill:
     def test_resumed_ends_like_never_killed(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         whole = run(graph, case, tmp_path / "whole")
         folder = tmp_path / "killed"
-        for lives in (1, 4, 7):  # before the first checkpoint, in the first epoch, and later
-            killed = self.start(graph, case, folder, lives, resume=True)
+        # Before the first checkpoint, between a validation and its checkpoint, and in a checkpoint.
+        for stage, times in (("compute", 1), ("validate", 1), ("checkpoint", 2)):
+            killed = self.start(graph, case, folder, stage, times)
             assert killed.returncode == -signal.SIGKILL, killed.stderr
             assert not (folder / "trained" / "model" / "trained.json").exists()
-        last = self.start(graph, case, folder, -1, resume=True)
+            sign = last_sign(folder)
+            assert sign is not None
+            assert (sign.model, sign.stage) == ("model", stage)
+        last = self.start(graph, case, folder, "", 1)
         assert last.returncode == 0, last.stderr
         assert_same(load_trained(folder, "model"), whole)
         assert points(folder) == points(tmp_path / "whole")
@@ -199,7 +206,12 @@ class TestFit:
             validated = [point["epoch"] for point in found if set(point["values"]) == names]
             assert validated == [before + 2, before + 3]
         heartbeat = json.loads((tmp_path / "heartbeat.json").read_text())
-        assert heartbeat["model"] == "model"
+        assert (heartbeat["model"], heartbeat["stage"]) == ("model", "finished")
+        outcome = load_outcome(tmp_path, "model")
+        assert (outcome.epochs, outcome.best_epoch) == (epochs, None)
+        seconds = outcome.stage_seconds
+        assert set(seconds) == {*STAGES, OTHER}
+        assert min(seconds["sample"], seconds["compute"]) > 0
 
     def test_damaged_checkpoint_is_named(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         run(graph, case, tmp_path)
@@ -225,6 +237,11 @@ class TestFit:
         assert "expected a finite loss, received" in str(caught.value)
         assert "model, epoch" in str(caught.value)
         assert "lower the learning rates" in str(caught.value)
+        failed = tmp_path / "failed" / "model"
+        report = json.loads((failed / "failure.json").read_text())
+        assert report["loss"] in {"nan", "inf"}
+        with np.load(failed / "batch.npz") as batch:
+            assert {name: list(array.shape) for name, array in batch.items()} == report["arrays"] != {}
 
     def test_nothing_trained_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError, match="no trained model `model`"):

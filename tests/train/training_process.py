@@ -1,6 +1,6 @@
-"""Trains a model in a process of its own, which may kill itself: ``kill -9`` after so many batches.
+"""Trains a model in a process of its own, which may kill itself: ``kill -9`` as it enters a stage.
 
-Usage: training_process.py GRAPH RUN CONFIG(JSON) BATCHES_TO_LIVE RESUME(0|1)
+Usage: training_process.py GRAPH RUN CONFIG(JSON) STAGE TIMES; an empty stage is never entered.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from pathlib import Path
 from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTaskConfig, SageConfig
 from graphbox.graph import Graph
 from graphbox.train import fit, make_split
+from graphbox.workspace import Heartbeat
 
 
-def main(graph_path: str, run: str, configs: str, batches_to_live: str, resume: str) -> None:
-    """Train with one thread and a checkpoint after each batch."""
+def main(graph_path: str, run: str, configs: str, stage: str, times: str) -> None:
+    """Train with one thread and a checkpoint after each batch; die as ``stage`` is entered so many times."""
     graph = Graph.open(graph_path)
     sections = json.loads(configs)
     kind = sections["model"]["kind"]
@@ -25,14 +26,17 @@ def main(graph_path: str, run: str, configs: str, batches_to_live: str, resume: 
     model_class = SageConfig if kind == "sage" else Metapath2VecConfig
     task = task_class.model_validate_json(json.dumps(sections["task"]))
     model = model_class.model_validate_json(json.dumps(sections["model"]))
-    left = int(batches_to_live)
+    left = int(times)
+    beat = Heartbeat.beat
 
-    def live_on() -> bool:
+    def last_beat(self: Heartbeat, model: str, entered: str, **where: int) -> None:
         nonlocal left
-        left -= 1
+        beat(self, model, entered, **where)
+        left -= entered == stage
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return False
+
+    Heartbeat.beat = last_beat  # type: ignore[method-assign, assignment]
 
     fit(
         graph,
@@ -43,8 +47,7 @@ def main(graph_path: str, run: str, configs: str, batches_to_live: str, resume: 
         run_folder=Path(run),
         seed=11,
         threads=1,
-        stop=live_on,
-        resume=resume == "1",
+        resume=True,
         checkpoint_interval_s=0.0,
     )
 

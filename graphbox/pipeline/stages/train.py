@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
@@ -15,27 +16,34 @@ __all__ = ["STAGE"]
 
 
 def _run(context: StageContext) -> StageResult:
-    from graphbox.train import fit
+    from graphbox.train import fit, load_outcome
+    from graphbox.train.trackers import open_trackers
 
     config = context.config
     graph = open_graph(context)
     splits = load_splits(context)
-    for name, model in config.models.items():
-        context.stop.check()
-        fit(
-            graph,
-            None if model.task is None else splits[model.task],
-            name=name,
-            config=model,
-            task=None if model.task is None else config.tasks[model.task],
-            run_folder=context.run_path,
-            seed=config.seed,
-            threads=config.threads,
-            progress=lambda at: _show(context, at),
-            stop=context.stop,
-            resume=context.resumed,
-        )
-    return StageResult(f"trained {', '.join(config.models)}", {"models": list(config.models)})
+    about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
+    with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
+        for name, model in config.models.items():
+            context.stop.check()
+            fit(
+                graph,
+                None if model.task is None else splits[model.task],
+                name=name,
+                config=model,
+                task=None if model.task is None else config.tasks[model.task],
+                run_folder=context.run_path,
+                seed=config.seed,
+                threads=config.threads,
+                trackers=trackers,
+                progress=lambda at: _show(context, at),
+                stop=context.stop,
+                resume=context.resumed,
+            )
+    report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
+    return StageResult(
+        f"trained {', '.join(config.models)}", {"models": list(config.models)}, {"training": report}
+    )
 
 
 def _show(context: StageContext, at: TrainProgress) -> None:

@@ -1,0 +1,103 @@
+"""What trains a model: the face between the loop and the kinds of models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.table import EmbeddingTable
+from graphbox.train.trained import TrainedModel
+from graphbox.train.view import GraphView
+
+__all__ = ["EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which of its states a model ends as.
+
+    Attributes:
+        metric: figure of :meth:`Trainer.end_epoch` that decides; larger is better, of equals the first.
+        patience: epochs that are measured in a row without a better figure, after which training ends; None:
+            all epochs are trained.
+    """
+
+    metric: str
+    patience: int | None = None
+
+
+class Trainer(ABC):
+    """Trains one model, batch by batch.
+
+    What a batch does depends on the state and on (epoch, batch) alone, never on how the process came there:
+    so a training that goes on from a checkpoint ends like one that never stopped. A batch whose loss is no
+    finite number changes nothing.
+    """
+
+    @property
+    @abstractmethod
+    def epochs(self) -> int:
+        """Number of epochs."""
+
+    @property
+    def selection(self) -> Selection | None:
+        """Which state the model ends as; None: the last."""
+        return None
+
+    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - for those whose losses change
+        """Return what the loss of an epoch is called among the figures."""
+        return "loss"
+
+    @abstractmethod
+    def begin_epoch(self, epoch: int) -> int:
+        """Prepare an epoch and return its number of batches."""
+
+    @abstractmethod
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch; return its mean loss and the number of positives in it."""
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:  # noqa: ARG002 - for those that measure
+        """Return figures to report after an epoch, such as a validation metric."""
+        return {}
+
+    def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002
+        """Return what a batch is made of by name, for a person who wants to know why it failed."""
+        return {}
+
+    @abstractmethod
+    def dense(self) -> dict[str, Tensor]:
+        """Return parameters and optimizer state by name."""
+
+    @abstractmethod
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding tables by name."""
+
+    @abstractmethod
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
+
+    @abstractmethod
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        """Return what was trained as the model ``name``; vectors come from the graph as ``view`` shows it."""
+
+
+class EmbeddingTrainer(Trainer):
+    """A trainer whose rows are embeddings of nodes."""
+
+    @abstractmethod
+    def embeddings(self) -> dict[str, NDArray[np.float32]]:
+        """Return the embeddings as they are now: float32 [nodes, dim] by node type."""
+
+
+class StartingTrainer(Trainer):
+    """A trainer whose rows can start from embeddings that another found."""
+
+    @abstractmethod
+    def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
+        """Let rows start from embeddings: float32 [nodes, dim] by node type."""

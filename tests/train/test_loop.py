@@ -1,0 +1,179 @@
+"""The loop itself: what it keeps, which state it ends in, and where it says the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.errors import FormatError, GraphboxError
+from graphbox.table import EmbeddingTable
+from graphbox.train import Selection, TrainedModel, Trainer
+from graphbox.train.checkpoint import CheckpointStore
+from graphbox.train.loop import Outcome, train
+from graphbox.train.stage_clock import OTHER, STAGES, StageClock
+from graphbox.train.view import GraphView
+from graphbox.workspace import last_sign
+
+VALUES = (0.1, 0.5, 0.4, 0.5, 0.3, 0.9)
+
+
+class Counting(Trainer):
+    """Its state is the number of batches trained; what validation gives is known beforehand."""
+
+    def __init__(self, patience: int | None = None, *, breaks_at: int = -1) -> None:
+        self.count = torch.zeros(1)
+        self.table = EmbeddingTable(2, seed=0)
+        self._patience = patience
+        self._breaks_at = breaks_at
+
+    @property
+    def epochs(self) -> int:
+        return len(VALUES)
+
+    @property
+    def selection(self) -> Selection:
+        return Selection("score", self._patience)
+
+    def begin_epoch(self, epoch: int) -> int:
+        return 2
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        if epoch * 2 + batch == self._breaks_at:
+            return float("nan"), 1
+        self.count += 1
+        keys = np.array([epoch * 2 + batch])
+        self.table.pull(keys)
+        self.table.push(keys, np.ones((1, 2), np.float32))
+        return 1.0, 1
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        return {"score": VALUES[epoch]}
+
+    def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
+        return {"nodes": np.array([epoch, batch]), "inputs": np.array([1.0, np.inf])}
+
+    def dense(self) -> dict[str, Tensor]:
+        return {"count": self.count}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        return {"rows": self.table}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+        self.count, self.table = dense["count"].clone(), tables["rows"]
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        raise NotImplementedError
+
+
+def run(trainer: Trainer, folder: Path, **options: Any) -> Outcome:
+    return train(trainer, model="m", run_folder=folder, settings="s", **options)
+
+
+def test_all_epochs_are_trained_and_the_best_state_is_taken(tmp_path: Path) -> None:
+    trainer = Counting()
+    outcome = run(trainer, tmp_path)
+    assert (outcome.epochs, outcome.steps, outcome.best_epoch) == (6, 12, 6)
+    assert int(trainer.count) == len(trainer.table) == 12
+
+
+def test_patience_ends_training_at_the_best_state(tmp_path: Path) -> None:
+    trainer = Counting(patience=2)
+    outcome = run(trainer, tmp_path)
+    # Of equal figures the first counts: epochs 3 and 4 are no better than epoch 2.
+    assert (outcome.epochs, outcome.best_epoch) == (4, 2)
+    assert int(trainer.count) == len(trainer.table) == 4
+    kept = sorted(int(place.name) for place in (tmp_path / "checkpoints" / "m").iterdir())
+    assert kept == [4, 8]  # the best, and the last
+
+
+def test_resumed_after_its_end_takes_the_best_state_again(tmp_path: Path) -> None:
+    first = run(Counting(patience=2), tmp_path)
+    trainer = Counting(patience=2)
+    assert run(trainer, tmp_path, resume=True) == first
+    assert int(trainer.count) == 4
+
+
+def test_a_best_checkpoint_that_is_gone_is_said(tmp_path: Path) -> None:
+    run(Counting(patience=2), tmp_path)
+    place = tmp_path / "checkpoints" / "m" / f"{4:010d}"
+    place.rename(tmp_path / "elsewhere")
+    with pytest.raises(FormatError, match="checkpoint of step 4, after which m was best, is gone"):
+        run(Counting(patience=2), tmp_path, resume=True)
+
+
+def test_last_two_checkpoints_and_the_best_stay(tmp_path: Path) -> None:
+    run(Counting(patience=3), tmp_path, checkpoint_interval_s=0.0)
+    kept = sorted(int(place.name) for place in (tmp_path / "checkpoints" / "m").iterdir())
+    assert kept == [4, 9, 10]
+    store = CheckpointStore(tmp_path / "checkpoints" / "m", "s")
+    assert store.load(step=5) is None
+    best = store.load(step=4)
+    assert best is not None
+    assert int(best.dense["count"]) == 4
+
+
+def test_batch_without_a_finite_loss_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(GraphboxError, match="m, epoch 2, batch 2 of 2: expected a finite loss") as caught:
+        run(Counting(breaks_at=3), tmp_path)
+    folder = tmp_path / "failed" / "m"
+    assert str(folder) in str(caught.value)
+    text = (folder / "failure.json").read_text()
+    assert '"non_finite_arrays": [\n  "inputs"\n ]' in text
+    with np.load(folder / "batch.npz") as batch:
+        assert batch["nodes"].tolist() == [1, 1]
+
+
+def test_sign_of_life_names_the_place(tmp_path: Path) -> None:
+    assert last_sign(tmp_path) is None
+    run(Counting(), tmp_path)
+    sign = last_sign(tmp_path)
+    assert sign is not None
+    assert (sign.model, sign.stage, sign.epoch, sign.step) == ("m", "finished", 6, 12)
+    (tmp_path / "heartbeat.json").write_text("{")
+    assert last_sign(tmp_path) is None
+
+
+class TestStageClock:
+    @pytest.fixture
+    def ticks(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        now = [0.0]
+        monkeypatch.setattr("graphbox.train.stage_clock.time.perf_counter", lambda: now[0])
+        return now
+
+    def test_inner_stages_interrupt_outer_ones(self, ticks: list[float]) -> None:
+        clock = StageClock()
+        entered: list[str] = []
+        clock.on_change = entered.append
+        ticks[0] = 1.0
+        with clock.stage("compute"):
+            ticks[0] = 3.0
+            with clock.stage("fetch"):
+                assert clock.current == "fetch"
+                ticks[0] = 7.0
+            ticks[0] = 8.0
+        ticks[0] = 10.0
+        seconds = clock.seconds()
+        assert seconds == {**dict.fromkeys(STAGES, 0.0), "compute": 3.0, "fetch": 4.0, OTHER: 3.0}
+        assert entered == ["compute", "fetch"]
+
+    def test_goes_on_from_what_was_measured(self, ticks: list[float]) -> None:
+        clock = StageClock()
+        ticks[0] = 5.0
+        clock.restart({"push": 2.0})
+        with clock.stage("push"):
+            ticks[0] = 6.0
+        assert clock.seconds()["push"] == 3.0
+        assert clock.seconds()[OTHER] == 0.0
+
+    def test_an_error_ends_its_stage(self, ticks: list[float]) -> None:
+        clock = StageClock()
+        with pytest.raises(ValueError, match="x"), clock.stage("sample"):
+            raise ValueError("x")
+        assert clock.current == OTHER
