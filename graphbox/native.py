@@ -66,11 +66,13 @@ def host_array(values: object, name: str, *, shared: bool = False) -> object:
         UsageError: a tensor that is not in this machine's memory, and is not to be copied or cannot be.
     """
     if is_torch(values):
-        tensor = cast("torch.Tensor", values).detach()
+        tensor = cast("torch.Tensor", values)
+        if tensor.requires_grad:
+            tensor = tensor.detach()
         if shared and tensor.device.type != "cpu":
             raise UsageError(f"expected a tensor in host memory, received one on {tensor.device}", where=name)
         try:
-            return tensor.cpu().numpy()
+            return tensor.numpy() if tensor.device.type == "cpu" else tensor.cpu().numpy()
         except TypeError as error:  # bfloat16 and other dtypes that NumPy lacks
             raise UsageError(f"NumPy has no {tensor.dtype}: {error}", where=name) from None
     if isinstance(values, np.ndarray | np.generic) or not hasattr(values, "__dlpack__"):
@@ -95,6 +97,13 @@ def integer_array(values: object, name: str, *, dimensions: int | None = 1) -> I
         UsageError: other dimensions, or values that are no 64-bit integers.
     """
     values = host_array(values, name)
+    if (
+        isinstance(values, np.ndarray)
+        and values.dtype == np.int64
+        and values.flags.c_contiguous
+        and (dimensions is None or values.ndim == dimensions)
+    ):
+        return values  # nearly always; small batches would feel the rest
     try:
         array = np.asarray(values)
     except ValueError as error:

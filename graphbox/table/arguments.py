@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import host_array
 
 __all__ = [
+    "DEFAULT_BETAS",
     "NO_BUDGET",
     "DType",
     "Float32Array",
@@ -21,9 +24,12 @@ __all__ = [
     "chosen",
     "float32_rows",
     "integer",
+    "is_used",
+    "new_rows",
     "nonnegative",
     "number_pair",
     "positive_or_infinite",
+    "refuse_unused",
     "shard_numbers",
     "writable_rows",
 ]
@@ -34,6 +40,50 @@ Nonfinite: TypeAlias = Literal["refuse", "skip"]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 NO_BUDGET: Final = 2**64 - 1
+
+_POOLED_BYTES: Final = 1 << 16
+"""Arrays from this size on are of the pool, with its huge pages; NumPy is quicker with smaller ones."""
+
+
+_OPTIMIZERS_WITH: Final[Mapping[str, tuple[str, ...]]] = {
+    "eps": ("adagrad", "rowwise_adagrad", "adam", "rowwise_adam"),
+    "initial_accumulator": ("adagrad", "rowwise_adagrad", "ftrl"),
+    "betas": ("adam", "rowwise_adam"),
+    "beta": ("ftrl",),
+    "l1": ("ftrl",),
+    "l2": ("ftrl",),
+}
+"""The optimizers that use an argument, where not all do."""
+
+DEFAULT_BETAS: Final = (0.9, 0.999)
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "eps": 1e-8,
+    "initial_accumulator": 0.0,
+    "betas": DEFAULT_BETAS,
+    "beta": 1.0,
+    "l1": 0.0,
+    "l2": 0.0,
+}
+
+
+def is_used(name: str, optimizer: str) -> bool:
+    """Return whether an optimizer uses an argument."""
+    return optimizer in _OPTIMIZERS_WITH.get(name, (optimizer,))
+
+
+def refuse_unused(optimizer: str, **arguments: object) -> None:
+    """Check that arguments which the optimizer does not use are left as they are.
+
+    Raises:
+        UsageError: one was given, and would have no effect.
+    """
+    for name, value in arguments.items():
+        if not is_used(name, optimizer) and value != _DEFAULTS[name]:
+            raise UsageError(
+                f"expected no {name}, which {optimizer} does not use, received {value!r}",
+                where=name,
+                hint=f"leave it out; it is for {', '.join(_OPTIMIZERS_WITH[name])}",
+            )
 
 
 def integer(value: object, name: str, least: int, most: int) -> int:
@@ -89,8 +139,8 @@ def budget_bytes(memory_bytes: int | None) -> int:
 
 def float32_rows(rows: object, name: str, shape: tuple[int, ...]) -> Float32Array:
     """Return rows of ``shape``, [..., dim], as contiguous float32 [n, dim], copied only where needed."""
-    array = _checked(np.asarray(host_array(rows, name)), name, shape)
-    return np.ascontiguousarray(array).reshape(-1, shape[-1])
+    array = np.ascontiguousarray(_checked(np.asarray(host_array(rows, name)), name, shape))
+    return array if len(shape) == 2 else array.reshape(-1, shape[-1])
 
 
 def writable_rows(rows: object, name: str, shape: tuple[int, ...]) -> Float32Array:
@@ -98,7 +148,15 @@ def writable_rows(rows: object, name: str, shape: tuple[int, ...]) -> Float32Arr
     array = _checked(host_array(rows, name, shared=True), name, shape)
     if not (array.flags.c_contiguous and array.flags.writeable):
         raise UsageError("expected contiguous, writable memory", where=name)
-    return array.reshape(-1, shape[-1])
+    return array if len(shape) == 2 else array.reshape(-1, shape[-1])
+
+
+def new_rows(count: int, dim: int) -> Float32Array:
+    """Return memory for rows, float32 [count, dim], that are to be overwritten."""
+    size_bytes = 4 * count * dim
+    if size_bytes < _POOLED_BYTES:
+        return np.empty((count, dim), np.float32)
+    return _core.pooled_bytes(size_bytes).view(np.float32).reshape(-1, dim)
 
 
 def _checked(array: object, name: str, shape: tuple[int, ...]) -> Float32Array:

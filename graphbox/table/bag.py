@@ -14,7 +14,7 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.table.bag_input import BagInput, bag_input
 from graphbox.table.lookup import Bags, Lookup, Plan
-from graphbox.table.module import TableModule, in_eager_mode, padding_checked, table_checked
+from graphbox.table.module import TableModule, padding_checked, table_checked
 from graphbox.table.salt import salted
 from graphbox.table.table import EmbeddingTable
 
@@ -89,7 +89,6 @@ class TableEmbeddingBag(TableModule):
         """Describe the table in ``repr``."""
         return f"{self.table!r}, mode={self.mode!r}"
 
-    @in_eager_mode
     def forward(
         self,
         input: Tensor,  # noqa: A002 - as torch.nn.EmbeddingBag calls it
@@ -179,7 +178,6 @@ class TableEmbeddingBagCollection(TableModule):
         """Describe the slots in ``repr``."""
         return "\n".join(f"{name}: {slot}" for name, slot in self.slots.items())
 
-    @in_eager_mode
     def forward(self, batch: Mapping[str, SlotInput]) -> dict[str, Tensor] | Tensor:
         """Return a row for each bag of each slot.
 
@@ -281,11 +279,13 @@ class _MergedBags:
                     f"expected weights with mode sum only, received them with {mode}",
                     where=f"{name}: per_sample_weights",
                 )
-        lengths = [len(each.keys) for each in bags]
-        starts = np.cumsum([0, *lengths])
-        self._offsets = np.concatenate(
-            [*(each.offsets[:-1] + start for each, start in zip(bags, starts, strict=False)), starts[-1:]]
-        )
+        if len(bags) == 1:
+            self._offsets = bags[0].offsets
+        else:
+            starts = np.cumsum([0, *(len(each.keys) for each in bags)])
+            self._offsets = np.concatenate(
+                [*(each.offsets[:-1] + start for each, start in zip(bags, starts, strict=False)), starts[-1:]]
+            )
         self._divisors = None
         if "mean" in modes:
             self._divisors = np.concatenate(

@@ -120,10 +120,11 @@ def _rows_of(values: Tensor) -> tuple[Int64Array, Tensor]:
 def _ends(offsets: Tensor, count: int, include_last_offset: bool, where: str) -> Int64Array:
     ends = integer_array(offsets, where)
     if not include_last_offset:
-        ends = np.append(ends, count)
+        begins, ends = ends, np.empty(len(ends) + 1, np.int64)
+        ends[:-1], ends[-1] = begins, count
     if len(ends) == 0:
         raise UsageError("expected the number of keys as last offset, received none", where=where)
-    if (len(ends) > 1 and ends[0] != 0) or ends[-1] != count or np.any(np.diff(ends) < 0):
+    if (len(ends) > 1 and ends[0] != 0) or ends[-1] != count or (ends[1:] < ends[:-1]).any():
         raise UsageError(
             f"expected offsets that begin with 0, never fall, and do not exceed the {count} keys"
             f"{', the last one their number' if include_last_offset else ''}",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_a
 
 from graphbox import _core
 from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageError
+from graphbox.table.arguments import NO_BUDGET
 from graphbox.table.atomic_folder import atomic_folder, write_durably
 from graphbox.table.document import RESTORE
 from graphbox.table.manifest import (
@@ -25,6 +26,7 @@ from graphbox.table.manifest import (
 )
 from graphbox.table.policy import TablePolicies
 from graphbox.table.settings import POLICY_STATE, table_arguments, table_settings
+from graphbox.table.tier import TableFolder
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -267,14 +269,20 @@ def make_table(table_type: type[TableType], manifest: Manifest, folder: Path, **
 
     Raises:
         FormatError: no table has such settings.
+        UsageError: an option, or what ``path`` holds, is wrong.
     """
     arguments = table_arguments(manifest.table, folder)
+    if options.get("path") is not None:
+        TableFolder.refuse_table(options["path"])
+        arguments["eviction"] = None  # rows that find no room go there instead
+    if options.get("memory_bytes") is None:
+        options["memory_bytes"] = NO_BUDGET
     try:
         return table_type(**arguments, **options)
     except TypeError as error:
         problem = str(error)
     except UsageError as error:
-        if error.where in options or error.where == str(options.get("path")):
+        if error.where in (*options, "admission") or error.where == str(options.get("path")):
             raise
         problem = str(error)
     raise FormatError(

@@ -89,16 +89,22 @@ class Gradients:
         """
         with self._lock:
             gradients, self._gradients = self._gradients, []
+        if len(gradients) == 1:
+            _push(gradients[0])
+            return
         by_table: dict[EmbeddingTable, list[Gradient]] = {}
         for gradient in sorted(gradients, key=lambda each: each.number):
             by_table.setdefault(gradient.table, []).append(gradient)
         for of_table in by_table.values():
-            gradient = _joined(of_table)
-            pusher = pushers.get(gradient.table)
-            if pusher is None:
-                gradient.push()
-            else:
-                pusher.push(gradient)
+            _push(_joined(of_table))
+
+
+def _push(gradient: Gradient) -> None:
+    pusher = pushers.get(gradient.table) if pushers else None
+    if pusher is None:
+        gradient.push()
+    else:
+        pusher.push(gradient)
 
 
 _open: Final[weakref.WeakValueDictionary[int, Gradients]] = weakref.WeakValueDictionary()

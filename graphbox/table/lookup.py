@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from graphbox import _core
 from graphbox.native import Int64Array
-from graphbox.table.arguments import Float32Array
+from graphbox.table.arguments import Float32Array, new_rows
 from graphbox.table.gradients import Gradient, Gradients, collect
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["Bags", "Lookup", "Plan", "PulledLookup", "look_up"]
+__all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "look_up"]
+
+CPU: Final = torch.device("cpu")
 
 _NUMBERS: Final = itertools.count()
 """Numbers lookups in the order of the forward passes."""
@@ -69,7 +70,7 @@ class Lookup:
 
     def pull(self, *, create: bool = True) -> PulledLookup:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
-        rows = _core.pooled_bytes(4 * len(self) * self.table.dim).view(np.float32).reshape(-1, self.table.dim)
+        rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
     def _pull_into(self, rows: Float32Array, create: bool) -> _core.PulledRows:
@@ -133,7 +134,7 @@ class Plan:
 
     lookups: Sequence[Lookup]
     finish: Callable[[Sequence[torch.Tensor]], Any]
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = CPU
 
 
 def look_up(pulled: PulledLookup, device: torch.device, gradients: Gradients | None) -> torch.Tensor:
@@ -164,13 +165,12 @@ class _LookUp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *of_results: torch.Tensor) -> tuple[None, ...]:
         lookup = ctx.pulled.lookup
-        rows: npt.NDArray[Any] = of_results[0].detach().cpu().numpy()
         bags = lookup.bags
         gradient = Gradient(
             ctx.number,
             lookup.table,
             ctx.pulled.rows,
-            np.ascontiguousarray(rows, dtype=np.float32),
+            of_results[0].detach().to(CPU, torch.float32).contiguous().numpy(),
             None if bags is None else bags.offsets,
             None if bags is None else bags.weights,
             None if bags is None else bags.divisors,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -17,17 +17,7 @@ from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
 from graphbox.table.reference import check_reference, reference
 from graphbox.table.table import EmbeddingTable
 
-__all__ = ["Ahead", "TableEmbedding", "TableModule", "in_eager_mode"]
-
-_Forward = TypeVar("_Forward", bound=Callable[..., Any])
-
-
-def in_eager_mode(forward: _Forward) -> _Forward:
-    """Decorate a forward pass: ``torch.compile`` breaks the graph there and compiles what is around it."""
-    disabled: _Forward = torch.compiler.disable(
-        forward, reason="rows come from a table, outside of the graph"
-    )  # type: ignore[no-untyped-call]
-    return disabled
+__all__ = ["Ahead", "TableEmbedding", "TableModule"]
 
 
 class Ahead(Protocol):
@@ -93,6 +83,13 @@ class TableModule(torch.nn.Module, abc.ABC):
         )
 
     def _look_up(self, *arguments: Any) -> Any:
+        if torch.compiler.is_compiling():
+            from graphbox.table.uncompiled import look_up as look_up_uncompiled
+
+            return look_up_uncompiled(self, arguments)
+        return self._rows_of(arguments)
+
+    def _rows_of(self, arguments: tuple[Any, ...]) -> Any:
         if not (self.training and torch.is_grad_enabled()):
             if self._ahead is not None:
                 self._ahead.settle()
@@ -136,7 +133,6 @@ class TableEmbedding(TableModule):
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.table!r}{padding}"
 
-    @in_eager_mode
     def forward(self, keys: Tensor) -> Tensor:
         """Return the rows of ``keys``.
 
@@ -160,14 +156,14 @@ class TableEmbedding(TableModule):
             raise UsageError(f"expected a tensor, received {type(keys).__name__}", where="keys")
         array = integer_array(keys, "keys", dimensions=None)
         shape = (*array.shape, self.table.dim)
-        flat, bags = array.reshape(-1), None
+        flat, bags = (array if array.ndim == 1 else array.reshape(-1)), None
         if self.padding_idx is not None:  # bags of one key or none
             is_key = flat != self.padding_idx
             if not is_key.all():
                 flat, bags = flat[is_key], Bags(np.concatenate([np.zeros(1, np.int64), np.cumsum(is_key)]))
 
         def finish(results: Sequence[Tensor]) -> Tensor:
-            return results[0].view(shape)
+            return results[0] if len(shape) == 2 else results[0].view(shape)
 
         return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
 

@@ -189,12 +189,25 @@ class TablePolicies:
         """Whether rows have counters: 16 bytes each."""
         return self.score is not None or self.expiry is not None
 
-    def check_beside_ssd(self) -> None:
-        """Check that a table may have these policies whose rows go to SSD.
+    def check_place(self, *, has_budget: bool, has_folder: bool) -> None:
+        """Check that these policies can do what they are for, where a table's rows are kept.
+
+        Args:
+            has_budget: the table has ``memory_bytes``.
+            has_folder: rows that find no room in memory go to a folder on SSD.
 
         Raises:
-            UsageError: one is for rows in memory.
+            UsageError: eviction without a budget, or a policy for rows in memory beside a folder.
         """
+        if self.eviction is not None and not has_budget:
+            raise UsageError(
+                f"expected memory_bytes beside eviction={self.eviction!r}: rows leave when it is used up; "
+                "received None, which is never used up",
+                where="memory_bytes",
+                hint="say how much memory the table may take, or leave out eviction",
+            )
+        if not has_folder:
+            return
         if self.eviction is not None:
             raise UsageError(
                 "expected no eviction, which drops rows, of a table whose rows go to SSD instead; received "

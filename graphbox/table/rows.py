@@ -16,6 +16,7 @@ from graphbox.table.arguments import (
     Float32Array,
     budget_bytes,
     float32_rows,
+    new_rows,
     nonnegative,
     writable_rows,
 )
@@ -211,7 +212,7 @@ class TableRows:
         array = integer_array(keys, "keys", dimensions=None)
         shape = (*array.shape, self.dim)
         if out is None:
-            rows = _core.pooled_bytes(4 * array.size * self.dim).view(np.float32).reshape(-1, self.dim)
+            rows = new_rows(array.size, self.dim)
             result = like(rows.reshape(shape), keys)
         else:
             rows, result = writable_rows(out, "out", shape), out
@@ -249,13 +250,13 @@ class TableRows:
         Args:
             keys: integers of any shape.
             grads: float32 [*keys.shape, dim].
-            shows: how often each key was shown, numbers of shape ``keys.shape``. None: once. Rows of a table
-                with ``score`` count them, and with ``mean_gradient`` the gradients of a key are divided by
-                the sum of its shows; where that is 0, they count as 0.
+            shows: how often each key was shown, numbers of shape ``keys.shape``; only of a table with
+                ``score``, whose rows count them, or with ``mean_gradient``, where the gradients of a key are
+                divided by the sum of its shows; where that is 0, they count as 0. None: once.
             clicks: how many of the shows were clicked; only of a table with ``score``. None: none.
 
         Raises:
-            UsageError: wrong shapes or dtypes, or clicks that nothing counts.
+            UsageError: wrong shapes or dtypes, or shows or clicks that nothing counts.
             DataError: a gradient that holds NaN or infinity, where those are not skipped; none was applied.
             DoesNotFitError: new rows would exceed ``memory_bytes``; nothing was applied.
         """
@@ -267,6 +268,14 @@ class TableRows:
 
     def _counts(self, shows: Any, clicks: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         """Return shows and clicks of a push as the core takes them."""
+        if shows is None and clicks is None:
+            return None, None
+        if shows is not None and self._policies.score is None and not self._table.optimizer.mean_gradient:
+            raise UsageError(
+                "expected a table with score or mean_gradient, which use shows; this one has neither",
+                where="shows",
+                hint="make it with score=ShowClickScore() or mean_gradient=True, or leave shows out",
+            )
         if clicks is not None and self._policies.score is None:
             raise UsageError(
                 "expected a table with score, which counts clicks; this one has none",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from graphbox.errors import FormatError, UsageError
+from graphbox.errors import ConflictError, FormatError, UsageError
+from graphbox.table.arguments import is_used
 from graphbox.table.document import RESTORE
 from graphbox.table.manifest import MANIFEST
 from graphbox.table.policy import TablePolicies
@@ -15,7 +17,7 @@ from graphbox.table.policy import TablePolicies
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["POLICY_STATE", "table_arguments", "table_settings"]
+__all__ = ["POLICY_STATE", "check_same_settings", "table_arguments", "table_settings"]
 
 POLICY_STATE: Final = "policy_state"
 """What a checkpoint's settings say besides, of the file with the state of its policies."""
@@ -64,8 +66,44 @@ def table_arguments(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]
             "the manifest names no settings of a table", where=str(folder / MANIFEST), hint=RESTORE
         ) from None
     bounds = (-math.inf if lowest is None else lowest, math.inf if highest is None else highest)
-    arguments = {name: value for name, value in settings.items() if name not in ("policies", POLICY_STATE)}
+    unused = {name for name in settings if not is_used(name, settings.get("optimizer", ""))}
+    arguments = {
+        name: value for name, value in settings.items() if name not in ("policies", POLICY_STATE, *unused)
+    }
     return {**arguments, "bounds": bounds, **policies.arguments()}
+
+
+def check_same_settings(given: Mapping[str, Any], kept: Mapping[str, Any], path: Path) -> None:
+    """Check that arguments describe the table that a folder holds; the learning rate may differ.
+
+    Raises:
+        ConflictError: they describe another one.
+    """
+    theirs = {**json.loads(json.dumps(kept, default=float)), "lr": given["lr"]}
+    ours = json.loads(json.dumps(given, default=float))
+    differences = [
+        f"{name} {_shown(theirs.get(name))}, given {_shown(ours.get(name))}"
+        for name in sorted(theirs.keys() | ours.keys())
+        if theirs.get(name) != ours.get(name)
+    ]
+    if differences:
+        raise ConflictError(
+            f"the table in the folder was made with other arguments: {'; '.join(differences)}",
+            where=str(path),
+            hint="EmbeddingTable.open(path) opens it as it is; for a new table choose another folder, or "
+            "remove this one",
+        )
+
+
+def _shown(value: object) -> str:
+    """Return a setting as people write it: native numbers are of float32."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return f"({', '.join(map(_shown, value))})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_shown(each)}' for name, each in value.items())}}}"
+    return repr(value)
 
 
 def _finite_or_none(bound: float) -> float | None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Never, Self, cast
 
@@ -16,6 +17,7 @@ from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, integer_array, seed_number, thread_count
 from graphbox.table.arguments import (
+    DEFAULT_BETAS,
     DType,
     Float32Array,
     Nonfinite,
@@ -26,6 +28,7 @@ from graphbox.table.arguments import (
     nonnegative,
     number_pair,
     positive_or_infinite,
+    refuse_unused,
     shard_numbers,
 )
 from graphbox.table.catalogue_contents import CatalogueContents
@@ -47,7 +50,7 @@ from graphbox.table.policy import (
     TablePolicies,
 )
 from graphbox.table.rows import TableRows
-from graphbox.table.settings import table_arguments, table_settings
+from graphbox.table.settings import check_same_settings, table_arguments, table_settings
 from graphbox.table.tier import (
     OWNED_TABLES,
     ClosedTable,
@@ -87,7 +90,8 @@ class EmbeddingTable(TableRows):
         dim: values of a row, 1 to 65,536.
         optimizer: its name.
         lr: learning rate, can be changed later.
-        eps: added to the root that Adagrad and Adam divide by.
+        eps: added to the root that Adagrad and Adam divide by. Where an argument is of some optimizers only,
+            others refuse it.
         init_scale: new values are uniform in [-init_scale, init_scale). None: 1 / sqrt(dim).
         initial_accumulator: state of a new row in both Adagrads and FTRL.
         betas: how much the moments of Adam keep of themselves.
@@ -113,23 +117,26 @@ class EmbeddingTable(TableRows):
         seed: of the initial values, and of how float16 values are rounded.
         memory_bytes: the most memory the table may take; None: no limit. An operation that would exceed it
             changes nothing, unless rows may leave for it (``eviction``).
-        path: a new or empty folder on SSD for rows that find no room in memory, in segments
-            (docs/formats/table-segments.md). :meth:`flush` makes it hold the whole table, which :meth:`open`
-            opens again. None: all rows stay in memory. Not with ``eviction``; ``admission`` by count counts
-            in a sketch.
+        path: a folder on SSD for rows that find no room in memory, in segments
+            (docs/formats/table-segments.md). :meth:`flush` makes it hold the whole table. A folder that holds
+            a table is opened, as :meth:`open` does, if the other arguments are those it was made with; only
+            ``lr`` may differ, and then changes. None: all rows stay in memory. Not with ``eviction``;
+            ``admission`` by count counts in a sketch.
         admission: which keys get a row. None: all that are pulled or pushed. A key that is not admitted has
             its initial values, and what is pushed to it is dropped; :attr:`policy_events` counts both.
         expiry: which rows :meth:`shrink` drops because they were not seen for long. None: none.
         score: what rows are worth; :meth:`shrink` drops those worth little. None: nothing is counted.
-        eviction: which rows leave when ``memory_bytes`` is used up and others need room: those that no pull
-            or push has looked up lately (``clock``), or a sixteenth of all at once, of the lowest ``score``.
-            Their keys start anew if they come back. None: none leaves, what does not fit is refused.
+        eviction: which rows leave when ``memory_bytes``, which it needs, is used up and others need room:
+            those that no pull or push has looked up lately (``clock``), or a sixteenth of all at once, of the
+            lowest ``score``. Their keys start anew if they come back. None: none leaves, what does not fit is
+            refused.
         clock: tells the time in seconds since 1970, for ``expiry``.
         threads: None: see :func:`graphbox.native.thread_count`.
 
     Raises:
-        UsageError: a wrong argument, or something in the folder already.
-        ConflictError: another process has the folder open.
+        UsageError: a wrong argument, or something else in the folder.
+        ConflictError: another process has the folder open, or the table in it has other settings.
+        FormatError: the table in the folder is damaged.
         DoesNotFitError: ``memory_bytes`` has no room even for an empty table.
     """
 
@@ -142,7 +149,7 @@ class EmbeddingTable(TableRows):
         eps: float = 1e-8,
         init_scale: float | None = None,
         initial_accumulator: float = 0.0,
-        betas: tuple[float, float] = (0.9, 0.999),
+        betas: tuple[float, float] = DEFAULT_BETAS,
         beta: float = 1.0,
         l1: float = 0.0,
         l2: float = 0.0,
@@ -165,10 +172,13 @@ class EmbeddingTable(TableRows):
         threads: int | None = None,
     ) -> None:
         policies = TablePolicies(admission, expiry, score, eviction)
-        if path is not None:
-            policies.check_beside_ssd()
+        policies.check_place(has_budget=memory_bytes is not None, has_folder=path is not None)
+        name = chosen(optimizer, "optimizer", Optimizer)
+        refuse_unused(
+            name, eps=eps, initial_accumulator=initial_accumulator, betas=betas, beta=beta, l1=l1, l2=l2
+        )
         settings = _core.OptimizerConfig(
-            chosen(optimizer, "optimizer", Optimizer),
+            name,
             lr=nonnegative(lr, "lr"),
             eps=nonnegative(eps, "eps"),
             initial_accumulator=nonnegative(initial_accumulator, "initial_accumulator"),
@@ -202,13 +212,7 @@ class EmbeddingTable(TableRows):
         # After the table, which removes its files: so they go before the folder's lock does.
         self._folder: TableFolder | None = None
         if path is not None:
-            folder = TableFolder.created(Path(path))
-            try:
-                folder.attach(self._table, CatalogueContents(table_settings(self)))
-            except BaseException:
-                folder.discard(self._table)
-                raise
-            self._own(folder)
+            self._live_in(Path(path))
 
     def __repr__(self) -> str:
         if isinstance(self._table, ClosedTable):
@@ -233,7 +237,9 @@ class EmbeddingTable(TableRows):
         memory_bytes: int | None = None,
         threads: int | None = None,
     ) -> EmbeddingTable:
-        """Open a table's folder: the table is as it was at the last :meth:`flush`.
+        """Open a table's folder: the table is as it was at the last :meth:`flush`, with its settings.
+
+        ``EmbeddingTable(..., path=path)`` opens it, too, or makes a new table where there is none.
 
         Files of a process that ended later are removed. Where the catalogue of the folder is damaged, it is
         made anew from the segments; :attr:`recovery` says so.
@@ -372,6 +378,26 @@ class EmbeddingTable(TableRows):
         known = [*self._checkpoints, *(Path(path) for path in checkpoints)]
         return find_remnants(wanted, int(self.contains(np.unique(wanted)).sum()), self.path, known)
 
+    def _live_in(self, path: Path) -> None:
+        """Keep rows in a folder: those of the table that is there, if it has the same settings."""
+        settings = table_settings(self)
+        if not TableFolder.holds_table(path):
+            folder = TableFolder.created(path)
+            try:
+                folder.attach(self._table, CatalogueContents(settings))
+            except BaseException:
+                folder.discard(self._table)
+                raise
+        else:
+            folder, contents = TableFolder.opened(path)
+            try:
+                check_same_settings(settings, contents.settings, path)
+                folder.attach(self._table, replace(contents, settings=settings))
+            except BaseException:
+                folder.close()
+                raise
+        self._own(folder)
+
     def _own(self, folder: TableFolder) -> None:
         self._folder = folder
         OWNED_TABLES.add(self)
@@ -484,11 +510,11 @@ class EmbeddingTable(TableRows):
     @classmethod
     def load(
         cls,
-        path: str | os.PathLike[str],
+        checkpoint: str | os.PathLike[str],
         *,
         deltas: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
         memory_bytes: int | None = None,
-        folder: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         shard: tuple[int, int] = (0, 1),
     ) -> EmbeddingTable:
@@ -497,11 +523,12 @@ class EmbeddingTable(TableRows):
         After a base, with or without deltas, :meth:`save_delta` continues the chain.
 
         Args:
-            path: of a full checkpoint or a base.
+            checkpoint: a full checkpoint or a base.
             deltas: that or those after the base, all in their order.
-            memory_bytes: of the table, see :class:`EmbeddingTable`.
-            folder: a new or empty one for rows on SSD, what is ``path`` there: rows that find no
-                room in memory are put there.
+            memory_bytes: of the table, see :class:`EmbeddingTable`. None: no limit, so that none of its rows
+                is evicted.
+            path: a new or empty folder for rows that find no room in memory. These go there then, also where
+                the saved table evicted them.
             threads: of the table, and of loading.
             shard: (i, n): only the keys whose :func:`graphbox.table.shard_of` among n is i.
 
@@ -514,10 +541,10 @@ class EmbeddingTable(TableRows):
         """
         return load_table(
             cls,
-            Path(path),
+            Path(checkpoint),
             [Path(deltas)] if isinstance(deltas, str | os.PathLike) else [Path(delta) for delta in deltas],
             shard_numbers(shard),
             threads,
             memory_bytes=memory_bytes,
-            path=folder,
+            path=None if path is None else Path(path),
         )

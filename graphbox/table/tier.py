@@ -6,13 +6,14 @@ import ctypes
 import fcntl
 import json
 import logging
+import mmap
 import os
 import shutil
 import threading
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from graphbox import _core
 from graphbox.errors import (
@@ -44,6 +45,9 @@ __all__ = [
 ]
 
 _logger = logging.getLogger(__name__)
+
+_EMPTY_CATALOGUE_BYTES: Final = 2 * mmap.PAGESIZE
+"""Size of an LMDB without any transaction: its two meta pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,16 @@ class Prefetch:
         self._thread = threading.Thread(
             target=self._run, args=(table, keys, folder), name="graphbox-prefetch", daemon=True
         )
+        self._keys = len(keys)
         folder.prefetches.add(self)
         self._thread.start()
+
+    def __repr__(self) -> str:
+        if not self.is_done:
+            state = "reading"
+        else:
+            state = f"failed: {self._error}" if self._error is not None else repr(self._result)
+        return f"Prefetch(keys={self._keys}, {state})"
 
     @property
     def is_done(self) -> bool:
@@ -173,9 +185,28 @@ class TableFolder:
         self.prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._release = weakref.finalize(self, _released, catalogue, lock)
 
+    @staticmethod
+    def holds_table(path: Path) -> bool:
+        """Return whether a folder holds a table. One whose making was cut short holds none yet."""
+        if not (path / "segments").is_dir():
+            return False
+        catalogue = path / "catalogue" / "data.mdb"
+        was_written = catalogue.is_file() and catalogue.stat().st_size > _EMPTY_CATALOGUE_BYTES
+        return was_written or any((path / "segments").glob("*.segment"))
+
+    @classmethod
+    def refuse_table(cls, path: Path) -> None:
+        """Check that a folder holds no table.
+
+        Raises:
+            UsageError: it does.
+        """
+        if cls.holds_table(path):
+            raise _occupied(path, "segments")
+
     @classmethod
     def created(cls, path: Path) -> TableFolder:
-        """Make a folder for a new table.
+        """Make a folder for a new table, also where the making of one was cut short.
 
         Raises:
             UsageError: there is something already.
@@ -194,12 +225,11 @@ class TableFolder:
             ) from error
         try:
             others = sorted(entry.name for entry in path.iterdir() if entry.name != "lock")
-            if others:
-                raise UsageError(
-                    f"expected an empty folder for a new table, received one with {others[0]}",
-                    where=str(path),
-                    hint="open the table that is there with EmbeddingTable.open, or choose another folder",
-                )
+            if others in (["segments"], ["catalogue", "segments"]) and not cls.holds_table(path):
+                for name in others:
+                    shutil.rmtree(path / name)
+            elif others:
+                raise _occupied(path, others[0])
             (path / "segments").mkdir()
             folder = cls(path, lock, Catalogue(path / "catalogue"))
             for each in (path / "catalogue", path, path.absolute().parent):
@@ -353,6 +383,14 @@ def left_to_parent(native: Any, folder: TableFolder) -> ClosedTable:
             "the table was opened by the process that this one was forked from, and is left to it",
             "use it there; or flush it and close it before forking, or start processes by `spawn`",
         ),
+    )
+
+
+def _occupied(path: Path, name: str) -> UsageError:
+    return UsageError(
+        f"expected an empty folder for a new table, received one with {name}",
+        where=str(path),
+        hint="open the table that is there with EmbeddingTable.open, or choose another folder",
     )
 
 

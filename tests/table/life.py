@@ -31,7 +31,7 @@ from graphbox.table import (
 from graphbox.table.arguments import DType
 from graphbox.table.manifest import ServingValues
 from graphbox.table.slots import Slots
-from tests.table.reference import OPTIMIZERS, SETTINGS
+from tests.table.reference import OPTIMIZERS, settings_of
 from tests.table.vector_reference import Places, VectorPolicies, VectorTable
 
 Float32Array = npt.NDArray[np.float32]
@@ -106,7 +106,7 @@ class Life:
 
     def settings(self) -> dict[str, Any]:
         """Return what the table and its twin have in common."""
-        return {"dtype": self.dtype, "seed": self.seed, "threads": 1, **SETTINGS}
+        return {"dtype": self.dtype, "seed": self.seed, "threads": 1, **settings_of(self.optimizer)}
 
     def new_table(self) -> EmbeddingTable:
         return self.new_twin()
@@ -287,8 +287,8 @@ class Life:
 
     # --- Checkpoints
 
-    def load(self, path: Path, **options: Any) -> EmbeddingTable:
-        return EmbeddingTable.load(path, threads=self.table.threads, **options)
+    def load(self, checkpoint: Path, **options: Any) -> EmbeddingTable:
+        return EmbeddingTable.load(checkpoint, threads=self.table.threads, **options)
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         """Let the rest happen to a table that was loaded."""

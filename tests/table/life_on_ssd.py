@@ -61,8 +61,8 @@ class LifeOnSsd(Life):
             figures = self.table.tier_statistics()
             assert figures.hot_rows + figures.cold_rows == len(self.model)
 
-    def load(self, path: Path, **options: Any) -> EmbeddingTable:
-        return super().load(path, folder=self.path("loaded"), memory_bytes=self.memory_bytes, **options)
+    def load(self, checkpoint: Path, **options: Any) -> EmbeddingTable:
+        return super().load(checkpoint, path=self.path("loaded"), memory_bytes=self.memory_bytes, **options)
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         super().go_on_with(table)

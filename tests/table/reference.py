@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.table.arguments import Optimizer
+from graphbox.table.arguments import Optimizer, is_used
 
 Array = npt.NDArray[np.float64]
 Step = Callable[[Array, dict[str, Any], Array], Array]
@@ -25,7 +25,11 @@ SETTINGS: dict[str, Any] = {
     "l2": 0.5,
     "init_scale": 1.0,
 }
-"""Those of the optimizers below, as :class:`graphbox.table.EmbeddingTable` takes them."""
+
+
+def settings_of(optimizer: Optimizer) -> dict[str, Any]:
+    """Return those of an optimizer below, as :class:`graphbox.table.EmbeddingTable` takes them."""
+    return {name: value for name, value in SETTINGS.items() if is_used(name, optimizer)}
 
 
 def row_mean(values: Array) -> Array:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from graphbox.errors import ConflictError, DoesNotFitError, FormatError, NotFoundError, UsageError
 from graphbox.table import EmbeddingTable, shard_of
-from graphbox.table.arguments import DType, Optimizer
+from graphbox.table.arguments import DType, Optimizer, is_used
 from graphbox.table.document import document_text
 from tests.table import format_files
 
@@ -55,18 +55,22 @@ def test_a_loaded_table_goes_on_bit_by_bit(tmp_path: Path, optimizer: Optimizer,
 
 
 def test_settings_are_saved(tmp_path: Path) -> None:
+    own = {
+        "eps": 0.1,
+        "initial_accumulator": 0.2,
+        "betas": (0.7, 0.8),
+        "beta": 0.3,
+        "l1": 0.01,
+        "l2": 0.02,
+    }
     for optimizer in get_args(Optimizer):
+        used: dict[str, Any] = {name: value for name, value in own.items() if is_used(name, optimizer)}
         table = EmbeddingTable(
             5,
             optimizer,
+            **used,
             lr=0.3,
-            eps=0.1,
             init_scale=0.7,
-            initial_accumulator=0.2,
-            betas=(0.7, 0.8),
-            beta=0.3,
-            l1=0.01,
-            l2=0.02,
             weight_decay=0.1,
             decoupled_weight_decay=optimizer != "ftrl",
             bounds=(-0.9, 0.8),

@@ -65,7 +65,7 @@ def test_chains_of_a_table_on_ssd(tmp_path: Path) -> None:
     assert_same(in_memory, reference)
     budget = 13 << 20
     with EmbeddingTable.load(
-        tmp_path / "base", deltas=deltas, folder=tmp_path / "other", memory_bytes=budget
+        tmp_path / "base", deltas=deltas, path=tmp_path / "other", memory_bytes=budget
     ) as loaded:
         assert loaded.nbytes <= budget
         assert_same(loaded, reference)
@@ -112,8 +112,8 @@ def test_a_load_that_fails_leaves_an_empty_folder(tmp_path: Path) -> None:
     content[-9] ^= 1
     path.write_bytes(content)
     with pytest.raises(FormatError):
-        EmbeddingTable.load(tmp_path / "table", folder=tmp_path / "rows", memory_bytes=BUDGET)
+        EmbeddingTable.load(tmp_path / "table", path=tmp_path / "rows", memory_bytes=BUDGET)
     assert list((tmp_path / "rows").iterdir()) == []
     (tmp_path / "rows" / "mine").write_text("x")
     with pytest.raises(UsageError, match="expected an empty folder"):
-        EmbeddingTable.load(tmp_path / "table", folder=tmp_path / "rows", memory_bytes=BUDGET)
+        EmbeddingTable.load(tmp_path / "table", path=tmp_path / "rows", memory_bytes=BUDGET)

@@ -193,7 +193,7 @@ def test_checkpoints_of_short_rows_find_room_beside_ssd(tmp_path: Path) -> None:
             least += 1 << 20
     budget = least + (8 << 20)  # for the index, while it grows
     folder = tmp_path / "table"
-    with EmbeddingTable.load(tmp_path / "checkpoint", folder=folder, memory_bytes=budget) as loaded:
+    with EmbeddingTable.load(tmp_path / "checkpoint", path=folder, memory_bytes=budget) as loaded:
         assert len(loaded) == 300_000
         keys = np.arange(0, 300_000, 97)
         np.testing.assert_array_equal(loaded.pull(keys, create=False), table.pull(keys))

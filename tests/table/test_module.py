@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -312,22 +314,49 @@ def test_state_dicts_of_other_modules() -> None:
 # --- torch.compile -------------------------------------------------------------------------------------
 
 
+class _Compiled(torch.nn.Module):
+    """Computes before and after its lookups."""
+
+    def __init__(self, table: EmbeddingTable) -> None:
+        super().__init__()
+        self.rows = TableEmbedding(table)
+        self.sums = TableEmbeddingBag(table, "sum")
+        self.head = torch.nn.Linear(4, 3)
+
+    def forward(self, keys: Tensor) -> Tensor:
+        rows = self.rows(keys * 2) + self.sums(keys, torch.arange(len(keys)))
+        result: Tensor = torch.relu(self.head(rows))
+        return result
+
+
+# torch hides this warning of its own from users, but not where warnings are errors.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_models_train_as_others(backend: str) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend(backend)
     results = []
     for compiled in (False, True):
         table = EmbeddingTable(4, "adagrad", lr=0.1)
         torch.manual_seed(0)
-        model = torch.nn.Sequential(TableEmbedding(table), torch.nn.Linear(4, 3), torch.nn.ReLU())
-        run: Any = torch.compile(model, backend=backend) if compiled else model
+        model = _Compiled(table)
+        run: Any = torch.compile(model, backend=counter) if compiled else model
         for step in range(3):
             run(torch.arange(5) + step).square().sum().backward()
         with torch.no_grad():
             run.eval()(torch.tensor([99]))
-        assert len(table) == 7
-        results.append((table.pull(table.keys()), model[1].weight.grad))
+        assert len(table) == 10
+        results.append((table.pull(table.keys()), model.head.weight.grad))
+    assert counter.frame_count >= 2  # what is before the lookups, and what is after them
     assert (results[0][0] == results[1][0]).all()
     torch.testing.assert_close(results[0][1], results[1][1])
+
+
+def test_torch_compile_is_loaded_where_it_is_used() -> None:
+    code = "import sys, graphbox.table.pipeline as _; print('torch._dynamo' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "False\n"
 
 
 def test_why_a_graph_is_broken() -> None:

@@ -12,13 +12,13 @@ import torch
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
-from tests.table.reference import OPTIMIZERS, REFERENCES, SETTINGS
+from tests.table.reference import OPTIMIZERS, REFERENCES, settings_of
 
 DIM, KEYS = 17, 40
 
 
 def make_table(optimizer: Optimizer, **settings: Any) -> EmbeddingTable:
-    return EmbeddingTable(DIM, optimizer, **{**SETTINGS, **settings})
+    return EmbeddingTable(DIM, optimizer, **{**settings_of(optimizer), **settings})
 
 
 def batches(count: int = 30) -> list[tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]]:
@@ -126,7 +126,7 @@ def test_values_stay_within_bounds(optimizer: Optimizer) -> None:
 
 
 def test_ftrl_without_penalties_is_adagrad() -> None:
-    tables = [make_table(name, l1=0.0, l2=0.0, beta=0.0) for name in ("ftrl", "adagrad")]
+    tables = [make_table("ftrl", l1=0.0, l2=0.0, beta=0.0), make_table("adagrad")]
     for keys, gradients in batches():
         for table in tables:
             table.push(keys, gradients)
@@ -151,7 +151,7 @@ def test_ftrl_makes_values_exactly_zero() -> None:
         ({"bounds": (1.0, 1.0)}, "bounds: bounds must be a number and a larger one, received 1.* and 1"),
         ({"bounds": (float("nan"), 1.0)}, "bounds: expected a number, received nan"),
         ({"weight_decay": -1.0}, "weight_decay: expected a finite number, 0 or more, received -1.0"),
-        ({"l1": float("inf")}, "l1: expected a finite number"),
+        ({"optimizer": "ftrl", "l1": float("inf")}, "l1: expected a finite number"),
         ({"optimizer": "ftrl", "lr": 0.0}, "lr: ftrl divides by lr, which must be above 0"),
         (
             {"optimizer": "ftrl", "decoupled_weight_decay": True},

@@ -315,7 +315,7 @@ def test_checkpoints_carry_policies_counters_and_counts(
         return 1000.0
 
     policies = TablePolicies(admission, Expiry(4, 90), ShowClickScore(0.5), "clock")
-    table = EmbeddingTable(DIM, **policies.arguments(), clock=clock)
+    table = EmbeddingTable(DIM, **policies.arguments(), memory_bytes=1 << 24, clock=clock)
     for number in range(3):
         step(table, number)
     table.save_base(tmp_path / "base")

@@ -136,7 +136,7 @@ def test_checkpoints_carry_policies_to_ssd_and_back(tmp_path: Path) -> None:
     tiered.save(tmp_path / "saved")
     tiered.close()
     in_memory = EmbeddingTable.load(tmp_path / "saved")
-    on_ssd = EmbeddingTable.load(tmp_path / "saved", folder=tmp_path / "other", memory_bytes=BUDGET)
+    on_ssd = EmbeddingTable.load(tmp_path / "saved", path=tmp_path / "other", memory_bytes=BUDGET)
     for loaded in (in_memory, on_ssd):
         loaded.clock = clock
         step(loaded, 100)

@@ -34,7 +34,7 @@ from graphbox.table import EmbeddingTable, ServingTable
 from graphbox.table.arguments import DType, Optimizer
 from graphbox.table.manifest import ServingValues
 from graphbox.table.slots import Slots
-from tests.table.reference import OPTIMIZERS, SETTINGS, PlainTable
+from tests.table.reference import OPTIMIZERS, PlainTable, settings_of
 
 Int64Array = npt.NDArray[np.int64]
 Float32Array = npt.NDArray[np.float32]
@@ -69,11 +69,11 @@ class TableMachine(RuleBasedStateMachine):
 
     def new_table(self, dim: int, optimizer: Optimizer, **options: Any) -> EmbeddingTable:
         """Return the table to which everything happens."""
-        return EmbeddingTable(dim, optimizer, threads=1, **options, **SETTINGS)
+        return EmbeddingTable(dim, optimizer, threads=1, **options, **settings_of(optimizer))
 
     def new_twin(self, dim: int, optimizer: Optimizer, **options: Any) -> EmbeddingTable:
         """Return the table to which only the operations happen."""
-        return EmbeddingTable(dim, optimizer, threads=1, **options, **SETTINGS)
+        return EmbeddingTable(dim, optimizer, threads=1, **options, **settings_of(optimizer))
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -173,8 +173,8 @@ class TableMachine(RuleBasedStateMachine):
         self.go_on_with(self.load(self.folder / "table"))
         self.chain = []
 
-    def load(self, path: Path, **options: Any) -> EmbeddingTable:
-        return EmbeddingTable.load(path, threads=self.table.threads, **options)
+    def load(self, checkpoint: Path, **options: Any) -> EmbeddingTable:
+        return EmbeddingTable.load(checkpoint, threads=self.table.threads, **options)
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         self.table = table
@@ -296,10 +296,10 @@ class TieredMachine(TableMachine):
         super().go_on_with(table)
         self.chain = []
 
-    def load(self, path: Path, **options: Any) -> EmbeddingTable:
+    def load(self, checkpoint: Path, **options: Any) -> EmbeddingTable:
         self.loaded += 1
         folder = self.folder / f"loaded-{self.loaded}"
-        return super().load(path, folder=folder, memory_bytes=self.memory_bytes, **options)
+        return super().load(checkpoint, path=folder, memory_bytes=self.memory_bytes, **options)
 
     def go_on_with(self, table: EmbeddingTable) -> None:
         """Look at a table that was loaded into another folder; the one that was goes on."""

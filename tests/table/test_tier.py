@@ -157,7 +157,7 @@ def test_checkpoints_are_loaded_into_a_folder(tmp_path: Path) -> None:
     plain.erase(keys[2000:4000])
     plain.save_delta(tmp_path / "delta")
     with EmbeddingTable.load(
-        tmp_path / "base", deltas=[tmp_path / "delta"], folder=tmp_path / "table", memory_bytes=BUDGET
+        tmp_path / "base", deltas=[tmp_path / "delta"], path=tmp_path / "table", memory_bytes=BUDGET
     ) as table:
         assert table.nbytes <= BUDGET
         assert table.tier_statistics().cold_rows > 10_000
@@ -169,7 +169,7 @@ def test_checkpoints_are_loaded_into_a_folder(tmp_path: Path) -> None:
             table.pull(plain.keys(), create=False), plain.pull(plain.keys(), create=False)
         )
         table.save_delta(tmp_path / "next")
-    half = EmbeddingTable.load(tmp_path / "base", shard=(1, 2), folder=tmp_path / "half", memory_bytes=BUDGET)
+    half = EmbeddingTable.load(tmp_path / "base", shard=(1, 2), path=tmp_path / "half", memory_bytes=BUDGET)
     assert 9_000 < len(half) < 11_000
     half.close()
 
@@ -273,9 +273,11 @@ def test_a_folder_belongs_to_one_table(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="open elsewhere"):
         EmbeddingTable.open(tmp_path / "table")
     table.close()
-    with pytest.raises(UsageError, match="empty folder"):
-        EmbeddingTable(16, path=tmp_path / "table")
     EmbeddingTable.open(tmp_path / "table").close()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "photo.jpeg").touch()
+    with pytest.raises(UsageError, match=r"empty folder .* received one with photo\.jpeg"):
+        EmbeddingTable(16, path=tmp_path / "other")
     with pytest.raises(NotFoundError, match="folder of a table"):
         EmbeddingTable.open(tmp_path / "nothing")
     with pytest.raises(UsageError, match="the table is closed"):
@@ -337,10 +339,12 @@ def test_a_prefetch_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Prefetch, "_run", held_up)
     with EmbeddingTable(DIM, path=tmp_path / "table", memory_bytes=BUDGET) as table:
         prefetch = table.prefetch([1, 2, 3])
+        assert repr(prefetch) == "Prefetch(keys=3, reading)"
         with pytest.raises(TimeLimitError, match="waited"):
             prefetch.wait(0.01)
         go_on.set()
         assert prefetch.wait(60).in_memory == 0
+        assert repr(prefetch) == "Prefetch(keys=3, Prefetched(in_memory=0, rows_read=0))"
 
 
 def test_a_prefetch_that_failed_does_not_keep_the_folder(tmp_path: Path) -> None:
