@@ -667,6 +667,14 @@ def table_prefetch(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shap
     Read rows on SSD into memory; returns how many are there, and how many were read.
     """
 
+def table_promote(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int) -> None:
+    """
+    Read the rows of these keys that are on SSD into memory. Tables in memory stay as they are.
+    """
+
+def table_await_compaction(table: Table) -> None:
+    """Wait until no segment is to be rewritten in the background."""
+
 def table_purge(table: Table) -> int:
     """Rewrite segments that hold rows of erased keys; returns how many."""
 

@@ -73,6 +73,10 @@ class Lookup:
         rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
+    def promote(self) -> None:
+        """Bring the rows that are on SSD into memory, so that pulls find them there."""
+        _core.table_promote(self.table._table, self.keys, self.table.threads)
+
     def _pull_into(self, rows: Float32Array, create: bool) -> _core.PulledRows:
         table = self.table
         if self.bags is None:

@@ -249,6 +249,9 @@ class _Pipeline:
     def _pull(self, module: TableModule, arguments: tuple[Any, ...]) -> Pulled:
         self._stop_after_failure()
         plan = module.plan(*arguments)
+        if not self._staleness:
+            for each in plan.lookups:
+                each.promote()  # or the forward pass would read those from SSD again that change meanwhile
         return plan, [each.pull(create=self._staleness > 0) for each in plan.lookups]
 
     def _push(self, gradient: Gradient, lr: float) -> None:

@@ -143,6 +143,10 @@ class Table {
   std::vector<ListedSegment> flush();
   void flushed();
 
+  // Reads rows of the keys that are on SSD into memory, all of them or none where there is no room. Makes no new ones,
+  // and changes nothing in a table whose rows are all in memory.
+  void promote_rows(const std::int64_t* keys, std::int64_t count, int threads);
+
   // Reads rows of the keys that are on SSD into memory, evicting rows of neither this nor the last call, until there
   // is no more room or `is_stopped`. Returns how many of the keys have rows in memory then, and how many were read.
   struct Prefetched {
@@ -230,6 +234,7 @@ class Table {
     std::int64_t count;
     std::uint32_t* rows;
     bool is_pull;
+    bool creates = true;  // rows for keys without one
   };
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                          bool marks, int threads) const;

@@ -126,6 +126,24 @@ std::unique_lock<std::shared_mutex> Table::lock_with_hot_rows(const Batch& batch
   return lock;
 }
 
+void Table::promote_rows(const std::int64_t* keys, std::int64_t count, int threads) {
+  if (tier_ == nullptr) {
+    return;
+  }
+  PooledArray<std::uint32_t> rows(count);
+  {
+    const std::shared_lock lock(mutex_);
+    const std::vector<std::int64_t> missing = missing_keys(keys, count, rows.data(), false, threads);
+    if (std::none_of(missing.begin(), missing.end(), [&](std::int64_t i) { return is_cold(rows[i]); })) {
+      return;
+    }
+  }
+  give_way_to_compaction();
+  const MovingTurn turn(*tier_);
+  std::unique_lock lock(mutex_);
+  make_hot({keys, count, rows.data(), false, false}, threads, lock);
+}
+
 // Brings the rows of all keys into memory, new ones of those that are admitted too, and writes their numbers; or throws, and no key is new. It is
 // the caller's turn to move rows. `lock` is given up while the disk is waited for.
 void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shared_mutex>& lock) {
@@ -145,7 +163,7 @@ void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shar
       }
     }
     sort_unique(cold);
-    std::uint64_t created = absent.size();  // at most; how many exactly is told by sorting, where that matters
+    std::uint64_t created = batch.creates ? absent.size() : 0;  // at most; how many exactly is told by sorting, where that matters
     if (created > 0 && (space() < created + cold.size() || !index_.has_room_for(index_rows() + created))) {
       created = distinct_keys(keys, absent);
     }
@@ -160,12 +178,16 @@ void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shar
     if (version_ != version) {
       continue;  // keys were erased while the disk was waited for
     }
-    tier.hits.fetch_add(static_cast<std::uint64_t>(count) - missing.size(), std::memory_order_relaxed);
+    if (batch.creates) {  // else whoever looks the keys up will count those in memory
+      tier.hits.fetch_add(static_cast<std::uint64_t>(count) - missing.size(), std::memory_order_relaxed);
+    }
     tier.misses.fetch_add(missing.size() - absent.size(), std::memory_order_relaxed);
-    std::vector<std::uint32_t> new_rows(absent.size());
-    create_missing(batch, absent, new_rows.data(), threads);
-    for (std::size_t i = 0; i < absent.size(); ++i) {
-      rows[absent[i]] = new_rows[i];
+    if (batch.creates) {
+      std::vector<std::uint32_t> new_rows(absent.size());
+      create_missing(batch, absent, new_rows.data(), threads);
+      for (std::size_t i = 0; i < absent.size(); ++i) {
+        rows[absent[i]] = new_rows[i];
+      }
     }
     for (const std::int64_t i : missing) {
       rows[i] = is_cold(rows[i]) ? find(keys[i]) : rows[i];
