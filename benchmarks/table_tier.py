@@ -4,12 +4,17 @@ python -m benchmarks.table_tier [--quick] [--json] [--rows N] [--folder FOLDER] 
 
 The table has five times the rows that its budget holds. Cases and their bounds (``limit``):
 
-- ``evict``: new rows that drive others out. The bound is fio's sequential writing of the same bytes. What the
-  process wrote, by the system's count, over the bytes of the rows that left is the write amplification.
+- ``evict``: rows in memory, all changed, leave for SSD and the folder is flushed; ``created``: new rows drive
+  others out, their making included. The bound is the sequential writing of the same bytes. What the process
+  wrote, by the system's count, over the bytes of the rows is the write amplification.
 - ``cold``: pulls of rows on SSD; fio's reads of 4 KiB at random places, as many in flight.
-- ``pass``: pulls and pushes of Zipf 1.05 keys, the next pass prefetched while one trains. The bound is the
-  disk's: the different rows of a pass that were not in memory, each read as fio reads at random, or all
-  of the segments as fio reads from front to back, whichever is shorter.
+- ``pass``: pulls and pushes of Zipf 1.05 keys, the next pass prefetched while one trains. A pass has a
+  fifth as many keys as the table has rows, so that the rows of two have room. The bound is the disk's:
+  the different rows of a pass that were not in memory, each read as fio reads at random, or all rows of the
+  table once as fio reads from front to back, whichever is shorter. Reading only stretches that hold wanted rows may beat
+  both: so there is a second, of the bytes that were read. Where the time went is told beside.
+- ``update``: pushes of uniform keys, ten times as many as rows have room: segments are compacted
+  all the while.
 - ``step``: training steps with three layers on top, beside the same with all rows in memory.
 
 The page cache is passed by. Disks are shared: what is compared runs in turns.
@@ -42,7 +47,7 @@ ROW_BYTES = 4 * DIM + 4
 ZIPF = 1.05
 LARGER = 5
 """Times the budget that the table is."""
-CASES = ("evict", "cold", "pass", "step")
+CASES = ("evict", "cold", "pass", "update", "step")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,6 @@ class Sizes:
 
     rows: int
     batch_size: int = 65_536
-    pass_batches: int = 32
     cold_reads: int = 40_000
     """Of one pull: different rows."""
     repeats: int = 5
@@ -63,13 +67,18 @@ class Sizes:
     """Of the budget, for what does not depend on the number of rows; nothing beside large tables."""
 
     @property
+    def pass_batches(self) -> int:
+        """Batches of a pass: those of two passes have room for their different rows in the budget."""
+        return max(1, round(self.rows / LARGER / self.batch_size))
+
+    @property
     def memory_bytes(self) -> int:
         """The budget: a fifth of what the whole table takes in memory, with its keys."""
         return self.rows * (ROW_BYTES + INDEX_BYTES) // LARGER + self.fixed_bytes
 
 
 INDEX_BYTES = 28
-QUICK = Sizes(100_000, 2048, 4, 500, 1, fixed_bytes=12 << 20)
+QUICK = Sizes(100_000, 2048, 500, 1, fixed_bytes=16 << 20)
 
 
 def written_bytes() -> int:
@@ -101,12 +110,10 @@ class Cases:
             repeats=self._sizes.repeats,
         )
 
-    def _tell(self, case: str, unit: str, number: float) -> None:
-        repeats = self._sizes.repeats
-        name = f"{case}-{self._name}"
-        measured = Measurement(
-            name, "graphbox", thread_count(None), number, unit, number, number, repeats, number
-        )
+    def _tell(self, case: str, unit: str, numbers: list[float]) -> None:
+        median, name = float(np.median(numbers)), f"{case}-{self._name}"
+        low, high, threads = min(numbers), max(numbers), thread_count(None)
+        measured = Measurement(name, "graphbox", threads, median, unit, low, high, len(numbers), median)
         show(measured, as_json=self._as_json)
 
     def _new_table(self, name: str) -> EmbeddingTable:
@@ -122,29 +129,42 @@ class Cases:
     # Cases
 
     def evict(self) -> None:
-        """Fill a table five times as large as its budget."""
+        """Fill a table in memory and let its rows leave; fill one five times as large as its budget."""
         amplification = []
+        sizes = self._sizes
 
         def evictions() -> float:
+            budget = 2 * sizes.rows * (ROW_BYTES + INDEX_BYTES) + sizes.fixed_bytes
+            table = EmbeddingTable(DIM, memory_bytes=budget, path=self._folder / "evict")
+            self._fill(table)
+            started = time.perf_counter()
+            table.memory_bytes = sizes.memory_bytes
+            return end(table, started)
+
+        def creations() -> float:
             table = self._new_table("evict")
             before, started = written_bytes(), time.perf_counter()
             self._fill(table)
+            rate = end(table, started)
+            amplification.append((written_bytes() - before) / (sizes.rows * ROW_BYTES))
+            return rate
+
+        def end(table: EmbeddingTable, started: float) -> float:
             table.flush()
             seconds = time.perf_counter() - started
-            amplification.append((written_bytes() - before) / (self._sizes.rows * ROW_BYTES))
             table.close()
             shutil.rmtree(self._folder / "evict")
-            return self._sizes.rows / seconds
+            return sizes.rows / seconds
 
         def limit() -> float:
-            size = self._sizes.rows * ROW_BYTES
+            size = sizes.rows * ROW_BYTES
             return sequential_writes(self._folder / "limit", size) / ROW_BYTES
 
-        systems: dict[str, Rate] = {"graphbox": evictions}
+        systems: dict[str, Rate] = {"graphbox": evictions, "graphbox, created": creations}
         if HAS_FIO:
             systems["limit"] = limit
         self._show("evict", "rows/s", systems)
-        self._tell("write-amplification", "bytes/byte", float(np.median(amplification)))
+        self._tell("write-amplification", "bytes/byte", amplification)
 
     def _filled(self) -> EmbeddingTable:
         """Return the table that the other cases share, all of it on disk."""
@@ -192,31 +212,66 @@ class Cases:
         table, sizes = self._filled(), self._sizes
         out, gradients = torch.empty(sizes.batch_size, DIM), torch.full((sizes.batch_size, DIM), 0.01)
         keys = PassKeys(sizes)
-        cold_rows = 0
+        cold_rows = read_bytes = 0
+        seconds: dict[str, list[float]] = {"training": [], "waiting": []}
 
         def train(batch: torch.Tensor) -> None:
             _, slots = table.pull_slots(batch, out=out)
             table.push_slots(slots, gradients)
 
         def run() -> float:
-            nonlocal cold_rows
+            nonlocal cold_rows, read_bytes
             keys.advance()
-            misses, started = table.tier_statistics().misses, time.perf_counter()
-            rows_read = keys.train_pass(table, train)
-            seconds = time.perf_counter() - started
-            cold_rows = rows_read + table.tier_statistics().misses - misses
-            return keys.pass_keys / seconds
+            before, started = table.tier_statistics(), time.perf_counter()
+            rows_read, training = keys.train_pass(table, train)
+            whole = time.perf_counter() - started
+            after = table.tier_statistics()
+            cold_rows = rows_read + after.misses - before.misses
+            read_bytes = after.bytes_read - before.bytes_read
+            seconds["training"].append(training)
+            seconds["waiting"].append(whole - training)
+            return keys.pass_keys / whole
 
         def limit() -> float:
-            reads_per_s = self._reads_per_s()
-            bytes_per_s = fio(self._disk_file(), "read", LARGE_READ_BYTES)[1]
-            scan_bytes = table.tier_statistics().segment_bytes
-            return keys.pass_keys / max(min(cold_rows / reads_per_s, scan_bytes / bytes_per_s), 1e-9)
+            scan = sizes.rows * ROW_BYTES / self._read_bytes_per_s()
+            return keys.pass_keys / max(min(cold_rows / self._reads_per_s(), scan), 1e-9)
+
+        def limit_of_bytes() -> float:
+            return keys.pass_keys / max(read_bytes / self._read_bytes_per_s(), 1e-9)
 
         systems: dict[str, Rate] = {"graphbox": run}
         if HAS_FIO:
-            systems["limit"] = limit
+            systems |= {"limit": limit, "limit of the bytes read": limit_of_bytes}
         self._show("pass", "keys/s", systems)
+        for name, measured in seconds.items():
+            self._tell(f"pass-{name}", "s", measured[1:])
+
+    def _read_bytes_per_s(self) -> float:
+        """Return how fast fio reads from front to back."""
+        return fio(self._disk_file(), "read", LARGE_READ_BYTES)[1]
+
+    def updates(self) -> None:
+        """Change rows all over the table, so that segments are compacted while others are written."""
+        table, sizes = self._filled(), self._sizes
+        size = min(sizes.batch_size, sizes.rows // (4 * LARGER))
+        gradients = torch.full((size, DIM), 0.01)
+        rng = np.random.default_rng(3)
+        before, started = table.tier_statistics(), time.perf_counter()
+        longest = 0.0
+        count = 10 * sizes.rows // LARGER // size
+        for _ in range(count):
+            keys = keys_of(rng.integers(0, sizes.rows, size))
+            batch_started = time.perf_counter()
+            table.push(keys, gradients)
+            longest = max(longest, time.perf_counter() - batch_started)
+        seconds = time.perf_counter() - started
+        after = table.tier_statistics()
+        evicted_bytes = (after.evicted_rows - before.evicted_rows) * ROW_BYTES
+        written = after.bytes_written - before.bytes_written
+        self._tell("update", "keys/s", [count * size / seconds])
+        self._tell("update-longest-push", "ms", [longest * 1e3])
+        self._tell("update-write-amplification", "bytes/byte", [written / evicted_bytes])
+        self._tell("update-live-share", "rows/row", [after.live_share])
 
     def steps(self) -> None:
         """Training steps with layers on top, the table in a fifth of its memory or in all of it."""
@@ -252,12 +307,14 @@ class PassKeys:
         """Draw the pass after the next one, and make that the next."""
         self._current, self._next = self._next, self._draw()
 
-    def train_pass(self, table: EmbeddingTable, train: Callable[[torch.Tensor], None]) -> int:
-        """Train a pass while the next one is read, and return how many rows that read."""
+    def train_pass(self, table: EmbeddingTable, train: Callable[[torch.Tensor], None]) -> tuple[int, float]:
+        """Train a pass while the next one is read; return the rows that read, and the seconds of training."""
+        started = time.perf_counter()
         prefetch = table.prefetch(torch.cat(self._next)) if table.path is not None else None
         for batch in self._current:
             train(batch)
-        return prefetch.wait().rows_read if prefetch is not None else 0
+        seconds = time.perf_counter() - started
+        return prefetch.wait().rows_read if prefetch is not None else 0, seconds
 
 
 class Model:
@@ -315,6 +372,8 @@ def run(folder: Path, sizes: Sizes, chosen: set[str], *, as_json: bool) -> None:
             cases.cold()
         if "pass" in chosen:
             cases.passes()
+        if "update" in chosen:
+            cases.updates()
         if "step" in chosen:
             cases.steps()
     finally:

@@ -80,5 +80,5 @@ def test_tables_on_ssd(tmp_path: Path, capsys: Capture, monkeypatch: pytest.Monk
     (systems,) = run("cold").values()
     assert systems == ({"graphbox", "limit"} if HAS_FIO else {"graphbox"})
     monkeypatch.setattr(table_tier, "HAS_FIO", False)  # each of its runs takes a second
-    assert len(run("evict", "pass", "step")) == 4
+    assert len(run("evict", "pass", "update", "step")) == 10
     assert not list(tmp_path.iterdir())

@@ -214,9 +214,8 @@ def test_pulls_ahead_read_rows_on_ssd_once(tmp_path: Path) -> None:
     table = filled(tmp_path / "table", plain)
     rng = np.random.default_rng(5)
     keys = rng.permutation(KEYS)[: 12 * 1000].reshape(12, 1000)
-    often = np.setdiff1d(np.arange(KEYS), keys)[
-        :50
-    ]  # in each batch: they change while the next one is pulled
+    # In each batch, so that they change while the next one is pulled:
+    often = np.setdiff1d(np.arange(KEYS), keys)[:50]
     batches = [torch.from_numpy(np.concatenate([batch, often])) for batch in keys]
     for each, pipelined in ((table, True), (plain, False)):
         module = TableEmbedding(each)
