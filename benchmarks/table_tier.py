@@ -11,8 +11,8 @@ The table has five times the rows that its budget holds. Cases and their bounds 
 - ``pass``: pulls and pushes of Zipf 1.05 keys, the next pass prefetched while one trains. A pass has a
   fifth as many keys as the table has rows, so that the rows of two have room. The bound is the disk's:
   the different rows of a pass that were not in memory, each read as fio reads at random, or all rows of the
-  table once as fio reads from front to back, whichever is shorter. Reading only stretches that hold wanted rows may beat
-  both: so there is a second, of the bytes that were read. Where the time went is told beside.
+  table once as fio reads from front to back, whichever is shorter. Reading only stretches that hold wanted
+  rows may beat both: so there is a second, of the bytes that were read. Where the time went is told beside.
 - ``update``: pushes of uniform keys, ten times as many as rows have room: segments are compacted
   all the while.
 - ``step``: training steps with three layers on top, beside the same with all rows in memory.

@@ -194,7 +194,7 @@ class ColdRows {
   std::shared_ptr<ColdSegment> next_to_compact() const;
 
   // Whether so much of what segments hold is dead that whoever makes more should wait for compaction.
-  bool is_mostly_dead() const { return rows_ > 3 * live_rows_ + kSpareDeadSegments * config_.segment_rows; }
+  bool is_mostly_dead() const { return rows_ > 2 * live_rows_ + kSpareDeadSegments * config_.segment_rows; }
   bool has_dead_segments() const { return has_dead_segments_; }
 
   const std::vector<std::shared_ptr<ColdSegment>>& segments() const { return segments_; }  // by slot; null: free

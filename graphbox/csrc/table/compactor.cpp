@@ -30,9 +30,10 @@ void Compactor::wake() {
   changed_.notify_all();
 }
 
-void Compactor::await_step() {
+bool Compactor::await_step() {
   std::unique_lock lock(mutex_);
   wait_until(lock, [this, before = steps_] { return steps_ != before; });
+  return has_work_ && !is_closed_ && owner_ == ::getpid();
 }
 
 void Compactor::await_rest() {

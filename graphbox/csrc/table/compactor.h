@@ -23,9 +23,9 @@ class Compactor {
   // There may be work.
   void wake();
 
-  // Waits until a step ends, or there is nothing to do: so who makes work cannot run away from
-  // who does it. The caller must hold no lock that a step takes.
-  void await_step();
+  // Waits until a step ends, and returns whether there is more to do: so who makes work cannot run away from who does
+  // it. The caller must hold no lock that a step takes.
+  bool await_step();
 
   // Waits until there is nothing to do.
   void await_rest();

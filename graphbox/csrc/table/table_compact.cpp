@@ -33,8 +33,7 @@ void Table::wake_compactor() {
 
 // Lets compaction catch up where rows die faster than segments are rewritten. The caller must hold no lock.
 void Table::give_way_to_compaction() {
-  if (tier_->is_behind.load(std::memory_order_relaxed)) {
-    compactor_->await_step();
+  while (tier_->is_behind.load(std::memory_order_relaxed) && compactor_->await_step()) {
   }
 }
 
