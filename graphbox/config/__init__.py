@@ -17,7 +17,15 @@ from graphbox.config.models import (
     SkipGramSection,
 )
 from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
-from graphbox.config.tasks import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
+from graphbox.config.tasks import (
+    ClassifyTaskConfig,
+    GivenSplitConfig,
+    LeaveLastOutSplitConfig,
+    RandomSplitConfig,
+    RecommendTaskConfig,
+    TaskConfig,
+    TimeSplitConfig,
+)
 from graphbox.config.track import TrackConfig
 
 __all__ = [
@@ -27,17 +35,21 @@ __all__ = [
     "CompressConfig",
     "EdgesConfig",
     "ExportConfig",
+    "GivenSplitConfig",
     "GraphConfig",
+    "LeaveLastOutSplitConfig",
     "Metapath2VecConfig",
     "ModelConfig",
     "ModelSection",
     "NodesConfig",
+    "RandomSplitConfig",
     "RecommendTaskConfig",
     "RunConfig",
     "SageConfig",
     "ServeConfig",
     "SkipGramSection",
     "TaskConfig",
+    "TimeSplitConfig",
     "TrackConfig",
     "config_digest",
     "config_schema",

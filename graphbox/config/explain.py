@@ -127,7 +127,11 @@ def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a
         return f"expected {context['max_length']} items, received {context['actual_length']}", None
     if kind == "missing":
         return "the list is too short", "an edge type is `[source type, relation, target type]`"
-    message = error["msg"] if kind == "no_table" else f"{_lower_first(error['msg'])}, received {received}"
+    message = (
+        error["msg"]
+        if kind in {"no_table", "not_together"}
+        else f"{_lower_first(error['msg'])}, received {received}"
+    )
     return message, context.get("hint") or None
 
 

@@ -6,7 +6,8 @@ from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, eva
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.sage_encoder import SageEncoder
-from graphbox.train.tasks import ClassifySplit, RecommendSplit, load_split, make_split, save_split
+from graphbox.train.splitting import make_split
+from graphbox.train.tasks import ClassifySplit, RecommendSplit, load_split, save_split
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView

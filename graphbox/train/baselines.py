@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
-from graphbox.train.queries import adjacency, in_degree, ranking_queries
+from graphbox.models.gfcf import fit_gfcf
+from graphbox.models.ials import fit_ials
+from graphbox.train.queries import adjacency, in_degree, known_answers, ranking_queries
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["CLASSIFY_BASELINES", "RECOMMEND_BASELINES", "classify_baselines", "recommend_baselines"]
+__all__ = [
+    "CLASSIFY_BASELINES",
+    "RECOMMEND_BASELINES",
+    "baselines_of",
+    "classify_baselines",
+    "recommend_baselines",
+]
 
 _RESTART = 0.15
 _PAGERANK_STEPS = 10
@@ -102,7 +110,7 @@ def popular_within_category(
         (np.ones(len(code), np.float32), (code, np.arange(len(code)))),
         shape=(len(spec.categories) + 1, len(code)),
     )
-    within = (member @ _answers(view, split)).toarray()
+    within = (member @ known_answers(view, split)).toarray()
     total = in_degree(view, split).astype(np.float32)
     within += total / (total.max() + 1.0)
     return lambda queries: within[code[queries]]
@@ -113,7 +121,17 @@ def adamic_adar(view: GraphView, split: RecommendSplit, _: str | None = None) ->
 
     The graph is undirected and simple, of all relations between nodes of the type (Adamic and Adar,
     "Friends and neighbors on the web", 2003).
+
+    Raises:
+        UsageError: candidates are of another type: they share no neighbours with queries.
     """
+    if not split.within_one_type:
+        raise UsageError(
+            f"expected a task within one node type for the baseline adamic_adar, received one from "
+            f"{split.node_type} to {split.target_type}",
+            where="baselines",
+            hint="user_knn counts what two queries share",
+        )
     linked = _undirected(view, split)
     degree = np.diff(linked.indptr)
     weight = 1.0 / np.log(np.maximum(degree, 2))
@@ -125,9 +143,11 @@ def personalized_pagerank(view: GraphView, split: RecommendSplit, _: str | None 
     """Score a candidate by the probability that a random walk from the query is there.
 
     The walk returns to the query with probability 0.15 before each step, over the undirected simple graph of
-    all relations between nodes of the type; ten steps of the power iteration (Haveliwala, 2002).
+    all relations between nodes of the type, or between queries and candidates; ten steps of the power
+    iteration (Haveliwala, 2002).
     """
     linked = _undirected(view, split)
+    first = 0 if split.within_one_type else view.num_nodes(split.node_type)
     degree = np.maximum(np.diff(linked.indptr), 1)
     transition = sp.csr_array(linked * (1.0 / degree).astype(np.float32))
 
@@ -137,7 +157,7 @@ def personalized_pagerank(view: GraphView, split: RecommendSplit, _: str | None 
         mass = start / _RESTART
         for _step in range(_PAGERANK_STEPS):
             mass = (1.0 - _RESTART) * (transition @ mass) + start
-        return np.asarray(mass.T, dtype=np.float32)
+        return np.asarray(mass[first:].T, dtype=np.float32)
 
     return score
 
@@ -149,16 +169,16 @@ def user_knn(view: GraphView, split: RecommendSplit, _: str | None = None) -> Sc
     log(nodes / in-degree); a similarity is the squared cosine, so that near neighbours count more, and all
     nodes are neighbours (Breese et al., 1998, with inverse user frequency and case amplification).
     """
-    node_type = split.node_type
-    named = [*split.relations, *split.exclude_relations]
-    out = _simple(view, split, [(node_type, relation, node_type) for relation in named])
-    num_nodes = out.shape[0]
-    frequency = np.maximum(np.bincount(out.indices, minlength=num_nodes), 1)
-    profile = sp.csr_array(out * np.log(num_nodes / frequency).astype(np.float32))
+    answers = known_answers(view, split)
+    out = answers
+    for relation in split.exclude_relations:
+        out = sp.csr_array(out + adjacency(view.csc((split.node_type, relation, split.target_type))).T)
+    out.data[:] = 1.0
+    frequency = np.maximum(np.bincount(out.indices, minlength=out.shape[1]), 1)
+    profile = sp.csr_array(out * np.log(out.shape[0] / frequency).astype(np.float32))
     norm = np.sqrt(np.asarray(profile.multiply(profile).sum(axis=1)).ravel())
     profile = sp.csr_array(sp.diags_array(1.0 / np.where(norm > 0, norm, 1.0)) @ profile).astype(np.float32)
     transposed = sp.csr_array(profile.T)
-    answers = _answers(view, split)
 
     def score(queries: NDArray[np.int64]) -> NDArray[np.float32]:
         similarity = sp.csr_array(profile[queries] @ transposed)
@@ -168,13 +188,38 @@ def user_knn(view: GraphView, split: RecommendSplit, _: str | None = None) -> Sc
     return score
 
 
+def gfcf(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+    """Score by graph-filter collaborative filtering: :func:`graphbox.models.gfcf.fit_gfcf`."""
+    return fit_gfcf(known_answers(view, split))
+
+
+def ials(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+    """Score by implicit alternating least squares: :func:`graphbox.models.ials.fit_ials`."""
+    queries, targets = fit_ials(known_answers(view, split))
+    return lambda rows: np.asarray(queries[rows] @ targets.T, dtype=np.float32)
+
+
 RECOMMEND_BASELINES: dict[str, Callable[[GraphView, RecommendSplit, str | None], ScoreBlock]] = {
     "popular": popular,
     "popular_within_category": popular_within_category,
     "adamic_adar": adamic_adar,
     "personalized_pagerank": personalized_pagerank,
     "user_knn": user_knn,
+    "gfcf": gfcf,
+    "ials": ials,
 }
+
+
+def baselines_of(split: RecommendSplit, task: RecommendTaskConfig) -> tuple[str, ...]:
+    """Return the baselines to run: those that the task names, or all that need no setting it lacks."""
+    if task.baselines is not None:
+        return task.baselines
+    names = ["popular", "popular_within_category", "adamic_adar", "personalized_pagerank", "user_knn"]
+    if task.category is None:
+        names.remove("popular_within_category")
+    if not split.within_one_type:
+        names.remove("adamic_adar")
+    return tuple(names)
 
 
 def recommend_baselines(
@@ -194,30 +239,21 @@ def recommend_baselines(
         name: evaluate_ranking(
             RECOMMEND_BASELINES[name](view, split, task.category), queries, popularity, k=task.k
         )
-        for name in task.baselines
+        for name in baselines_of(split, task)
     }
 
 
-def _answers(view: GraphView, split: RecommendSplit) -> sp.csr_array:
-    """Return the known answers, 0/1 float32 [queries, targets]."""
-    node_type = split.node_type
-    return _simple(view, split, [(node_type, relation, node_type) for relation in split.relations])
-
-
 def _undirected(view: GraphView, split: RecommendSplit) -> sp.csr_array:
-    """Return the simple undirected graph of all relations between nodes of the type."""
-    edge_types = [edge for edge in view.edge_types if edge[0] == edge[2] == split.node_type]
-    linked = _simple(view, split, edge_types)
-    both = sp.csr_array(linked + linked.T)
+    """Return the simple undirected graph between nodes of the type, or of queries, then candidates."""
+    if split.within_one_type:
+        nodes = view.num_nodes(split.node_type)
+        total = sp.csr_array((nodes, nodes), dtype=np.float32)
+        for edge_type in view.edge_types:
+            if edge_type[0] == edge_type[2] == split.node_type:
+                total = sp.csr_array(total + adjacency(view.csc(edge_type)))
+    else:
+        answers = known_answers(view, split)
+        total = sp.block_array([[None, answers], [sp.csr_array(answers.shape[::-1]), None]], format="csr")
+    both = sp.csr_array(total + total.T)
     both.data[:] = 1.0
     return both
-
-
-def _simple(view: GraphView, split: RecommendSplit, edge_types: list[tuple[str, str, str]]) -> sp.csr_array:
-    num_nodes = view.num_nodes(split.node_type)
-    total = sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
-    for edge_type in edge_types:
-        total = sp.csr_array(total + adjacency(view.csc(edge_type)))
-    matrix = sp.csr_array(total.T)
-    matrix.data[:] = 1.0
-    return matrix

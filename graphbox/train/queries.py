@@ -12,7 +12,7 @@ from graphbox.train.compressed import CompressedRows
 from graphbox.train.tasks import Fold, RecommendSplit
 from graphbox.train.view import GraphView
 
-__all__ = ["adjacency", "in_degree", "known_links", "ranking_queries"]
+__all__ = ["adjacency", "in_degree", "known_answers", "known_links", "ranking_queries"]
 
 
 def adjacency(csc: CSC) -> sp.csr_array:
@@ -24,38 +24,53 @@ def adjacency(csc: CSC) -> sp.csr_array:
     return matrix
 
 
-def in_degree(view: GraphView, split: RecommendSplit) -> NDArray[np.int64]:
-    """Return how often each node is the target of a known edge of the task's relations: int64 [n].
+def known_answers(view: GraphView, split: RecommendSplit) -> sp.csr_array:
+    """Return the answers that are known in ``view``: 0/1 float32 [queries, targets].
 
     A pair joined by several of the relations counts once.
     """
-    node_type = split.node_type
-    num_nodes = view.num_nodes(node_type)
-    known: sp.csr_array = sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
+    shape = (view.num_nodes(split.node_type), view.num_nodes(split.target_type))
+    edges = split.known(view.fold)
+    known = sp.csr_array((np.ones(len(edges), np.float32), (edges[:, 0], edges[:, 1])), shape=shape)
     for relation in split.relations:
-        known = known + adjacency(view.csc((node_type, relation, node_type)))
-    return np.asarray(np.diff(known.tocsr().indptr), dtype=np.int64)
+        if relation not in split.held_out_relations:
+            known = known + adjacency(view.csc((split.node_type, relation, split.target_type))).T
+    known = known.tocsr()
+    known.data[:] = 1.0
+    return sp.csr_array(known)
+
+
+def in_degree(view: GraphView, split: RecommendSplit) -> NDArray[np.int64]:
+    """Return how often each candidate is the target of a known answer: int64 [candidates].
+
+    A pair joined by several of the relations counts once.
+    """
+    known = known_answers(view, split)
+    return np.bincount(known.indices, minlength=known.shape[1]).astype(np.int64)
 
 
 def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> RankingQueries:
     """Return the queries of a fold.
 
-    No candidates are the query itself, the nodes of its own group, and every node that an edge of any
-    relation joins to it in ``view``, in either direction; that includes the known answers.
+    No candidate is a node that an edge of any relation joins to the query in ``view``, in either direction;
+    that includes the known answers. Where queries are candidates as well, the query itself and the nodes of
+    its own group are none either.
 
     Args:
         view: the graph as it is known when ``fold`` is predicted.
         split: the split of the task.
         fold: validation or test.
     """
-    num_nodes = view.num_nodes(split.node_type)
     edges = split.edges(fold)
     queries, row = np.unique(edges[:, 0], return_inverse=True)
-    groups = int(split.group.max()) + 1
-    member = sp.csr_array(
-        (np.ones(num_nodes, np.float32), (np.arange(num_nodes), split.group)), shape=(num_nodes, groups)
-    )
-    masked = sp.csr_array(_linked(view, split)[queries] + member[queries] @ member.T)
+    masked = sp.csr_array(_linked(view, split)[queries])
+    if split.within_one_type:
+        nodes = view.num_nodes(split.node_type)
+        member = sp.csr_array(
+            (np.ones(nodes, np.float32), (np.arange(nodes), split.group)),
+            shape=(nodes, int(split.group.max()) + 1),
+        )
+        masked = sp.csr_array(masked + member[queries] @ member.T)
     # Edges are ascending by query, then target: their targets are already the rows of a CSR.
     return RankingQueries(
         queries=queries,
@@ -67,15 +82,16 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
 
 
 def known_links(view: GraphView, split: RecommendSplit) -> CompressedRows:
-    """Return the nodes that an edge of any relation joins to each node, in either direction."""
+    """Return the candidates that an edge of any relation joins to each query, in either direction."""
     linked = _linked(view, split)
     return CompressedRows(linked.indptr.astype(np.int64), linked.indices.astype(np.int64))
 
 
 def _linked(view: GraphView, split: RecommendSplit) -> sp.csr_array:
-    num_nodes = view.num_nodes(split.node_type)
-    linked = sp.csr_array((num_nodes, num_nodes), dtype=np.float32)
+    linked = known_answers(view, split)
     for edge_type in view.edge_types:
-        if edge_type[0] == edge_type[2] == split.node_type:
+        if (edge_type[0], edge_type[2]) == (split.node_type, split.target_type):
+            linked = sp.csr_array(linked + adjacency(view.csc(edge_type)).T)
+        if (edge_type[2], edge_type[0]) == (split.node_type, split.target_type):
             linked = sp.csr_array(linked + adjacency(view.csc(edge_type)))
-    return sp.csr_array(linked + linked.T)
+    return linked

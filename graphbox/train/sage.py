@@ -82,6 +82,13 @@ class SageTrainer(StartingTrainer):
         clock: StageClock | None = None,
     ) -> None:
         self._clock = clock or StageClock()
+        if not split.within_one_type:
+            raise UsageError(
+                f"expected a task within one node type for a model of kind sage, received one from "
+                f"{split.node_type} to {split.target_type}",
+                where="task",
+                hint="models of kind lightgcn and matrix_factorization recommend nodes of another type",
+            )
         self._view = view.with_reverse_edges()
         self._split = split
         self._config = config
@@ -146,7 +153,7 @@ class SageTrainer(StartingTrainer):
         held_pairs, edges = self._positives.hold_out(
             self._config.holdout_fraction, np.random.default_rng([self._seed, epoch, _RESPLIT_STREAM])
         )
-        self.epoch_view = self._view.without_pairs(self._node_type, self._split.group, held_pairs)
+        self.epoch_view = self._view.without_pairs(self._split, held_pairs)
         self.epoch_positives = CompressedRows.build(edges, len(self._degree))
         queries = np.unique(edges[:, 0])
         self._order = queries[permutation(len(queries), self._seed, epoch)]

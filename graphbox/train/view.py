@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
-from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec
-from graphbox.train.tasks import ClassifySplit, Fold, Split, pair_keys
+from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
+from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 
 __all__ = ["GraphView"]
 
@@ -18,22 +18,31 @@ class GraphView:
 
     Of a classify task the label is hidden: asking for it is an error. Of a recommend task every edge between
     the nodes of a held-out pair of groups is removed from every edge type, whatever its relation and
-    direction, so that no reverse or parallel edge can bring it back.
+    direction, so that no reverse or parallel edge can bring it back; and edge types that are held out as a
+    whole are not there, nor are their reverse ones.
 
     Args:
         graph: the whole graph.
         split: the split of the model's task; None: nothing is held out.
         fold: what is predicted: with ``test`` the validation edges are known.
+
+    Attributes:
+        fold: what is predicted.
     """
 
     def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
-        self._hidden_feature: tuple[str, str] | None = None
+        self.fold = fold
+        self._hidden_features: dict[tuple[str, str], str] = {}
+        self._hidden_types: set[EdgeType] = set()
         self._graph = graph
         if isinstance(split, ClassifySplit):
-            self._hidden_feature = (split.node_type, split.label)
+            self._hidden_features[split.node_type, split.label] = "is to predict"
+            if split.split_feature is not None:
+                self._hidden_features[split.node_type, split.split_feature] = "is tested on"
         elif split is not None:
-            hidden = split.hidden_pairs(fold)
-            self._graph = _without_pairs(graph, split.node_type, split.group, hidden)
+            for relation in split.held_out_relations:
+                self._hidden_types.add((split.node_type, relation, split.target_type))
+            self._graph = _without_pairs(graph, split, split.hidden_pairs(fold))
 
     @property
     def node_types(self) -> list[str]:
@@ -43,21 +52,20 @@ class GraphView:
     @property
     def edge_types(self) -> list[EdgeType]:
         """The edge types, reverse ones included."""
-        return self._graph.edge_types
+        return [edge_type for edge_type in self._graph.edge_types if not self._is_hidden(edge_type)]
 
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
         return self._with(self._graph.with_reverse_edges())
 
-    def without_pairs(self, node_type: str, group: NDArray[np.int64], pairs: NDArray[np.uint64]) -> GraphView:
+    def without_pairs(self, split: RecommendSplit, pairs: NDArray[np.uint64]) -> GraphView:
         """Return the view without the edges between the nodes of some pairs of groups.
 
         Args:
-            node_type: type of the nodes.
-            group: int64 [num_nodes], the group of each node.
-            pairs: uint64, :func:`graphbox.train.tasks.pair_keys` of the groups.
+            split: whose groups they are.
+            pairs: uint64, :meth:`RecommendSplit.pair_keys` of the pairs.
         """
-        return self._with(_without_pairs(self._graph, node_type, group, pairs))
+        return self._with(_without_pairs(self._graph, split, pairs))
 
     def num_nodes(self, node_type: str) -> int:
         """Return the number of nodes of a type."""
@@ -69,49 +77,69 @@ class GraphView:
 
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""
-        return self._graph.csc(edge_type)
+        return self._graph.csc(self._seen(edge_type))
 
     def csr(self, edge_type: EdgeType) -> CSR:
         """Return the out-neighbours of every source."""
-        return self._graph.csr(edge_type)
+        return self._graph.csr(self._seen(edge_type))
 
     def features(self, node_type: str) -> dict[str, FeatureSpec]:
         """Return the features of a type that may be read."""
         features = self._graph.features(node_type)
-        return {name: spec for name, spec in features.items() if (node_type, name) != self._hidden_feature}
+        return {
+            name: spec for name, spec in features.items() if (node_type, name) not in self._hidden_features
+        }
 
     def feature(self, node_type: str, name: str) -> NDArray[np.generic]:
         """Return a feature's array.
 
         Raises:
-            UsageError: the feature is the label of the task.
+            UsageError: the feature is the label of the task, or says what is held out.
             NotFoundError: there is no such feature.
         """
-        if (node_type, name) == self._hidden_feature:
+        why = self._hidden_features.get((node_type, name))
+        if why is not None:
             raise UsageError(
-                f"expected a model that does not read what it is to predict, received one that reads {name}",
+                f"expected a model that does not read what it {why}, received one that reads {name}",
                 where=f"node type {node_type}",
                 hint=f"take `{name}` out of the model's features, or give the model another task",
             )
         return np.asarray(self._graph.feature(node_type, name))
 
+    def _is_hidden(self, edge_type: EdgeType) -> bool:
+        return edge_type in self._hidden_types or self._graph.reverse_type(edge_type) in self._hidden_types
+
+    def _seen(self, edge_type: EdgeType) -> EdgeType:
+        if self._hidden_types and self._is_hidden(edge_type):
+            raise UsageError(
+                f"expected an edge type that is not held out, received {edge_type_text(edge_type)}",
+                where="the task's split",
+                hint="models and metapaths follow the other edge types",
+            )
+        return edge_type
+
     def _with(self, graph: Graph) -> GraphView:
         view = object.__new__(GraphView)
         view._graph = graph
-        view._hidden_feature = self._hidden_feature
+        view.fold = self.fold
+        view._hidden_features = self._hidden_features
+        view._hidden_types = self._hidden_types
         return view
 
 
-def _without_pairs(
-    graph: Graph, node_type: str, group: NDArray[np.int64], pairs: NDArray[np.uint64]
-) -> Graph:
+def _without_pairs(graph: Graph, split: RecommendSplit, pairs: NDArray[np.uint64]) -> Graph:
     """Return the graph without the edges that join a pair; edge types that have none stay as they are."""
     removed: dict[EdgeType, NDArray[np.int64]] = {}
     for edge_type in graph.edge_types:
-        if edge_type[0] == edge_type[2] == node_type and not graph.is_reverse(edge_type):
-            csc = graph.csc(edge_type)
-            source, target = csc.coo()
-            joining = np.flatnonzero(np.isin(pair_keys(group[source], group[target]), pairs))
-            if len(joining):
-                removed[edge_type] = csc.ids_at(joining)
+        if graph.is_reverse(edge_type):
+            continue
+        ends = (edge_type[0], edge_type[2])
+        if ends not in {(split.node_type, split.target_type), (split.target_type, split.node_type)}:
+            continue
+        csc = graph.csc(edge_type)
+        source, target = csc.coo()
+        queries, targets = (source, target) if ends[0] == split.node_type else (target, source)
+        joining = np.flatnonzero(np.isin(split.pair_keys(queries, targets), pairs))
+        if len(joining):
+            removed[edge_type] = csc.ids_at(joining)
     return graph.without_edges(removed) if removed else graph

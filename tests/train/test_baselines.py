@@ -13,7 +13,7 @@ from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, evaluate_baselines
-from graphbox.train.baselines import CLASSIFY_BASELINES, RECOMMEND_BASELINES
+from graphbox.train.baselines import CLASSIFY_BASELINES, RECOMMEND_BASELINES, baselines_of
 from graphbox.train.queries import in_degree, known_links, ranking_queries
 from tests.train.conftest import ITEMS
 
@@ -131,7 +131,7 @@ class TestRecommend:
         self, graph: Graph, recommend_split: RecommendSplit, recommend_task: RecommendTaskConfig
     ) -> None:
         report = evaluate_baselines(graph, recommend_split, recommend_task)
-        assert list(report) == list(recommend_task.baselines)
+        assert list(report) == list(baselines_of(recommend_split, recommend_task))
         queries = len(np.unique(recommend_split.test[:, 0]))
         for metrics in report.values():
             assert metrics["queries"] == queries

@@ -12,7 +12,8 @@ from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import DataError, FormatError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, RecommendSplit, load_split, make_split, save_split
-from graphbox.train.tasks import pair_keys, unit_hash
+from graphbox.train.splitting import unit_hash
+from graphbox.train.tasks import pair_keys
 from tests.train.conftest import GROUPS, ITEMS, build_graph
 
 

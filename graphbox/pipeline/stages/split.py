@@ -15,7 +15,8 @@ __all__ = ["STAGE", "load_splits"]
 
 
 def _run(context: StageContext) -> StageResult:
-    from graphbox.train.tasks import make_split, save_split
+    from graphbox.train.splitting import make_split
+    from graphbox.train.tasks import save_split
 
     graph = open_graph(context)
     digests = {}
