@@ -10,6 +10,8 @@ from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
 from graphbox.config.models import (
     MODEL_SECTIONS,
+    LightGCNConfig,
+    MatrixFactorizationConfig,
     Metapath2VecConfig,
     ModelConfig,
     ModelSection,
@@ -38,6 +40,8 @@ __all__ = [
     "GivenSplitConfig",
     "GraphConfig",
     "LeaveLastOutSplitConfig",
+    "LightGCNConfig",
+    "MatrixFactorizationConfig",
     "Metapath2VecConfig",
     "ModelConfig",
     "ModelSection",

@@ -128,13 +128,62 @@ class _Checker:
                         f"write `{feature}: categorical` under graph.nodes.{node_type}.features",
                     )
         yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
-        relations = {
-            relation for source, relation, target in self._edge_types if source == target == node_type
-        }
-        for name in ("relations", "exclude_relations"):
-            for index, relation in enumerate(_items(task.get(name))):
-                suffix = f" from `{node_type}` to `{node_type}`"
-                yield from self._check_name((*key, name, index), relation, relations, "relation", suffix)
+        target_type = task.get("target_type", node_type)
+        yield from self._check_name((*key, "target_type"), target_type, self._node_types, "node type")
+        relations = {edge[1] for edge in self._edge_types if (edge[0], edge[2]) == (node_type, target_type)}
+        split = _mapping(task, "split")
+        for place, names in (
+            ((*key, "relations"), task.get("relations")),
+            ((*key, "exclude_relations"), task.get("exclude_relations")),
+            ((*key, "split", "validation_relations"), split.get("validation_relations")),
+            ((*key, "split", "test_relations"), split.get("test_relations")),
+        ):
+            for index, relation in enumerate(_items(names)):
+                suffix = f" from `{node_type}` to `{target_type}`"
+                yield from self._check_name((*place, index), relation, relations, "relation", suffix)
+        yield from self._check_split(key, task, (node_type, target_type))
+
+    def _check_split(self, key: KeyPath, task: dict[str, Any], ends: tuple[Any, Any]) -> Iterator[Problem]:
+        """Yield what the columns that the split needs are not."""
+        split = _mapping(task, "split")
+        feature = str(split.get("feature") or "")
+        by_time = split.get("kind") in {"time", "leave_last_out"}
+        if task.get("kind") == "classify" and feature and ends[0] in self._node_types:
+            features = _mapping(self._node_types[ends[0]], "features")
+            where = f"graph.nodes.{ends[0]}.features"
+            yield from self._check_part((*key, "split", "feature"), feature, features, str(ends[0]), where)
+        if task.get("kind") != "recommend" or not (feature or by_time):
+            return
+        relations = [relation for relation in _items(task.get("relations")) if _text(relation)]
+        asked = {(ends[0], relation, ends[1]) for relation in relations}
+        for place, edge in self._edges:
+            if edge not in asked or place[-1] != "type":
+                continue
+            entry = self._source.data["graph"]["edges"][place[2]]
+            if by_time and entry.get("timestamp") is None:
+                yield self._problem(
+                    (*key, "split"),
+                    f"a split of kind {split['kind']} needs the times of edges, but [{', '.join(edge)}] has "
+                    "none",
+                    f"name its column: `timestamp: ...` (line {self._source.line(place)})",
+                )
+            elif feature:
+                where = f"line {self._source.line(place)}, under `features`"
+                features = _mapping(entry, "features")
+                yield from self._check_part(
+                    (*key, "split", "feature"), feature, features, " ".join(edge), where
+                )
+
+    def _check_part(
+        self, key: KeyPath, feature: str, features: dict[str, Any], owner: str, where: str
+    ) -> Iterator[Problem]:
+        yield from self._check_name(key, feature, features, "feature", f" of `{owner}`")
+        if features.get(feature, "categorical") != "categorical":
+            yield self._problem(
+                key,
+                f"expected a categorical feature, received `{feature}` ({features[feature]})",
+                f"write `{feature}: categorical` ({where})",
+            )
 
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")

@@ -87,6 +87,15 @@ class RankingQueries:
                 slice(int(self.masked_indptr[start]), int(self.masked_indptr[stop])),
             )
 
+    def sample(self, count: int, seed: int) -> RankingQueries:
+        """Return ``count`` of the queries, drawn with a seed, in their order; all where there are no more."""
+        if len(self.queries) <= count:
+            return self
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.queries))[:count])
+        positive_indptr, positives = _take_rows(self.positive_indptr, self.positives, rows)
+        masked_indptr, masked = _take_rows(self.masked_indptr, self.masked, rows)
+        return RankingQueries(self.queries[rows], positive_indptr, positives, masked_indptr, masked)
+
 
 def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Return the columns of the ``k`` highest scores of each row, best first; ties go to the lower column.
@@ -201,6 +210,15 @@ def evaluate_ranking(
         "positives": len(queries.positives),
         **{f"queries_{name}": int(inside.sum()) for name, inside in (query_groups or {}).items()},
     }
+
+
+def _take_rows(
+    indptr: NDArray[np.int64], values: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    count = np.diff(indptr)[rows]
+    taken = np.concatenate([[0], np.cumsum(count)])
+    places = np.arange(taken[-1]) + np.repeat(indptr[rows] - taken[:-1], count)
+    return taken, values[places]
 
 
 def _lengths(k: int | Sequence[int]) -> list[int]:

@@ -70,7 +70,8 @@ def fit(
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
-    assignment = Assignment(name, GraphView(graph, split), split, task, seed, threads)
+    view = GraphView(graph, split, "test" if config.sees_validation else "train")
+    assignment = Assignment(name, view, split, task, seed, threads)
     with _torch_threads(threads):
         trainer = make_trainer(config, assignment)
         outcome = train(

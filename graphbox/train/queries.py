@@ -18,7 +18,9 @@ __all__ = ["adjacency", "in_degree", "known_answers", "known_links", "ranking_qu
 def adjacency(csc: CSC) -> sp.csr_array:
     """Return a 0/1 matrix float32 [targets, sources] of an edge type, repeated edges counted once."""
     ones = np.ones(csc.num_edges, dtype=np.float32)
-    matrix = sp.csr_array((ones, csc.indices, csc.indptr), shape=(csc.num_targets, csc.num_sources))
+    # A copy: repeated edges are summed in place, and the graph's arrays may be mapped read-only.
+    shape = (csc.num_targets, csc.num_sources)
+    matrix = sp.csr_array((ones, csc.indices, csc.indptr), shape=shape, copy=True)
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     return matrix
@@ -35,9 +37,10 @@ def known_answers(view: GraphView, split: RecommendSplit) -> sp.csr_array:
     for relation in split.relations:
         if relation not in split.held_out_relations:
             known = known + adjacency(view.csc((split.node_type, relation, split.target_type))).T
-    known = known.tocsr()
+    known = sp.csr_array(known)
+    known.sum_duplicates()
     known.data[:] = 1.0
-    return sp.csr_array(known)
+    return known
 
 
 def in_degree(view: GraphView, split: RecommendSplit) -> NDArray[np.int64]:

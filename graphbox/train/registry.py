@@ -21,6 +21,8 @@ from graphbox.train.view import GraphView
 __all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
 
 TRAINERS: Mapping[str, str] = {
+    "lightgcn": "graphbox.train.recommendation:make_recommendation_trainer",
+    "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
     "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
     "sage": "graphbox.train.sage:make_sage_trainer",
 }

@@ -33,35 +33,43 @@ class TrainedModel:
 
     Attributes:
         name: name of the model.
-        kind: ``embedding``: rows alone; ``encoder``: a network over rows.
+        kind: ``embedding``: rows alone; ``encoder``: a network over rows; ``two_tower``: vectors of queries,
+            and of candidates to rank by their inner product with them.
         task: name of the task it was trained for, None for none.
         node_type: the task's node type; without a task the first that was learnt.
-        embeddings: float32 [nodes, dim] by node type; of an encoder the query vectors.
+        embeddings: float32 [nodes, dim] by node type; of encoders and two towers the query vectors.
         encoder: the encoder, of kind ``encoder``.
+        target_type: node type of candidates, of kind ``two_tower``.
+        target: float32 [candidates, dim], their vectors, of kind ``two_tower``.
     """
 
     name: str
-    kind: Literal["embedding", "encoder"]
+    kind: Literal["embedding", "encoder", "two_tower"]
     task: str | None
     node_type: str
     embeddings: dict[str, NDArray[np.float32]]
     encoder: SageEncoder | None = None
+    target_type: str | None = None
+    target: NDArray[np.float32] | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the scores of all candidates of its node type: float32 [queries, nodes].
+        """Return the scores of all candidates: float32 [queries, candidates].
 
-        The inner product with the targets' vectors for an encoder, the cosine for embeddings.
+        The inner product with the targets' vectors for encoders and two towers, the cosine for embeddings.
         """
         if self.encoder is not None:
             return self.encoder.score(queries)
+        if self.target is not None:
+            vectors = self.embeddings[self.node_type][queries]
+            return np.asarray(vectors @ self.target.T, dtype=np.float32)
         return cosine_scores(self.embeddings[self.node_type])(queries)
 
 
 def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
     """Write a trained model into the folder of a run; ``trained.json`` comes last and makes it whole.
 
-    ``embeddings/<model>/<node_type>.npy`` and ``.ids.txt`` are for any program; of an encoder there is also
-    ``target/<node_type>.npy``. ``trained/<model>/`` holds the rest of an encoder.
+    ``embeddings/<model>/<node_type>.npy`` and ``.ids.txt`` are for any program; of encoders and two towers
+    there is also ``target/<node_type>.npy``. ``trained/<model>/`` holds the rest of an encoder.
     """
     folder = _folder(run_folder, trained.name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,6 +85,10 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         "node_type": trained.node_type,
         "node_types": list(trained.embeddings),
     }
+    if trained.target is not None and trained.target_type is not None:
+        header["target_type"] = trained.target_type
+        ids = graph.arrow_ids(trained.target_type)
+        export_embeddings(ids, trained.target, public / "target", trained.target_type, formats=["npy"])
     if trained.encoder is not None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
@@ -116,7 +128,10 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
             node_type: _load_array(public / f"{node_type}.npy") for node_type in header["node_types"]
         }
         encoder = _load_encoder(header, folder, public) if header["kind"] == "encoder" else None
-        return TrainedModel(name, header["kind"], header["task"], header["node_type"], embeddings, encoder)
+        target_type = header.get("target_type")
+        target = None if target_type is None else _load_array(public / "target" / f"{target_type}.npy")
+        about = (name, header["kind"], header["task"], header["node_type"])
+        return TrainedModel(*about, embeddings, encoder, target_type, target)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",

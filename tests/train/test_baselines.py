@@ -144,7 +144,8 @@ class TestRecommend:
         self, graph: Graph, recommend_split: RecommendSplit, recommend_task: RecommendTaskConfig
     ) -> None:
         for category in (None, "size", "nothing"):
-            task = recommend_task.model_copy(update={"category": category})
+            update = {"category": category, "baselines": ("popular_within_category",)}
+            task = recommend_task.model_copy(update=update)
             with pytest.raises(UsageError, match="categorical feature of item"):
                 evaluate_baselines(graph, recommend_split, task)
 

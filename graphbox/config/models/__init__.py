@@ -10,12 +10,15 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
 from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
 
 __all__ = [
     "MODEL_SECTIONS",
+    "LightGCNConfig",
+    "MatrixFactorizationConfig",
     "Metapath2VecConfig",
     "ModelConfig",
     "ModelSection",
@@ -23,7 +26,10 @@ __all__ = [
     "SkipGramSection",
 ]
 
-ModelConfig = Annotated[Metapath2VecConfig | SageConfig, Field(discriminator="kind")]
+ModelConfig = Annotated[
+    Metapath2VecConfig | SageConfig | LightGCNConfig | MatrixFactorizationConfig,
+    Field(discriminator="kind"),
+]
 
 MODEL_SECTIONS: dict[str, type[ModelSection]] = {
     get_args(section.model_fields["kind"].annotation)[0]: section

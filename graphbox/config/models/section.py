@@ -18,3 +18,8 @@ class ModelSection(Section):
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
     sees the whole graph and is not evaluated."""
+
+    @property
+    def sees_validation(self) -> bool:
+        """Whether the model learns from the validation part of its task as well."""
+        return False

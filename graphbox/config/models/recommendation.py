@@ -1,0 +1,70 @@
+"""Models of recommendation: LightGCN, and matrix factorization trained in the same way."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from graphbox.config.models.section import ModelSection
+from graphbox.config.section import Name, PositiveFloat, PositiveInt
+
+__all__ = ["LightGCNConfig", "MatrixFactorizationConfig", "RecommendationSection"]
+
+NotNegative = Annotated[float, Field(ge=0.0)]
+
+
+class RecommendationSection(ModelSection):
+    """How vectors of queries and candidates are learnt from the answers of a recommend task."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+
+    task: Name
+    """Task of kind `recommend` that the model is trained and evaluated on."""
+    train_on: Literal["train", "train_and_validation"] = "train"
+    """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
+    part as it goes, and train the final model with `train_and_validation`."""
+    dim: Annotated[int, Field(ge=2)] = 64
+    """Length of a vector; one of its numbers holds the popularity of a candidate where that counts."""
+    loss: Literal["sampled_softmax", "bpr"] = "sampled_softmax"
+    """Softmax over all candidates, estimated from those drawn, or pairs of an answer and one drawn candidate
+    (Rendle et al., UAI 2009)."""
+    temperature: PositiveFloat = 0.2
+    """What cosines are divided by to become logits."""
+    popularity: NotNegative = 0.5
+    """A candidate's logit has the logarithm of its in-degree, times this, in training and in ranking."""
+    candidates: PositiveInt = 4096
+    """Candidates drawn for each batch; all its queries share them."""
+    popularity_exponent: NotNegative = 0.5
+    """Candidates are drawn by in-degree to this power; the loss corrects for it."""
+    epochs: PositiveInt = 30
+    """Passes over all queries."""
+    batch_size: PositiveInt = 512
+    """Queries in a batch, each with all its answers."""
+    learning_rate: PositiveFloat = 0.02
+    """Learning rate of the rows (Adam) at the start; it falls linearly to a tenth."""
+    initial_row_scale: PositiveFloat = 0.03
+    """New rows are uniform between plus and minus this."""
+    validate_every: PositiveInt = 5
+    """Epochs between measurements on the validation part."""
+
+    @property
+    def sees_validation(self) -> bool:
+        """Whether the final model learns from the validation part as well."""
+        return self.train_on == "train_and_validation"
+
+
+class LightGCNConfig(RecommendationSection):
+    """Rows smoothed over the graph of queries and candidates, nothing else (He et al., SIGIR 2020)."""
+
+    kind: Literal["lightgcn"]
+    """Kind of model."""
+    layers: PositiveInt = 2
+    """Steps over the graph; a vector is the mean of the rows after each and before the first."""
+
+
+class MatrixFactorizationConfig(RecommendationSection):
+    """A row for each query and candidate, without a graph between them."""
+
+    kind: Literal["matrix_factorization"]
+    """Kind of model."""

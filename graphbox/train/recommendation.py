@@ -1,0 +1,260 @@
+"""Trains LightGCN and matrix factorization for a recommend task.
+
+A batch is some queries with all their answers. Their logits are cosines by a temperature, plus a share of the
+logarithm of a candidate's popularity: so the loss need not bend vectors to say what is popular, and ranking
+has the same sum. Negatives are drawn once for the batch; the softmax over all candidates is estimated from
+them, by the probability with which each was drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
+from graphbox.errors import DataError, UsageError
+from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.models.lightgcn import LightGCN, MatrixFactorization
+from graphbox.sample import NegativeSampler, permutation
+from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.losses import bpr, info_nce
+from graphbox.train.queries import known_answers, ranking_queries
+from graphbox.train.registry import Assignment
+from graphbox.train.tasks import RecommendSplit
+from graphbox.train.trained import TrainedModel
+from graphbox.train.view import GraphView
+
+__all__ = ["RecommendationTrainer", "make_recommendation_trainer"]
+
+_FINAL_LEARNING_RATE = 0.1
+"""Share of the learning rate that is left at the end of its linear decay."""
+
+_UNSEEN_WEIGHT = 0.1
+"""In-degree that a candidate without known answers counts as when candidates are drawn."""
+
+_VALIDATION_QUERIES = 4096
+"""Queries of the validation part that are ranked for after some epochs, at most."""
+
+_QUERIES, _TARGETS = "queries", "targets"
+
+
+class RecommendationTrainer:
+    """See the module; implements :class:`graphbox.train.loop.Trainer`.
+
+    Args:
+        view: the graph as training sees it.
+        split: the split of the task.
+        config: the model's section of the run file.
+        seed: seed of every random choice.
+        k: length of the ranked lists in validation.
+        threads: threads of samplers and tables; those of torch are set elsewhere.
+
+    Raises:
+        DataError: there are no answers to learn from.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        split: RecommendSplit,
+        config: LightGCNConfig | MatrixFactorizationConfig,
+        *,
+        seed: int,
+        k: int = 20,
+        threads: int | None = None,
+    ) -> None:
+        self._view, self._split, self._config = view, split, config
+        self._seed, self._k, self._threads = seed, k, threads
+        self.answers = known_answers(view, split)
+        if not self.answers.nnz:
+            raise DataError(
+                f"expected edges of {', '.join(split.relations)} to learn from, received none",
+                where=f"{split.node_type} to {split.target_type}",
+            )
+        self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
+        weight = self._degree + _UNSEEN_WEIGHT
+        self._negatives = NegativeSampler(weight, config.popularity_exponent, seed)
+        share = weight**config.popularity_exponent
+        drawn = -np.expm1(config.candidates * np.log1p(-np.minimum(share / share.sum(), 1 - 1e-9)))
+        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        log_degree = np.log(np.maximum(self._degree, 0.5))
+        bias = config.popularity * (log_degree - log_degree.mean())
+        self._bias = torch.from_numpy(bias.astype(np.float32))
+        self._active = np.flatnonzero(np.diff(self.answers.indptr))
+        self._order = self._active
+        self._validation: RankingQueries | None = None
+        sides = (_QUERIES,) if split.within_one_type else (_QUERIES, _TARGETS)
+        self._set_tables({name: self._new_table(number) for number, name in enumerate(sides)})
+
+    # ---------------------------------------------------------------------------- training
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return self._config.epochs
+
+    def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - the loop's interface
+        """Return what the loss of an epoch is called."""
+        return "loss"
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Put the queries in a new order and return the number of batches."""
+        self._order = self._active[permutation(len(self._active), self._seed, epoch)]
+        return math.ceil(len(self._order) / self._config.batch_size)
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch of queries with all their answers."""
+        self._set_learning_rate(epoch, batch)
+        size = self._config.batch_size
+        queries = self._order[batch * size : (batch + 1) * size]
+        known = sp.csr_array(self.answers[queries])
+        row = torch.from_numpy(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
+        positive = torch.from_numpy(known.indices.astype(np.int64))
+        drawn = np.unique(self._negatives.sample(self._config.candidates, epoch, batch, self._threads))
+        candidates = torch.from_numpy(drawn)
+
+        self.model.train()
+        query, answer, negative = (
+            functional.normalize(each, dim=1)
+            for each in self.model(torch.from_numpy(queries), positive, candidates)
+        )
+        temperature = self._config.temperature
+        found = (query[row] * answer).sum(dim=1) / temperature + self._bias[positive]
+        against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / temperature)
+        against = against.masked_fill(self._no_negatives(queries, known, drawn), -torch.inf)
+        if self._config.loss == "bpr":
+            one = self._one_negative(against, row, epoch, batch)
+            loss = bpr(found, one[:, None])
+        else:
+            loss = info_nce(found, against, row, log_probability=self._log_probability[candidates])
+        value = loss.item()
+        if math.isfinite(value):  # the loop stops at any other, before rows take it up
+            loss.backward()  # type: ignore[no-untyped-call]
+        return value, len(positive)
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        """Return recall and ndcg on the validation fold, every few epochs and after the last."""
+        if self._config.sees_validation:
+            return {}
+        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
+            return {}
+        if self._validation is None:
+            queries = ranking_queries(self._view, self._split, "validation")
+            self._validation = queries.sample(_VALIDATION_QUERIES, self._seed)
+        model = self.trained("", self._view)
+        report = evaluate_ranking(
+            model.score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
+        )
+        names = (f"recall@{self._k}", f"ndcg@{self._k}")
+        return {f"validation_{name}": float(report[name]) for name in names}
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return no parameters: the model has rows alone."""
+        return {}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding tables of queries and candidates."""
+        return {name: module.table for name, module in self._rows.items()}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+        """Take up the state that :meth:`tables` returned."""
+        self._set_tables(dict(tables))
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - the loop's interface
+        """Return the vectors of queries and candidates, ranked by their inner product.
+
+        They come from the graph that the model was trained on, whatever else ``view`` shows.
+        """
+        self.model.eval()
+        with torch.no_grad():
+            query, target = (functional.normalize(each, dim=1) for each in self.model.all_vectors())
+        if self._config.popularity:
+            query = torch.cat([query, torch.ones(len(query), 1)], dim=1)
+            target = torch.cat([target, self._config.temperature * self._bias[:, None]], dim=1)
+        split = self._split
+        return TrainedModel(
+            name,
+            "two_tower",
+            self._config.task,
+            split.node_type,
+            {split.node_type: query.numpy()},
+            target_type=split.target_type,
+            target=target.numpy(),
+        )
+
+    # ----------------------------------------------------------------------------- details
+
+    def _no_negatives(
+        self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]
+    ) -> Tensor:
+        """Return which candidates are answers of a query, or the query itself: bool [queries, candidates]."""
+        place = np.full(len(self._degree), -1, dtype=np.int64)
+        place[candidates] = np.arange(len(candidates))
+        excluded = np.zeros((len(queries), len(candidates)), dtype=bool)
+        row, column = np.repeat(np.arange(len(queries)), np.diff(known.indptr)), place[known.indices]
+        excluded[row[column >= 0], column[column >= 0]] = True
+        if self._split.within_one_type:
+            own = place[queries]
+            excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
+        return torch.from_numpy(excluded)
+
+    def _one_negative(self, against: Tensor, row: Tensor, epoch: int, batch: int) -> Tensor:
+        """Return the logit of one drawn candidate for each positive, -inf for an answer: float32 [n]."""
+        generator = np.random.default_rng([self._seed, epoch, batch])
+        column = torch.from_numpy(generator.integers(0, against.shape[1], len(row)))
+        return against[row, column]
+
+    def _new_table(self, number: int) -> EmbeddingTable:
+        config = self._config
+        return EmbeddingTable(
+            config.dim - (config.popularity > 0),
+            "adam",
+            config.learning_rate,
+            init_scale=config.initial_row_scale,
+            seed=self._seed + number,
+            threads=self._threads,
+        )
+
+    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+        queries = self._rows[_QUERIES]
+        targets = self._rows.get(_TARGETS, queries)
+        if isinstance(self._config, LightGCNConfig):
+            self.model: LightGCN | MatrixFactorization = LightGCN(
+                queries, targets, self.answers, self._config.layers
+            )
+        else:
+            self.model = MatrixFactorization(queries, targets, self.answers.shape)
+
+    def _set_learning_rate(self, epoch: int, batch: int) -> None:
+        batches = math.ceil(len(self._order) / self._config.batch_size)
+        done = (epoch + batch / batches) / self.epochs
+        for module in self._rows.values():
+            module.table.lr = self._config.learning_rate * (1.0 - done * (1.0 - _FINAL_LEARNING_RATE))
+
+
+def make_recommendation_trainer(
+    config: LightGCNConfig | MatrixFactorizationConfig, assignment: Assignment
+) -> RecommendationTrainer:
+    """Return the trainer of a section of kind ``lightgcn`` or ``matrix_factorization``.
+
+    Raises:
+        UsageError: the model has no task of kind recommend.
+    """
+    split, task = assignment.split, assignment.task
+    if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
+        received = "none" if task is None else f"{config.task} of kind {task.kind}"
+        raise UsageError(
+            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
+            where=f"models.{assignment.name}.task",
+        )
+    return RecommendationTrainer(
+        assignment.view, split, config, seed=assignment.seed, k=task.k, threads=assignment.threads
+    )
