@@ -29,8 +29,9 @@ class RecommendationSection(ModelSection):
     loss: Literal["sampled_softmax", "bpr"] = "sampled_softmax"
     """Softmax over all candidates, estimated from those drawn, or pairs of an answer and one drawn candidate
     (Rendle et al., UAI 2009)."""
-    temperature: PositiveFloat = 0.2
-    """What cosines are divided by to become logits."""
+    temperature: PositiveFloat | None = None
+    """What cosines are divided by to become logits: about 0.1 where nodes have many answers, 0.2 where they
+    have few. When absent the mean number of answers decides."""
     popularity: NotNegative = 0.5
     """A candidate's logit has the logarithm of its in-degree, times this, in training and in ranking."""
     candidates: PositiveInt = 4096
