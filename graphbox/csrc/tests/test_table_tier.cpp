@@ -257,7 +257,7 @@ TEST(table_tier, many_threads_use_one_table) {
   const auto run = [&](auto body) {
     threads.emplace_back([&failures, body] {
       try {
-        for (std::uint64_t step = 0; step < 8; ++step) {
+        for (std::uint64_t step = 0; step < 16; ++step) {
           body(step);
         }
       } catch (const std::exception&) {
@@ -269,6 +269,7 @@ TEST(table_tier, many_threads_use_one_table) {
     run([&, worker](std::uint64_t step) {
       const auto keys = some_keys(3000, 40000, worker * 100 + step);
       std::vector<float> rows(keys.size() * kDim);
+      table->promote_rows(keys.data(), 3000, 2);
       const PulledRows pulled = table->pull_rows(keys.data(), 3000, rows.data(), true, 2);
       table->push_rows(pulled, {rows.data(), 3000, 3000}, std::nullopt, 2);
       pull(*table, some_keys(3000, 40000, worker * 100 + 50 + step), false, 2);
@@ -292,6 +293,8 @@ TEST(table_tier, many_threads_use_one_table) {
     thread.join();
   }
   CHECK_EQUAL(failures.load(), 0);
+  table->await_compaction();
+  CHECK(table->tier_figures().compacted_rows > 0);
   const auto keys = sorted_keys(*table);
   CHECK(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
   CHECK_EQUAL(keys.size(), table->rows());
