@@ -18,6 +18,7 @@ from graphbox.table.policy import (
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
+from graphbox.table.statistics import TableStatistics
 from graphbox.table.store import TableStore
 from graphbox.table.table import EmbeddingTable
 
@@ -56,6 +57,7 @@ __all__ = [
     "TableEmbeddingBagCollection",
     "TableOptimizer",
     "TablePolicies",
+    "TableStatistics",
     "TableStore",
     "hashed_keys",
     "salted_keys",

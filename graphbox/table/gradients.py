@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ class Gradient:
         number: of the lookup, in the order of the forward passes.
         table: whose rows were looked up.
         rows: where they are.
+        keys: int64 [keys], theirs.
         values: float32 [results, dim].
         offsets: int64 [results + 1], where the keys of each result begin; None: each result is one row.
         weights: float32 [keys], factors of the rows.
@@ -36,6 +38,7 @@ class Gradient:
     number: int
     table: EmbeddingTable
     rows: _core.PulledRows
+    keys: Int64Array
     values: Float32Array
     offsets: Int64Array | None = None
     weights: Float32Array | None = None
@@ -46,6 +49,21 @@ class Gradient:
         return self.table._table.push_bags(
             self.rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
         )
+
+    def row_sums(self) -> Float32Array:
+        """Return the gradients of rows, those of equal keys summed: float32 [different keys, dim]."""
+        values = self.values
+        if self.offsets is not None:
+            result_of = np.repeat(np.arange(len(values)), np.diff(self.offsets))
+            if self.divisors is not None:
+                values = values / self.divisors[:, None]
+            values = values[result_of]
+            if self.weights is not None:
+                values = values * self.weights[:, None]
+        different, places = np.unique(self.keys, return_inverse=True)
+        sums = torch.zeros(len(different), values.shape[1])
+        sums.index_add_(0, torch.from_numpy(places), torch.from_numpy(np.ascontiguousarray(values)))
+        return sums.numpy()
 
 
 class Pusher(Protocol):
@@ -92,11 +110,33 @@ class Gradients:
         if len(gradients) == 1:
             _push(gradients[0])
             return
-        by_table: dict[EmbeddingTable, list[Gradient]] = {}
-        for gradient in sorted(gradients, key=lambda each: each.number):
-            by_table.setdefault(gradient.table, []).append(gradient)
-        for of_table in by_table.values():
-            _push(_joined(of_table))
+        for gradient in _of_tables(gradients):
+            _push(gradient)
+
+    def norm(self) -> float:
+        """Return the Euclidean norm of all rows' gradients, those of equal keys summed."""
+        with self._lock:
+            gradients = list(self._gradients)
+        squares = (
+            float(np.square(each.row_sums(), dtype=np.float64).sum()) for each in _of_tables(gradients)
+        )
+        return math.sqrt(sum(squares))
+
+    def scale(self, factor: float) -> None:
+        """Multiply all gradients, whose memory may be that of tensors of the user, in memory of their own."""
+        with self._lock:
+            self._gradients = [
+                replace(each, values=each.values * np.float32(factor)) for each in self._gradients
+            ]
+
+
+def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
+    """Yield one gradient for each table."""
+    by_table: dict[EmbeddingTable, list[Gradient]] = {}
+    for gradient in sorted(gradients, key=lambda each: each.number):
+        by_table.setdefault(gradient.table, []).append(gradient)
+    for of_table in by_table.values():
+        yield _joined(of_table)
 
 
 def _push(gradient: Gradient) -> None:
@@ -141,6 +181,7 @@ def _joined(gradients: Sequence[Gradient]) -> Gradient:
         first.number,
         first.table,
         _core.PulledRows.joined([each.rows for each in gradients]),
+        np.concatenate([each.keys for each in gradients]),
         np.concatenate([each.values for each in gradients]),
         offsets,
         _factors([each.weights for each in gradients], lengths),

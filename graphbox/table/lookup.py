@@ -174,6 +174,7 @@ class _LookUp(torch.autograd.Function):
             ctx.number,
             lookup.table,
             ctx.pulled.rows,
+            lookup.keys,
             of_results[0].detach().to(CPU, torch.float32).contiguous().numpy(),
             None if bags is None else bags.offsets,
             None if bags is None else bags.weights,

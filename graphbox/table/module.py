@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -45,13 +46,22 @@ class TableModule(torch.nn.Module, abc.ABC):
     ``state_dict()`` holds no rows: it says which checkpoint of the table has them, if one does. Loading it
     beside a table with other rows is refused; beside rows that were in no checkpoint then, it warns.
 
+    Rows come on the device of the keys; where these are in host memory, on the one that the module was moved
+    to. They are float32, or of the dtype that the module was given by ``to()``, ``half()`` or ``bfloat16()``;
+    the table keeps its own.
+
     ``torch.compile`` breaks the graph at these modules and compiles what is around them. Copies and pickles
     of a module are refused, as they would share the table or lose it.
     """
 
+    _place: Tensor
+
     def __init__(self) -> None:
         super().__init__()
+        _warn_of_other_processes()
         self._gradients: Gradients | None = None
+        # Nothing but the device and dtype that the module was moved to.
+        self.register_buffer("_place", torch.empty(0), persistent=False)
         self._ahead: Ahead | None = None
 
     @property
@@ -94,15 +104,24 @@ class TableModule(torch.nn.Module, abc.ABC):
             if self._ahead is not None:
                 self._ahead.settle()
             plan = self.plan(*arguments)
-            return plan.finish(
-                [torch.from_numpy(each.pull(create=False).values).to(plan.device) for each in plan.lookups]
-            )
+            rows = [torch.from_numpy(each.pull(create=False).values) for each in plan.lookups]
+            return self._moved(plan.finish([each.to(plan.device) for each in rows]))
         ahead = None if self._ahead is None else self._ahead.take(self, arguments)
         if ahead is None:
             plan = self.plan(*arguments)
             ahead = plan, [each.pull() for each in plan.lookups]
         plan, pulled = ahead
-        return plan.finish([look_up(each, plan.device, self._gradients) for each in pulled])
+        return self._moved(plan.finish([look_up(each, plan.device, self._gradients) for each in pulled]))
+
+    def _moved(self, rows: Any) -> Any:
+        """Return rows as the module was moved to have them: a tensor, or several by name."""
+        place = self._place
+        if place.dtype == torch.float32 and place.device.type in ("cpu", "meta"):
+            return rows
+        if isinstance(rows, dict):
+            return {name: self._moved(each) for name, each in rows.items()}
+        is_movable = rows.device.type == "cpu" and place.device.type != "meta"
+        return rows.to(place.device if is_movable else rows.device, place.dtype)
 
 
 class TableEmbedding(TableModule):
@@ -166,6 +185,18 @@ class TableEmbedding(TableModule):
             return results[0] if len(shape) == 2 else results[0].view(shape)
 
         return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
+
+
+def _warn_of_other_processes() -> None:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        processes = torch.distributed.get_world_size()
+        if processes > 1:
+            warnings.warn(
+                f"each of the {processes} processes has tables of its own, which learn from its own batches "
+                "alone: DistributedDataParallel averages gradients of parameters, not of rows. Give each "
+                "process the keys that graphbox.table.shard_of says are its own, or train in one process",
+                stacklevel=4,
+            )
 
 
 def table_checked(table: object) -> EmbeddingTable:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
 from graphbox.errors import UsageError
-from graphbox.native import Int64Array, integer_array, like, thread_count
+from graphbox.native import Int64Array, host_array, integer_array, like, thread_count
 from graphbox.table.arguments import (
     NO_BUDGET,
     Float32Array,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["TableRows"]
+
+_ASSIGNED_BYTES: Final = 1 << 22
+"""Rows of a part that is assigned at once: less than the least memory of a table on SSD."""
 
 
 class TableRows:
@@ -283,6 +286,38 @@ class TableRows:
                 hint="make it with score=ShowClickScore(), or leave clicks out",
             )
         return show_counts(shows, "shows", shape), show_counts(clicks, "clicks", shape)
+
+    def assign(self, keys: Any, rows: Any) -> None:
+        """Give keys these values, say those of a pretrained model; what has no row gets one.
+
+        ``admission`` refuses none of the keys. Optimizer state of the rows begins anew, what policies count
+        goes on. Where a key comes twice, its last values count. Large arrays are taken in parts, each at
+        once, so they may exceed what fits into memory beside a folder on SSD.
+
+        Args:
+            keys: integers of any shape.
+            rows: floating [*keys.shape, dim].
+
+        Raises:
+            UsageError: wrong shapes or dtypes.
+            DataError: values that are NaN or infinite.
+            DoesNotFitError: new rows would exceed ``memory_bytes``; parts before this one are assigned.
+        """
+        array = integer_array(keys, "keys", dimensions=None)
+        values = np.asarray(host_array(rows, "rows"))
+        if values.dtype.kind != "f" or values.shape != (*array.shape, self.dim):
+            raise UsageError(
+                f"expected floating {(*array.shape, self.dim)}, received {values.dtype} {values.shape}",
+                where="rows",
+            )
+        flat, values = array.reshape(-1), values.reshape(-1, self.dim)
+        part_rows = max(1, _ASSIGNED_BYTES // (4 * self.dim))
+        for begin in range(0, len(flat), part_rows):
+            part = slice(begin, begin + part_rows)
+            self._look_at_clock()
+            self._table.assign(
+                flat[part], np.ascontiguousarray(values[part], dtype=np.float32), self._threads
+            )
 
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Return whether each key has a row: bool [*keys.shape]."""

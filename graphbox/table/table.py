@@ -51,6 +51,7 @@ from graphbox.table.policy import (
 )
 from graphbox.table.rows import TableRows
 from graphbox.table.settings import check_same_settings, table_arguments, table_settings
+from graphbox.table.statistics import TableStatistics
 from graphbox.table.tier import (
     OWNED_TABLES,
     ClosedTable,
@@ -329,6 +330,19 @@ class EmbeddingTable(TableRows):
         """
         folder = self._tiered("prefetch", "its rows are always in memory")
         return Prefetch(self._table, integer_array(keys, "keys", dimensions=None).reshape(-1), folder)
+
+    def statistics(self) -> TableStatistics:
+        """Return all figures of the table: rows, memory, what policies did, and where rows on SSD are."""
+        tier = None if self._folder is None else statistics_of(self._table)
+        return TableStatistics(
+            len(self),
+            self.nbytes,
+            self.memory_bytes,
+            self.passes,
+            self.skipped_gradients,
+            self.policy_events,
+            tier,
+        )
 
     def tier_statistics(self) -> TierStatistics:
         """Return where rows are, and what moved.

@@ -99,6 +99,12 @@ void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradien
   self.push_rows(rows, push, std::nullopt, threads);
 }
 
+void assign(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> values, int threads) {
+  check_rows("values", values, keys.shape(0), self.config().dim);
+  const nb::gil_scoped_release release;
+  self.assign(keys.data(), count_of(keys), values.data(), threads);
+}
+
 void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads,
           const CountArray& shows, const CountArray& clicks) {
   const Push push = to_push(gradients, keys.shape(0), self.config().dim, shows, clicks);
@@ -248,6 +254,8 @@ void add_table(nb::module_& module) {
       .def("push", &push, nb::arg("keys").noconvert(), nb::arg("grads").noconvert(), nb::arg("threads"),
            nb::arg("shows").noconvert() = nb::none(), nb::arg("clicks").noconvert() = nb::none(),
            "Apply gradients, float32[n, dim], those of equal keys summed.")
+      .def("assign", &assign, nb::arg("keys").noconvert(), nb::arg("values").noconvert(), nb::arg("threads"),
+           "Give the keys these values, float32[n, dim], and a row if they have none.")
       .def("contains", &contains, nb::arg("keys").noconvert(), nb::arg("threads"),
            "Whether each key has a row, bool[n].")
       .def(

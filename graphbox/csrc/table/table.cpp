@@ -364,7 +364,7 @@ void Table::create_missing(const Batch& batch, const std::vector<std::int64_t>& 
       }
       const std::int64_t key = batch.keys[missing[i]];
       rows[i] = find(key);
-      if (rows[i] == kNoRow && !admission_.admits(key, pass_)) {
+      if (rows[i] == kNoRow && !batch.admits_all && !admission_.admits(key, pass_)) {
         ++refused;
       } else if (rows[i] == kNoRow) {
         if (drops_rows()) {

@@ -109,6 +109,9 @@ class Table {
   std::uint64_t push_bags(const PulledRows& pulled, const Bags& bags, const float* gradients, std::optional<float> lr,
                           int threads);
 
+  // Gives the keys values[count, dim], and a row if they have none: table_assign.cpp.
+  void assign(const std::int64_t* keys, std::int64_t count, const float* values, int threads);
+
   void contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const;
   std::int64_t erase(const std::int64_t* keys, std::int64_t count);
   PooledArray<std::int64_t> keys() const;  // in the order of rows
@@ -235,6 +238,7 @@ class Table {
     std::uint32_t* rows;
     bool is_pull;
     bool creates = true;  // rows for keys without one
+    bool admits_all = false;  // whatever admission says
   };
   std::vector<std::int64_t> missing_keys(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows,
                                          bool marks, int threads) const;

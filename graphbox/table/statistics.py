@@ -1,0 +1,65 @@
+"""All figures of a table at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphbox.table.policy import PolicyEvents
+from graphbox.table.tier import TierStatistics
+
+__all__ = ["TableStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatistics:
+    """What a table holds and what happened to it in this process; ``print`` shows it as a few lines.
+
+    Attributes:
+        rows: in memory and on SSD.
+        nbytes: memory of rows and index in bytes.
+        memory_bytes: the most memory the table may take, or None.
+        passes: that have ended.
+        skipped_gradients: pushed gradients that held NaN or infinity and were left out.
+        policies: what admission, eviction and shrinking did.
+        tier: where rows are and what moved; None for a table without a folder.
+    """
+
+    rows: int
+    nbytes: int
+    memory_bytes: int | None
+    passes: int
+    skipped_gradients: int
+    policies: PolicyEvents
+    tier: TierStatistics | None
+
+    def __str__(self) -> str:
+        budget = "" if self.memory_bytes is None else f" of {_mebibytes(self.memory_bytes)}"
+        lines = [f"{self.rows:,} rows, {_mebibytes(self.nbytes)}{budget} memory, {self.passes:,} passes"]
+        if self.tier is not None:
+            lines += _tier_lines(self.tier)
+        events = self.policies
+        happened = {
+            "keys admitted": events.admitted_keys,
+            "pulled positions refused a row": events.refused_pulls,
+            "gradients dropped": events.dropped_gradients,
+            "gradients not finite": self.skipped_gradients,
+            "rows evicted": events.evicted_rows,
+            "rows dropped by shrink()": events.dropped_rows,
+        }
+        lines.append(", ".join(f"{count:,} {what}" for what, count in happened.items() if count))
+        return "\n".join(line for line in lines if line)
+
+
+def _tier_lines(tier: TierStatistics) -> list[str]:
+    lookups = tier.hits + tier.misses
+    found = f", {tier.hits / lookups:.1%} of {lookups:,} lookups found in memory" if lookups else ""
+    moved = f"{_mebibytes(tier.bytes_read)} read, {_mebibytes(tier.bytes_written)} written"
+    size = f"{_mebibytes(tier.segment_bytes)}, {tier.live_share:.0%} of their rows live"
+    return [
+        f"{tier.hot_rows:,} rows in memory, {tier.cold_rows:,} on SSD alone{found}",
+        f"{tier.segments:,} segments, {size}; {moved}",
+    ]
+
+
+def _mebibytes(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.1f} MiB"
