@@ -87,7 +87,9 @@ class TableEmbeddingBag(TableModule):
 
     def extra_repr(self) -> str:
         """Describe the table in ``repr``."""
-        return f"{self.table!r}, mode={self.mode!r}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        last = ", include_last_offset=True" if self.include_last_offset else ""
+        return f"{self.table!r}, mode={self.mode!r}{last}{padding}"
 
     def forward(
         self,
@@ -175,8 +177,16 @@ class TableEmbeddingBagCollection(TableModule):
         return sum(slot.table.dim for slot in self.slots.values())
 
     def extra_repr(self) -> str:
-        """Describe the slots in ``repr``."""
-        return "\n".join(f"{name}: {slot}" for name, slot in self.slots.items())
+        """Describe the tables, each once, and the slots in ``repr``."""
+        numbers = {table: number for number, table in enumerate(self.tables)}
+        tables = [f"table {number}: {table!r}" for table, number in numbers.items()]
+        slots = [
+            f"{name}: table {numbers[slot.table]}, {slot.mode}"
+            + ("" if slot.salt is None else f", salt={slot.salt!r}")
+            + ("" if slot.padding_idx is None else f", padding_idx={slot.padding_idx}")
+            for name, slot in self.slots.items()
+        ]
+        return "\n".join([*tables, *slots])
 
     def forward(self, batch: Mapping[str, SlotInput]) -> dict[str, Tensor] | Tensor:
         """Return a row for each bag of each slot.

@@ -76,6 +76,13 @@ class PipelinedBatches(Iterator[Batch], Generic[Batch]):
         # Not a bound method of this object: that would keep it alive.
         self._end = weakref.finalize(self, self._pipeline.close)
 
+    def __repr__(self) -> str:
+        state = "open" if self._end.alive else "closed"
+        return (
+            f"PipelinedBatches(modules={len(self._arguments)}, staleness={self._pipeline.staleness}, "
+            f"batches={self._number - len(self._waiting)}, {state})"
+        )
+
     def __iter__(self) -> PipelinedBatches[Batch]:
         return self
 
@@ -164,7 +171,7 @@ class _Pipeline:
             raise ConflictError(
                 "a table or its module has a pipeline already", where="arguments", hint="close() it first"
             )
-        self._staleness = staleness
+        self.staleness = staleness
         self._timeout_seconds = timeout_seconds
         self.ahead = max(1, staleness)
         self._executor = ThreadPoolExecutor(1, "graphbox-table-pipeline")
@@ -209,11 +216,11 @@ class _Pipeline:
             self.settle()  # a push that failed is why, if there is one: that is what is raised then
             _say_where(error, name)
             raise
-        return plan, pulled if self._staleness else [self._up_to_date(each) for each in pulled]
+        return plan, pulled if self.staleness else [self._up_to_date(each) for each in pulled]
 
     def push(self, gradient: Gradient) -> None:
         """Apply a gradient, in the background if rows may be stale."""
-        if self._staleness:
+        if self.staleness:
             self._pushes.append((self._step, self._executor.submit(self._push, gradient, gradient.table.lr)))
             return
         changes = gradient.push()
@@ -249,10 +256,10 @@ class _Pipeline:
     def _pull(self, module: TableModule, arguments: tuple[Any, ...]) -> Pulled:
         self._stop_after_failure()
         plan = module.plan(*arguments)
-        if not self._staleness:
+        if not self.staleness:
             for each in plan.lookups:
                 each.promote()  # or the forward pass would read those from SSD again that change meanwhile
-        return plan, [each.pull(create=self._staleness > 0) for each in plan.lookups]
+        return plan, [each.pull(create=self.staleness > 0) for each in plan.lookups]
 
     def _push(self, gradient: Gradient, lr: float) -> None:
         self._stop_after_failure()

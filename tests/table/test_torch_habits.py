@@ -15,7 +15,9 @@ from torch import Tensor
 
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.table import (
+    BagSlot,
     EmbeddingTable,
+    PipelinedBatches,
     TableEmbedding,
     TableEmbeddingBag,
     TableEmbeddingBagCollection,
@@ -214,6 +216,27 @@ def test_state_of_another_model_is_missed() -> None:
     with pytest.raises(RuntimeError, match="Missing key"):
         module.load_state_dict({})
     module.load_state_dict({}, strict=False)
+
+
+def test_what_modules_and_pipelines_look_like() -> None:
+    table, other = table_of(), table_of(3)
+    slots = TableEmbeddingBagCollection({"a": table, "b": BagSlot(table, "mean", salt="b"), "c": other})
+    assert repr(slots).splitlines() == [
+        "TableEmbeddingBagCollection(",
+        f"  table 0: {table!r}",
+        f"  table 1: {other!r}",
+        "  a: table 0, sum",
+        "  b: table 0, mean, salt='b'",
+        "  c: table 1, sum",
+        ")",
+    ]
+    bags = TableEmbeddingBag(table, "sum", include_last_offset=True, padding_idx=7)
+    assert repr(bags).endswith(", mode='sum', include_last_offset=True, padding_idx=7)")
+    module = TableEmbedding(table)
+    with PipelinedBatches([KEYS, KEYS], {module: lambda keys: keys}) as pipeline:
+        next(pipeline)
+        assert repr(pipeline) == "PipelinedBatches(modules=1, staleness=0, batches=1, open)"
+    assert repr(pipeline).endswith("closed)")
 
 
 # --- Rows as arrays
