@@ -667,7 +667,7 @@ def table_flush(table: Table) -> list:
 def table_flushed(table: Table) -> None:
     """The catalogue says what table_flush() returned."""
 
-def table_prefetch(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], stop: StopFlag) -> tuple[int, int]:
+def table_prefetch(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], threads: int, stop: StopFlag) -> tuple[int, int]:
     """
     Read rows on SSD into memory; returns how many are there, and how many were read.
     """

@@ -329,7 +329,8 @@ class EmbeddingTable(TableRows):
             UsageError: a table without a folder, or keys that are no integers.
         """
         folder = self._tiered("prefetch", "its rows are always in memory")
-        return Prefetch(self._table, integer_array(keys, "keys", dimensions=None).reshape(-1), folder)
+        wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
+        return Prefetch(self._table, wanted, self.threads, folder)
 
     def statistics(self) -> TableStatistics:
         """Return all figures of the table: rows, memory, what policies did, and where rows on SSD are."""

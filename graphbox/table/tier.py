@@ -112,12 +112,12 @@ class Prefetched:
 class Prefetch:
     """Rows on their way from SSD to memory: what :meth:`EmbeddingTable.prefetch` returns."""
 
-    def __init__(self, table: _core.Table, keys: Int64Array, folder: TableFolder) -> None:
+    def __init__(self, table: _core.Table, keys: Int64Array, threads: int, folder: TableFolder) -> None:
         self._stop = _core.StopFlag()
         self._result: Prefetched | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(
-            target=self._run, args=(table, keys, folder), name="graphbox-prefetch", daemon=True
+            target=self._run, args=(table, keys, threads, folder), name="graphbox-prefetch", daemon=True
         )
         self._keys = len(keys)
         folder.prefetches.add(self)
@@ -160,10 +160,10 @@ class Prefetch:
         """Stop soon. Rows that were read stay."""
         self._stop.set()
 
-    def _run(self, table: _core.Table, keys: Int64Array, folder: TableFolder) -> None:
+    def _run(self, table: _core.Table, keys: Int64Array, threads: int, folder: TableFolder) -> None:
         del folder  # its lock is held as long as the caller of this has it
         try:
-            self._result = Prefetched(*_core.table_prefetch(table, keys, self._stop))
+            self._result = Prefetched(*_core.table_prefetch(table, keys, threads, self._stop))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
         finally:

@@ -106,13 +106,13 @@ void add_table_tier(nb::module_& module) {
              "The catalogue says what table_flush() returned.");
   module.def(
       "table_prefetch",
-      [](Table& table, InputArray<std::int64_t> keys, const StopFlag& stop) {
+      [](Table& table, InputArray<std::int64_t> keys, int threads, const StopFlag& stop) {
         const nb::gil_scoped_release release;
         const Table::Prefetched prefetched =
-            tiered(table).prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), stop.is_set);
+            tiered(table).prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), threads, stop.is_set);
         return std::tuple(prefetched.in_memory, prefetched.read);
       },
-      nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("stop"),
+      nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("threads"), nb::arg("stop"),
       "Read rows on SSD into memory; returns how many are there, and how many were read.");
   module.def(
       "table_promote",

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -51,11 +52,35 @@ void make_room_for_segment(const std::string& folder) {
 // Another process, or the next opening, may have removed it already.
 void remove_file(const std::string& path) { std::remove(path.c_str()); }
 
+// By the lower half of the location, then by the upper one: a pass has millions of rows, and comparing them takes several
+// times as long.
+void sort_by_location(std::vector<WantedRow>& rows) {
+  constexpr std::size_t kFewRows = 4096;
+  constexpr std::uint32_t kHalfBits = 16;
+  if (rows.size() <= kFewRows) {
+    std::sort(rows.begin(), rows.end(), [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+    return;
+  }
+  std::vector<WantedRow> sorted(rows.size());
+  std::vector<std::uint32_t> places(std::size_t{1} << kHalfBits);
+  for (const std::uint32_t shift : {0U, kHalfBits}) {
+    const auto half_of = [shift](const WantedRow& row) { return row.location >> shift & 0xFFFF; };
+    std::fill(places.begin(), places.end(), 0);
+    for (const WantedRow& row : rows) {
+      ++places[half_of(row)];
+    }
+    std::exclusive_scan(places.begin(), places.end(), places.begin(), 0U);
+    for (const WantedRow& row : rows) {
+      sorted[places[half_of(row)]++] = row;
+    }
+    rows.swap(sorted);
+  }
+}
+
 }  // namespace
 
 void sort_unique(std::vector<WantedRow>& rows) {
-  std::sort(rows.begin(), rows.end(),
-            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+  sort_by_location(rows);
   rows.erase(std::unique(rows.begin(), rows.end(),
                          [](const WantedRow& a, const WantedRow& b) { return a.location == b.location; }),
              rows.end());
@@ -357,8 +382,7 @@ std::shared_ptr<const SegmentReader> ColdRows::file_of(const ColdSegment& segmen
 ColdReading ColdRows::reading(std::vector<WantedRow> rows) const {
   ColdReading reading;
   reading.rows = std::move(rows);
-  std::sort(reading.rows.begin(), reading.rows.end(),
-            [](const WantedRow& a, const WantedRow& b) { return a.location < b.location; });
+  sort_by_location(reading.rows);
   const std::lock_guard lock(shared_->mutex);
   for (std::size_t i = 0; i < reading.rows.size(); ++i) {
     const std::uint32_t slot = slot_of(reading.rows[i].location);

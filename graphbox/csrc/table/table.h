@@ -156,7 +156,8 @@ class Table {
     std::int64_t in_memory;
     std::int64_t read;
   };
-  Prefetched prefetch_rows(const std::int64_t* keys, std::int64_t count, const std::atomic<bool>& is_stopped);
+  Prefetched prefetch_rows(const std::int64_t* keys, std::int64_t count, int threads,
+                           const std::atomic<bool>& is_stopped);
 
   // Waits until no segment is to be rewritten in the background, as far as is known now.
   void await_compaction();
@@ -321,11 +322,11 @@ class Table {
   void make_hot(const Batch& batch, int threads, std::unique_lock<std::shared_mutex>& lock);
   void locate_again(std::vector<WantedRow>& cold) const;
   std::uint64_t pin(const std::uint32_t* rows, std::int64_t count);
-  void promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock);
+  void promote(const std::vector<WantedRow>& rows, int threads, std::unique_lock<std::shared_mutex>& lock);
   template <typename Seen>
-  void take_in(const ColdReading& reading, std::size_t begin, std::size_t end, const std::byte* records,
+  void take_in(const ColdReading& reading, std::size_t begin, std::size_t end, const std::byte* records, int threads,
                const Seen& seen);
-  std::uint32_t take_in_row(const WantedRow& wanted, std::uint64_t sequence, const std::byte* record);
+  bool take_row_in(const WantedRow& wanted, std::uint64_t sequence, std::uint32_t& location);
   std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request, std::uint64_t first_sequence) const;
   void copy_cold_keys(std::int64_t* keys) const;
   void note_created(const std::vector<std::uint32_t>& rows);
@@ -352,10 +353,10 @@ class Table {
   struct PassPart;
   std::vector<WantedRow> begin_pass(const std::int64_t* keys, std::int64_t count, Prefetched& result,
                                     const std::atomic<bool>& is_stopped);
-  std::vector<WantedRow> bring_in(const std::vector<WantedRow>& rows, Prefetched& result,
+  std::vector<WantedRow> bring_in(const std::vector<WantedRow>& rows, int threads, Prefetched& result,
                                   const std::atomic<bool>& is_stopped);
   PassPart read_part(const WantedRow* rows, std::size_t count, std::byte* records, const std::atomic<bool>& is_stopped);
-  bool place_part(const PassPart& part, std::vector<WantedRow>& moved, Prefetched& result,
+  bool place_part(const PassPart& part, int threads, std::vector<WantedRow>& moved, Prefetched& result,
                   const std::atomic<bool>& is_stopped);
   std::uint64_t make_space_beside_passes(std::uint64_t rows, std::unique_lock<std::mutex>& moving,
                                          std::unique_lock<std::shared_mutex>& lock);

@@ -174,7 +174,7 @@ void Table::make_hot(const Batch& batch, int threads, std::unique_lock<std::shar
     make_space(cold.size() + created, pinned);
     locate_again(cold);
     const std::uint64_t version = version_;
-    promote(cold, lock);
+    promote(cold, threads, lock);
     if (version_ != version) {
       continue;  // keys were erased while the disk was waited for
     }
@@ -219,7 +219,7 @@ std::uint64_t Table::pin(const std::uint32_t* rows, std::int64_t count) {
 }
 
 // Reads rows, sorted by location, into memory; there must be room.
-void Table::promote(const std::vector<WantedRow>& rows, std::unique_lock<std::shared_mutex>& lock) {
+void Table::promote(const std::vector<WantedRow>& rows, int threads, std::unique_lock<std::shared_mutex>& lock) {
   TableTier& tier = *tier_;
   const std::size_t record_bytes = slab_.layout().record_bytes();
   const std::size_t most = tier.staging.bytes() / record_bytes;
@@ -236,32 +236,31 @@ void Table::promote(const std::vector<WantedRow>& rows, std::unique_lock<std::sh
       std::memcpy(tier.staging.data() + row.index * record_bytes, record, record_bytes);
     });
     lock.lock();
-    take_in(reading, 0, size, tier.staging.data(), [](const WantedRow&, std::uint32_t) {});
+    take_in(reading, 0, size, tier.staging.data(), threads, [](const WantedRow&, std::uint32_t) {});
   }
 }
 
-// Returns where the row is now.
-std::uint32_t Table::take_in_row(const WantedRow& wanted, std::uint64_t sequence, const std::byte* record) {
+// Gives a row that was read, whose record is to be copied, a place in memory, unless it was changed, moved or erased
+// since. Writes where the row is.
+bool Table::take_row_in(const WantedRow& wanted, std::uint64_t sequence, std::uint32_t& location) {
   TableTier& tier = *tier_;
   const std::uint64_t hash = index_.hash(wanted.key);
-  const std::uint32_t found = index_.find(wanted.key, hash);
+  location = index_.find(wanted.key, hash);
   // The place of a segment that is gone may be another one's by now.
-  if (found != wanted.location || tier.cold.segments()[slot_of(found)]->sequence != sequence) {
-    return found;
+  if (location != wanted.location || tier.cold.segments()[slot_of(location)]->sequence != sequence) {
+    return false;
   }
-  const std::uint32_t row = take_row(0);
-  slab_.key(row) = wanted.key;
-  slab_.read_record(row, record);
+  location = take_row(0);
   for (ChangeTracker& changes : trackers_) {
     if (sequence < changes.oldest_sequence()) {
-      changes.unmark(row);
+      changes.unmark(location);
     }
   }
-  index_.replace(wanted.key, hash, row);
-  tier.homes[row] = wanted.location;
-  tier.visited.visit(row);
+  index_.replace(wanted.key, hash, location);
+  tier.homes[location] = wanted.location;
+  tier.visited.visit(location);
   --tier.cold_rows;
-  return row;
+  return true;
 }
 
 // --- Notes -----------------------------------------------------------------------------------------------------------

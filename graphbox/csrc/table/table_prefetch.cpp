@@ -18,7 +18,7 @@
 namespace graphbox {
 namespace {
 
-constexpr std::size_t kPlacedRows = 2048;       // that get rows at a time, while others wait for the table
+constexpr std::size_t kPlacedRows = 4096;       // that get rows at a time, while others wait for the table
 constexpr std::uint64_t kMostEvicted = 16384;   // that leave at a time, likewise
 constexpr std::uint64_t kPartBytes = std::uint64_t{24} << 20;  // that are read before others may read
 constexpr int kMostRounds = 4;  // for rows that were moved while they were read
@@ -46,13 +46,13 @@ struct Table::PassPart {
   std::vector<std::int64_t> in_memory;  // keys whose rows others had read by then
 };
 
-Table::Prefetched Table::prefetch_rows(const std::int64_t* keys, std::int64_t count,
+Table::Prefetched Table::prefetch_rows(const std::int64_t* keys, std::int64_t count, int threads,
                                        const std::atomic<bool>& is_stopped) {
   const std::lock_guard only_one(tier_->prefetching);
   Prefetched result = {0, 0};
   std::vector<WantedRow> wanted = begin_pass(keys, count, result, is_stopped);
   for (int round = 0; round < kMostRounds && !wanted.empty() && !is_stopped; ++round) {
-    wanted = bring_in(wanted, result, is_stopped);
+    wanted = bring_in(wanted, threads, result, is_stopped);
   }
   return result;
 }
@@ -84,7 +84,7 @@ std::vector<WantedRow> Table::begin_pass(const std::int64_t* keys, std::int64_t 
 
 // Reads rows, sorted by location, part by part: while one is read, the one before gets its rows. Returns those that
 // were moved meanwhile.
-std::vector<WantedRow> Table::bring_in(const std::vector<WantedRow>& rows, Prefetched& result,
+std::vector<WantedRow> Table::bring_in(const std::vector<WantedRow>& rows, int threads, Prefetched& result,
                                        const std::atomic<bool>& is_stopped) {
   TableTier& tier = *tier_;
   const std::size_t most_rows = tier.pass_staging[0].bytes() / slab_.layout().record_bytes();
@@ -101,7 +101,7 @@ std::vector<WantedRow> Table::bring_in(const std::vector<WantedRow>& rows, Prefe
   for (std::future<PassPart> reading = read_next(); reading.valid();) {
     const PassPart part = reading.get();
     std::future<PassPart> following = next < rows.size() && !is_stopped ? read_next() : std::future<PassPart>();
-    if (!place_part(part, moved, result, is_stopped)) {
+    if (!place_part(part, threads, moved, result, is_stopped)) {
       return {};  // there is no room for more
     }
     reading = std::move(following);
@@ -148,7 +148,7 @@ Table::PassPart Table::read_part(const WantedRow* rows, std::size_t count, std::
 
 // Gives rows that were read room in memory, a few at a time; false where there is none any more. Adds those that others
 // moved to another place on SSD to `moved`.
-bool Table::place_part(const PassPart& part, std::vector<WantedRow>& moved, Prefetched& result,
+bool Table::place_part(const PassPart& part, int threads, std::vector<WantedRow>& moved, Prefetched& result,
                        const std::atomic<bool>& is_stopped) {
   TableTier& tier = *tier_;
   const auto note = [&](std::int64_t key, std::uint32_t location) {
@@ -168,7 +168,7 @@ bool Table::place_part(const PassPart& part, std::vector<WantedRow>& moved, Pref
     const std::size_t wanted = std::min(kPlacedRows, rows - begin);
     const std::size_t room = std::min<std::size_t>(wanted, make_space_beside_passes(wanted, moving, lock));
     const std::uint64_t cold_rows = tier.cold_rows;
-    take_in(part.reading, begin, begin + room, part.records,
+    take_in(part.reading, begin, begin + room, part.records, threads,
             [&](const WantedRow& row, std::uint32_t location) { note(row.key, location); });
     result.read += static_cast<std::int64_t>(cold_rows - tier.cold_rows);
     if (room < wanted) {

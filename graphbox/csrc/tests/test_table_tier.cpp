@@ -205,13 +205,13 @@ TEST(table_tier, prefetched_rows_are_in_memory) {
   const auto next = sorted_keys(plain);
   const std::vector<std::int64_t> pass(next.begin(), next.begin() + 2000);
   const std::atomic<bool> is_stopped{false};
-  const Table::Prefetched prefetched = table->prefetch_rows(pass.data(), 2000, is_stopped);
+  const Table::Prefetched prefetched = table->prefetch_rows(pass.data(), 2000, 2, is_stopped);
   CHECK_EQUAL(prefetched.in_memory, std::int64_t{2000});
   CHECK(prefetched.read > 0);
   const std::uint64_t misses = table->tier_figures().misses;
   CHECK(pull(*table, pass, true, 1) == pull(plain, pass, true, 1));
   CHECK_EQUAL(table->tier_figures().misses, misses);
-  const Table::Prefetched all = table->prefetch_rows(next.data(), static_cast<std::int64_t>(next.size()), is_stopped);
+  const Table::Prefetched all = table->prefetch_rows(next.data(), static_cast<std::int64_t>(next.size()), 2, is_stopped);
   CHECK(all.in_memory < static_cast<std::int64_t>(next.size()));  // there is no room for all
   CHECK(table->bytes() <= kTightBytes);
   check_equal_tables(*table, plain);
@@ -285,7 +285,7 @@ TEST(table_tier, many_threads_use_one_table) {
   run([&](std::uint64_t step) {
     const auto keys = some_keys(2000, 40000, 400 + step);
     const std::atomic<bool> is_stopped{false};
-    table->prefetch_rows(keys.data(), 2000, is_stopped);
+    table->prefetch_rows(keys.data(), 2000, 2, is_stopped);
     CHECK(table->bytes() <= kTightBytes);
     CHECK(table->tier_figures().hot_rows <= table->rows() + 40000);
   });
