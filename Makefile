@@ -111,6 +111,13 @@ test-asan: $(VENV)/.dependencies ## C++ tests, and wrong arguments for the Pytho
 test-tsan: $(VENV)/.dependencies ## C++ tests under ThreadSanitizer
 	$(call native_tests,thread)
 
+# ---------------------------------------------------------------- quality
+
+.PHONY: quality
+quality: $(VENV)/.core ## what the examples reach on public data in ROOT=folder (DATA=gowalla, SEED=1: one); goes on where it stopped
+	@test -n "$(ROOT)" || { echo "name the folder with a folder for each data set: make quality ROOT=..." >&2; exit 2; }
+	$(BIN)/python -m benchmarks.quality --root "$(ROOT)" $(if $(DATA),--data $(DATA)) $(if $(SEED),--seed $(SEED))
+
 # ---------------------------------------------------------------- look after
 
 .PHONY: lint

@@ -1,4 +1,4 @@
-"""The sampled softmax against loops in float64, value and gradient."""
+"""Losses against loops in float64, value and, of the sampled softmax, gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from graphbox.train.losses import sampled_softmax
+from graphbox.train.losses import (
+    bpr,
+    hinge,
+    info_nce,
+    nce,
+    perturbed,
+    sampled_softmax,
+    sigmoid,
+    simgcl,
+)
 
 
 def loss_by_loop(
@@ -75,3 +84,101 @@ def test_without_negatives_there_is_nothing_to_learn() -> None:
         logits, torch.zeros(2), torch.ones(1, 2, dtype=torch.bool), (torch.tensor([0]), torch.tensor([1]))
     )
     assert loss.item() == 0.0
+
+
+def softplus(value: float) -> float:
+    return math.log1p(math.exp(-abs(value))) + max(value, 0.0)
+
+
+class TestByLoop:
+    """Each loss beside a loop over its definition, in float64."""
+
+    @pytest.fixture
+    def logits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return logits of seven positives and of their five negatives each."""
+        generator = np.random.default_rng(3)
+        return generator.normal(0, 2, 7), generator.normal(0, 2, (7, 5))
+
+    @pytest.mark.parametrize("temperature", [1.0, 0.3])
+    def test_info_nce(self, temperature: float) -> None:
+        generator = np.random.default_rng(1)
+        positive, negatives = generator.normal(size=6), generator.normal(size=(3, 8))
+        negatives[1, 2:4] = -np.inf
+        query, chance = np.array([0, 0, 1, 1, 1, 2]), np.log(generator.uniform(0.1, 1, 8))
+        total = 0.0
+        for number, row in enumerate(query.tolist()):
+            drawn = sum(math.exp(x / temperature - c) for x, c in zip(negatives[row], chance, strict=True))
+            right = math.exp(positive[number] / temperature)
+            total -= math.log(right / (right + drawn))
+        loss = info_nce(
+            torch.tensor(positive),
+            torch.tensor(negatives),
+            torch.tensor(query),
+            log_probability=torch.tensor(chance),
+            temperature=temperature,
+        )
+        assert loss.item() == pytest.approx(total / 6)
+
+    def test_info_nce_without_negatives_has_no_gradient(self) -> None:
+        positive = torch.zeros(1, requires_grad=True)
+        negatives = torch.full((1, 3), -torch.inf, requires_grad=True)
+        loss = info_nce(positive, negatives, torch.tensor([0]))
+        loss.backward()  # type: ignore[no-untyped-call]
+        assert loss.item() == 0.0
+        assert positive.grad is not None
+        assert negatives.grad is not None
+        assert positive.grad.tolist() == [0.0]
+        assert negatives.grad.tolist() == [[0.0, 0.0, 0.0]]
+
+    def test_bpr(self, logits: tuple[NDArray[np.float64], NDArray[np.float64]]) -> None:
+        positive, negatives = logits
+        terms = [softplus(x - p) for p, row in zip(positive, negatives, strict=True) for x in row]
+        assert bpr(torch.tensor(positive), torch.tensor(negatives)).item() == pytest.approx(np.mean(terms))
+
+    def test_hinge(self, logits: tuple[NDArray[np.float64], NDArray[np.float64]]) -> None:
+        positive, negatives = logits
+        terms = [max(0.0, 0.7 - p + x) for p, row in zip(positive, negatives, strict=True) for x in row]
+        loss = hinge(torch.tensor(positive), torch.tensor(negatives), margin=0.7)
+        assert loss.item() == pytest.approx(np.mean(terms))
+
+    def test_sigmoid(self, logits: tuple[NDArray[np.float64], NDArray[np.float64]]) -> None:
+        positive, negatives = logits
+        terms = [
+            softplus(-p) + 0.4 * sum(softplus(x) for x in row)
+            for p, row in zip(positive, negatives, strict=True)
+        ]
+        loss = sigmoid(torch.tensor(positive), torch.tensor(negatives), negative_weight=0.4)
+        assert loss.item() == pytest.approx(np.mean(terms))
+
+    def test_nce(self, logits: tuple[NDArray[np.float64], NDArray[np.float64]]) -> None:
+        positive, negatives = logits
+        generator = np.random.default_rng(4)
+        noise, drawn = np.log(generator.uniform(size=7)), np.log(generator.uniform(size=(7, 5)))
+        total = 0.0
+        for number in range(7):
+            odds = math.exp(positive[number]) / (5 * math.exp(noise[number]))
+            total -= math.log(odds / (1 + odds))
+            for place in range(5):
+                odds = math.exp(negatives[number, place]) / (5 * math.exp(drawn[number, place]))
+                total -= math.log(1 / (1 + odds))
+        tensors = (torch.tensor(each) for each in (positive, negatives, noise, drawn))
+        assert nce(*tensors).item() == pytest.approx(total / 7)
+
+    def test_simgcl(self) -> None:
+        generator = np.random.default_rng(5)
+        first, second = generator.normal(size=(6, 4)), generator.normal(size=(6, 4))
+        total = 0.0
+        for one in range(6):
+            cosines = [
+                math.exp(first[one] @ other / np.linalg.norm(first[one]) / np.linalg.norm(other) / 0.5)
+                for other in second
+            ]
+            total -= math.log(cosines[one] / sum(cosines))
+        loss = simgcl(torch.tensor(first), torch.tensor(second), temperature=0.5)
+        assert loss.item() == pytest.approx(total / 6)
+
+    def test_perturbed_moves_by_the_magnitude_within_the_orthant(self) -> None:
+        vectors = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
+        moved = perturbed(vectors, 0.1, torch.Generator().manual_seed(1))
+        np.testing.assert_allclose((moved - vectors).norm(dim=1).numpy(), 0.1, rtol=1e-4)
+        assert (moved.sign() == vectors.sign()).all()
