@@ -32,7 +32,10 @@ def export_embeddings(
         str, typer.Option("--format", help="npy, parquet, safetensors; several separated by commas.")
     ] = "npy,parquet",
 ) -> None:
-    """Write the embeddings of a model with the original ids, a file for each node type."""
+    """Write the embeddings of a model with the original ids, a file for each node type.
+
+    Where queries and candidates have vectors of their own, those of candidates are in the folder `target`.
+    """
     from graphbox.export import export_embeddings as write
     from graphbox.pipeline.run_data import RunData
 
@@ -42,6 +45,9 @@ def export_embeddings(
         files: list[Path] = []
         for node_type, vectors in trained.embeddings.items():
             files += write(data.graph.arrow_ids(node_type), vectors, output, node_type, formats.split(","))
+        if trained.target is not None and trained.target_type is not None:
+            ids, folder = data.graph.arrow_ids(trained.target_type), output / "target"
+            files += write(ids, trained.target, folder, trained.target_type, formats.split(","))
     document = {
         "run": data.record.id,
         "model": trained.name,
@@ -69,17 +75,19 @@ def show_neighbors(
         data = RunData.open(workspace, run)
         trained = data.trained(model)
         node_type = trained.node_type
-        known = data.graph.num_nodes(node_type)
+        target_type = trained.target_type or node_type
+        known = data.graph.num_nodes(target_type)
         if not 1 <= k < known:
             raise UsageError(f"expected k from 1 to {known - 1}, received {k}", where="-k")
         wanted = int(id) if data.graph.id_type(node_type) == "int64" and id.lstrip("-").isdecimal() else id
         query = data.graph.index(node_type, [wanted])
         scores = trained.score(query)
-        scores[0, query[0]] = -np.inf
+        if target_type == node_type:
+            scores[0, query[0]] = -np.inf
         best = top_k(scores, k)[0]
-        ids = data.graph.ids(node_type, best).tolist()
+        ids = data.graph.ids(target_type, best).tolist()
     neighbors = [
-        {"id": name, "type": node_type, "score": float(scores[0, index])}
+        {"id": name, "type": target_type, "score": float(scores[0, index])}
         for name, index in zip(ids, best.tolist(), strict=True)
     ]
     document = {"run": data.record.id, "model": trained.name, "query": {"id": wanted, "type": node_type}}
@@ -87,7 +95,7 @@ def show_neighbors(
     title = f"Nearest to {id} by {trained.name}"
     session.answer(
         {**document, "neighbors": neighbors},
-        lambda console: console.print(table(title, (node_type, "score"), rows, ("score",))),
+        lambda console: console.print(table(title, (target_type, "score"), rows, ("score",))),
     )
 
 

@@ -67,14 +67,22 @@ class _Checker:
                 yield from self._check_model(("models", name), model)
         for name, export in self._exports.items():
             if isinstance(export, dict):
-                yield from self._check_name(
-                    ("export", name, "model"), export.get("model"), self._models, "model"
-                )
+                yield from self._check_export(("export", name, "model"), export.get("model"))
         for name in _mapping(self._source.data, "compress"):
             yield from self._check_name(
                 ("compress", name), name, self._exports, "artifact", " under `export`"
             )
             yield from self._check_compressed(name)
+
+    def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
+        yield from self._check_name(key, name, self._models, "model")
+        kind = _mapping(self._models, str(name)).get("kind")
+        if kind in {"lightgcn", "matrix_factorization"}:
+            yield self._problem(
+                key,
+                f"expected a model that ranks nodes of its own type, received `{name}` of kind {kind}",
+                "`graphbox embed export` writes its vectors, of queries and of candidates",
+            )
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
         export = self._exports.get(name)
