@@ -11,6 +11,7 @@ void add_io(nanobind::module_& module);
 void add_memory(nanobind::module_& module);
 void add_overlay(nanobind::module_& module);
 void add_random(nanobind::module_& module);
+void add_skip_gram(nanobind::module_& module);
 void add_neighbor(nanobind::module_& module);
 void add_walk(nanobind::module_& module);
 void add_negative(nanobind::module_& module);

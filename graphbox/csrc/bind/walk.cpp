@@ -1,5 +1,5 @@
 // Walks, the skip-gram pairs and the most visited nodes of walks for Python.
-#include "sample/walk.h"
+#include "bind/walk.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -25,9 +25,6 @@
 namespace graphbox::bind {
 namespace {
 
-using OptionalArray = std::optional<InputArray<std::int64_t>>;
-using DrawKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // seed, epoch, batch
-
 // Keeps the arrays of a step alive.
 struct StepArrays {
   InputArray<std::int64_t> indptr;
@@ -50,11 +47,6 @@ void check_tables(const Adjacency& edges, const Tables* base, const Tables* over
                 edges.name);
   }
 }
-
-// What walkers do, without who they are.
-struct PlanArrays {
-  WalkRequest request;
-};
 
 struct PlanArguments {
   std::int64_t length;
@@ -90,14 +82,7 @@ void check_arguments(const std::vector<std::vector<const StepArrays*>>& paths, c
   }
 }
 
-// Who walks: where each walker starts, and where it goes first, along which path and from what time on, if told.
-struct WalkerArrays {
-  InputArray<std::int64_t> start;
-  OptionalArray second;
-  OptionalArray path_of;
-  OptionalArray times;
-  std::int64_t first_position;
-};
+}  // namespace
 
 WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads) {
   WalkRequest request = plan.request;
@@ -130,6 +115,8 @@ WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, co
   return request;
 }
 
+namespace {
+
 NumpyArray<std::int64_t, 2> walk(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads) {
   const WalkRequest request = with_walkers(plan, walkers, key, threads);
   const std::int64_t width = request.length + 1;
@@ -148,11 +135,6 @@ std::int64_t most_parallel(const StepArrays& step, int threads) {
   return most_parallel_edges(step.step.edges, threads);
 }
 
-// How pairs are made of walks: the window, offsets and types of the columns of each path, the number of types, whether
-// windows are drawn, and the share of each key to keep.
-using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
-using PairTuple = std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
-
 constexpr std::int64_t kMostTypes = 4096;
 
 const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths, std::int64_t width, const char* name) {
@@ -167,6 +149,8 @@ const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths,
   }
   return columns->data();
 }
+
+}  // namespace
 
 SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths, std::int64_t width, const DrawKey& key,
                                   int threads) {
@@ -199,9 +183,11 @@ SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths,
   return request;
 }
 
+namespace {
+
 // Of walks that are given, not made: all pairs are of one group.
-SkipGramRequest skip_gram_request(const InputArray<std::int64_t, 2>& walks, const PairTuple& arguments,
-                                  const DrawKey& key, int threads) {
+SkipGramRequest given_walks_request(const InputArray<std::int64_t, 2>& walks, const PairTuple& arguments,
+                                    const DrawKey& key, int threads) {
   if (std::get<2>(arguments)) {
     throw Error(ErrorKind::kUsage, "pairs of given walks have no types, received some", "column_types");
   }
@@ -239,7 +225,7 @@ struct PairArrays {
 };
 
 Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key, int threads) {
-  const SkipGramRequest request = skip_gram_request(walks, arguments, key, threads);
+  const SkipGramRequest request = given_walks_request(walks, arguments, key, threads);
   PairArrays pairs;
   {
     const nb::gil_scoped_release release;
@@ -250,7 +236,7 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
 
 std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
                                   int threads, OutputArray<std::int64_t> centers, OutputArray<std::int64_t> contexts) {
-  const SkipGramRequest request = skip_gram_request(walks, arguments, key, threads);
+  const SkipGramRequest request = given_walks_request(walks, arguments, key, threads);
   const nb::gil_scoped_release release;
   const SkipGramPairs pairs(request);
   const auto room = static_cast<std::int64_t>(std::min(centers.shape(0), contexts.shape(0)));

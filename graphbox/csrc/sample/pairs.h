@@ -5,28 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "random/philox.h"
+#include "sample/walk_windows.h"
 
 namespace graphbox {
-
-struct SkipGramRequest {
-  const std::int64_t* walks = nullptr;  // [num_walks, width]; a walk ends at its first negative entry
-  std::int64_t num_walks = 0;
-  std::int64_t width = 0;
-  std::int64_t window = 1;
-  const std::int64_t* column_offsets = nullptr;  // [paths, width] or null: added to the nodes of each column
-  const std::int64_t* column_types = nullptr;    // [paths, width] or null: each pair of types has its own output
-  std::int64_t num_types = 1;
-  const std::int64_t* path_of = nullptr;  // [num_walks], or null where there is one path
-  bool dynamic_window = false;  // a window drawn for each centre from 1 ... window (word2vec's way to favour the near)
-  PhiloxKey key{};
-  int threads = 1;
-  // [num_keep] or null: the probability that an occurrence of a key stays on its walk (Mikolov et al., NIPS'13). Those
-  // dropped leave before windows are laid, so that the ones beside them move closer.
-  const double* keep = nullptr;
-  std::int64_t num_keep = 0;
-  std::int64_t first_position = 0;  // of the walks in the whole, when these are a part: they draw as they would in it
-};
 
 // Where the pairs of a group are written.
 struct PairOutput {
@@ -45,12 +26,8 @@ class SkipGramPairs {
   void write(std::span<const PairOutput> groups) const;
 
  private:
-  struct Walk;
-  Walk read(std::int64_t walk, std::vector<std::int64_t>& keys, std::vector<std::int64_t>& columns) const;
   template <typename Visit>
   void for_each_walk(std::int64_t chunk, Visit visit) const;
-  template <typename Visit>
-  void for_each_center(const Walk& walk, Visit visit) const;
 
   std::int64_t* offsets_of(std::int64_t chunk) { return chunk_offsets_.data() + chunk * num_groups(); }
   void count_chunk(std::int64_t chunk, std::int64_t* counts) const;

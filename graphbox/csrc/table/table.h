@@ -226,6 +226,7 @@ class Table {
                     int threads);
 
  private:
+  friend class RowsInPlace;
   struct Workspace;  // of a thread that updates rows
 
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }

@@ -1,0 +1,46 @@
+// What walkers do and who they are, as Python gives it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include "bind/arrays.h"
+#include "sample/walk.h"
+#include "sample/walk_windows.h"
+
+namespace graphbox::bind {
+
+using OptionalArray = std::optional<InputArray<std::int64_t>>;
+using DrawKey = std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>;  // seed, epoch, batch
+
+// What walkers do, without who they are.
+struct PlanArrays {
+  WalkRequest request;
+};
+
+// Who walks: where each walker starts, and where it goes first, along which path and from what time on, if told.
+struct WalkerArrays {
+  InputArray<std::int64_t> start;
+  OptionalArray second;
+  OptionalArray path_of;
+  OptionalArray times;
+  std::int64_t first_position;
+};
+
+WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads);
+
+// How pairs are made of walks: the window, offsets and types of the columns of each path, the number of types, whether
+// windows are drawn, and the share of each key to keep.
+using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
+using PairTuple = std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
+
+SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths, std::int64_t width, const DrawKey& key,
+                                  int threads);
+
+}  // namespace graphbox::bind

@@ -1,0 +1,304 @@
+#include "train/skip_gram.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "memory/buffer.h"
+#include "parallel/parallel_for.h"
+#include "table/optimizer.h"
+#include "train/lanes.h"
+#include "train/skip_gram_batch.h"
+#include "train/skip_gram_loss.h"
+
+namespace graphbox {
+namespace {
+
+constexpr std::int64_t kBatchesAhead = 32;   // that are made before they are trained
+constexpr std::int64_t kUpdatedGroups = 8;   // of kUpdatedRows rows, that one thread takes at a time
+
+// Rows of `stride` numbers, the last of which are zeros.
+void read_rows(const RowsInPlace& rows, const std::int64_t* keys, std::size_t count, std::size_t stride, bool is_shared,
+               float* out) {
+  constexpr std::size_t kAhead = 8;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) {
+      rows.ask_for(keys[i + kAhead]);
+    }
+    float* const values = out + i * stride;
+    rows.read(keys[i], values, is_shared);
+    std::fill(values + rows.dim(), values + stride, 0.0F);
+  }
+}
+
+// What a thread needs besides a batch.
+struct Workspace {
+  std::vector<std::int64_t> keys;
+  std::vector<std::int32_t> first;
+  std::vector<std::int32_t> last;
+  std::vector<float> centers;
+  std::vector<float> contexts;
+  std::vector<float> weights;
+  LossWorkspace loss;
+};
+
+Workspace& workspace() {
+  thread_local Workspace own;
+  return own;
+}
+
+}  // namespace
+
+// One batch: its gradients, then its updates, each in parts that several threads may do.
+class SkipGram::Step {
+ public:
+  Step(const SkipGramSettings& settings, const RowsInPlace& center, const RowsInPlace& context, bool is_shared)
+      : settings_(settings),
+        center_(center),
+        context_(context),
+        is_shared_(is_shared),
+        stride_(whole_lanes(center.dim())) {}
+
+  void begin(const SkipGramBatch& batch, float lr) {
+    batch_ = &batch;
+    gradients_.resize(batch.num_sources() * static_cast<std::int64_t>(stride_));
+    losses_.assign(static_cast<std::size_t>(gradient_parts()), 0.0);
+    center_update_.emplace(center_.update(lr));
+    context_update_.emplace(context_.update(lr));
+    const std::size_t count = batch.negatives.size();
+    negatives_.resize(count * stride_);
+    transposed_.resize(whole_lanes(count) * stride_);
+    read_rows(context_, batch.negatives.data(), count, stride_, is_shared_, negatives_.data());
+    transpose(negatives_.data(), count, stride_, transposed_.data(), whole_lanes(count));
+  }
+
+  std::int64_t gradient_parts() const { return chunks() + batch_->num_blocks(); }
+
+  void compute(std::int64_t part) {
+    losses_[static_cast<std::size_t>(part)] = part < chunks() ? compute_walks(part) : compute_negatives(part - chunks());
+  }
+
+  double loss() const {
+    double sum = 0;
+    for (const double part : losses_) {
+      sum += part;
+    }
+    return sum;
+  }
+
+  std::int64_t update_parts() const {
+    std::int64_t parts = 0;
+    for (const auto& updates : batch_->updates) {
+      parts += parts_of(updates);
+    }
+    return parts;
+  }
+
+  void update(std::int64_t part) {
+    const bool is_first = part < parts_of(batch_->updates.front());
+    const auto& updates = is_first ? batch_->updates.front() : batch_->updates.back();
+    const RowsInPlace& rows = is_first ? center_ : context_;
+    const RowUpdate& rule = is_first ? *center_update_ : *context_update_;
+    const std::int64_t number = is_first ? part : part - parts_of(batch_->updates.front());
+    const std::int64_t begin = number * kUpdatedGroups * static_cast<std::int64_t>(kUpdatedRows);
+    const std::int64_t end =
+        std::min(begin + kUpdatedGroups * static_cast<std::int64_t>(kUpdatedRows), std::ssize(updates.keys));
+    std::vector<float>& sums = workspace().centers;
+    sums.resize(kUpdatedRows * stride_);
+    for (std::int64_t first = begin; first < end; first += static_cast<std::int64_t>(kUpdatedRows)) {
+      const auto count = static_cast<std::size_t>(std::min<std::int64_t>(end - first, kUpdatedRows));
+      const std::span keys(updates.keys.data() + first, count);
+      for (std::size_t i = 0; i < count; ++i) {
+        rows.ask_for(keys[i]);
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        add_sources(updates, static_cast<std::size_t>(first) + i, sums.data() + i * stride_);
+      }
+      rows.apply(rule, keys, sums.data(), stride_, is_shared_);
+    }
+  }
+
+ private:
+  std::int64_t chunks() const { return std::ssize(batch_->chunks) - 1; }
+  static std::int64_t parts_of(const SkipGramBatch::Updates& updates) {
+    constexpr auto kPart = kUpdatedGroups * static_cast<std::int64_t>(kUpdatedRows);
+    return (std::ssize(updates.keys) + kPart - 1) / kPart;
+  }
+  float* gradient(std::int64_t source) { return gradients_.data() + source * static_cast<std::int64_t>(stride_); }
+  float scale() const { return 1.0F / static_cast<float>(batch_->num_pairs); }
+
+  void add_sources(const SkipGramBatch::Updates& updates, std::size_t row, float* sum) {
+    const std::uint32_t* source = updates.sources.data() + updates.begins[row];
+    const std::uint32_t* const end = updates.sources.data() + updates.begins[row + 1];
+    std::copy_n(gradient(*source), stride_, sum);
+    while (++source != end) {
+      add_gradient(sum, gradient(*source), stride_);
+    }
+  }
+
+  double compute_walks(std::int64_t chunk) {
+    const std::int64_t begin = batch_->chunks[static_cast<std::size_t>(chunk)];
+    const auto count = static_cast<std::size_t>(batch_->chunks[static_cast<std::size_t>(chunk) + 1] - begin);
+    Workspace& own = workspace();
+    own.keys.assign(batch_->keys.begin() + begin, batch_->keys.begin() + begin + static_cast<std::int64_t>(count));
+    own.centers.resize(count * stride_);
+    own.contexts.resize(count * stride_);
+    read_rows(center_, own.keys.data(), count, stride_, is_shared_, own.centers.data());
+    read_rows(context_, own.keys.data(), count, stride_, is_shared_, own.contexts.data());
+    own.first.resize(count);
+    own.last.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      own.first[i] = batch_->first[static_cast<std::size_t>(begin) + i] - static_cast<std::int32_t>(begin);
+      own.last[i] = batch_->last[static_cast<std::size_t>(begin) + i] - static_cast<std::int32_t>(begin);
+    }
+    const WalkRows rows = {count,           stride_,          own.centers.data(), own.contexts.data(),
+                           batch_->keys.data() + begin, own.first.data(), own.last.data(),    scale()};
+    return walk_loss(rows, gradient(begin), gradient(batch_->num_rows + begin), own.loss);
+  }
+
+  double compute_negatives(std::int64_t block) {
+    const std::int64_t begin = block * SkipGramBatch::kBlockRows;
+    const auto count = static_cast<std::size_t>(
+        std::min(SkipGramBatch::kBlockRows, std::ssize(batch_->centers) - begin));
+    const std::size_t num_negatives = batch_->negatives.size();
+    Workspace& own = workspace();
+    own.centers.resize(count * stride_);
+    read_rows(center_, batch_->centers.data() + begin, count, stride_, is_shared_, own.centers.data());
+    own.weights.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      own.weights[i] = batch_->center_pairs[static_cast<std::size_t>(begin) + i] * settings_.negative_weight /
+                       static_cast<float>(num_negatives);
+    }
+    const NegativeRows rows = {count,         stride_,           own.centers.data(),  own.weights.data(),
+                               num_negatives, negatives_.data(), transposed_.data(), scale()};
+    const std::int64_t source = batch_->first_negative_source() + block * static_cast<std::int64_t>(num_negatives);
+    return negative_loss(rows, gradient(batch_->first_center_source() + begin), gradient(source), own.loss);
+  }
+
+  const SkipGramSettings& settings_;
+  const RowsInPlace& center_;
+  const RowsInPlace& context_;
+  bool is_shared_;
+  std::size_t stride_;
+  const SkipGramBatch* batch_ = nullptr;
+  std::optional<RowUpdate> center_update_;
+  std::optional<RowUpdate> context_update_;
+  PooledArray<float> gradients_;
+  std::vector<double> losses_;
+  std::vector<float> negatives_;
+  std::vector<float> transposed_;
+};
+
+namespace {
+
+template <typename Value>
+std::span<const Value> part_of(std::span<const Value> whole, std::int64_t begin, std::int64_t end) {
+  return whole.empty() ? whole : whole.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+}  // namespace
+
+SkipGram::SkipGram(const SkipGramSettings& settings, Table& center, Table& context)
+    : settings_(settings), center_(center), context_(context) {}
+
+SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
+  const bool has_one_table = &center_ == &context_;
+  // In one order, so that nobody who holds one waits for the other.
+  std::optional<RowsInPlace> center;
+  std::optional<RowsInPlace> context;
+  if (has_one_table || &center_ < &context_) {
+    center.emplace(center_, settings_.num_keys, center_rows_, batches.threads);
+  }
+  if (!has_one_table) {
+    context.emplace(context_, settings_.num_keys, context_rows_, batches.threads);
+  }
+  if (!center) {
+    center.emplace(center_, settings_.num_keys, center_rows_, batches.threads);
+  }
+  const RowsInPlace& context_rows = has_one_table ? *center : *context;
+  const std::int64_t count = std::ssize(batches.offsets) - 1;
+
+  const auto make = [&](std::int64_t number, SkipGramBatch& batch) {
+    const std::int64_t begin = batches.offsets[static_cast<std::size_t>(number)];
+    const std::int64_t end = batches.offsets[static_cast<std::size_t>(number) + 1];
+    const std::uint64_t in_epoch = batches.first_batch + static_cast<std::uint64_t>(number);
+    WalkRequest walks = *batches.walks;
+    walks.start = part_of(walks.start, begin, end);
+    walks.second = part_of(walks.second, begin, end);
+    walks.path_of = part_of(walks.path_of, begin, end);
+    walks.times = part_of(walks.times, begin, end);
+    walks.key = derive_key(Stream::kWalk, batches.seed, batches.epoch, in_epoch);
+    walks.threads = 1;
+    SkipGramRequest windows = *batches.windows;
+    windows.key = derive_key(Stream::kWindow, batches.seed, batches.epoch, in_epoch);
+    batch.make({&walks, &windows, settings_.negatives,
+                derive_key(Stream::kNegative, batches.negative_seed, batches.epoch, in_epoch), settings_.num_negatives,
+                settings_.num_keys, has_one_table});
+  };
+  const auto lr_of = [&](std::int64_t number) {
+    const float share = static_cast<float>(number) / static_cast<float>(std::max<std::int64_t>(count, 1));
+    return batches.first_lr + (batches.last_lr - batches.first_lr) * share;
+  };
+
+  SkipGramResult result;
+  if (batches.is_lock_free) {
+    std::vector<SkipGramResult> results(static_cast<std::size_t>(count));
+    std::atomic<bool> is_stopped{false};
+    parallel_for(batches.threads, count, [&](std::int64_t number) {
+      if (is_stopped.load(std::memory_order_relaxed)) {
+        return;
+      }
+      SkipGramBatch batch;
+      make(number, batch);
+      if (batch.num_pairs == 0) {
+        return;
+      }
+      Step step(settings_, *center, context_rows, true);
+      step.begin(batch, lr_of(number));
+      for (std::int64_t part = 0; part < step.gradient_parts(); ++part) {
+        step.compute(part);
+      }
+      results[static_cast<std::size_t>(number)] = {step.loss(), batch.num_pairs};
+      if (!std::isfinite(step.loss())) {
+        is_stopped.store(true, std::memory_order_relaxed);
+        return;
+      }
+      for (std::int64_t part = 0; part < step.update_parts(); ++part) {
+        step.update(part);
+      }
+    });
+    for (const SkipGramResult& each : results) {
+      result.loss += each.loss;
+      result.pairs += each.pairs;
+    }
+    return result;
+  }
+  std::vector<SkipGramBatch> ahead(static_cast<std::size_t>(std::min(count, kBatchesAhead)));
+  Step step(settings_, *center, context_rows, false);
+  for (std::int64_t first = 0; first < count; first += kBatchesAhead) {
+    const std::int64_t made = std::min(kBatchesAhead, count - first);
+    parallel_for(batches.threads, made,
+                 [&](std::int64_t i) { make(first + i, ahead[static_cast<std::size_t>(i)]); });
+    for (std::int64_t i = 0; i < made; ++i) {
+      const SkipGramBatch& batch = ahead[static_cast<std::size_t>(i)];
+      if (batch.num_pairs == 0) {
+        continue;
+      }
+      step.begin(batch, lr_of(first + i));
+      parallel_for(batches.threads, step.gradient_parts(), [&](std::int64_t part) { step.compute(part); });
+      result.loss += step.loss();
+      result.pairs += batch.num_pairs;
+      if (!std::isfinite(result.loss)) {
+        return result;
+      }
+      parallel_for(batches.threads, step.update_parts(), [&](std::int64_t part) { step.update(part); });
+    }
+  }
+  return result;
+}
+
+}  // namespace graphbox
