@@ -146,6 +146,11 @@ class NegativeSampler:
         degrees = _core.row_degrees(_rows(items, name), thread_count(None))
         return cls(degrees, alpha, seed, known_positives=known)
 
+    @property
+    def native(self) -> _core.AliasTable:
+        """The table of draws, as the native core takes it."""
+        return self._table
+
     def __len__(self) -> int:
         return len(self._table)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphbox.train.embed import embed
 from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, evaluate_scores
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
@@ -22,6 +23,7 @@ __all__ = [
     "TrainProgress",
     "TrainedModel",
     "Trainer",
+    "embed",
     "evaluate_baselines",
     "evaluate_embeddings",
     "evaluate_scores",

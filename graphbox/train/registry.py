@@ -23,7 +23,10 @@ __all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
 TRAINERS: Mapping[str, str] = {
     "lightgcn": "graphbox.train.recommendation:make_recommendation_trainer",
     "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
+    "deepwalk": "graphbox.train.skip_gram:make_deepwalk_trainer",
+    "line": "graphbox.train.line:make_line_trainer",
     "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
+    "node2vec": "graphbox.train.skip_gram:make_deepwalk_trainer",
     "sage": "graphbox.train.sage:make_sage_trainer",
 }
 """Import path of the function that makes the trainer, by kind of model."""

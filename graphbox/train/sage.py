@@ -34,7 +34,7 @@ from graphbox.train.pretrained import PretrainedTrainer
 from graphbox.train.queries import in_degree, known_links, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
-from graphbox.train.skip_gram import SkipGramTrainer
+from graphbox.train.skip_gram import make_metapath_trainer
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit, pair_keys
 from graphbox.train.trained import TrainedModel
@@ -478,5 +478,7 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads, clock=clock)
     if config.pretrain is None:
         return trainer
-    first = SkipGramTrainer(view, config.pretrain, dim=config.dim, seed=seed, threads=threads, clock=clock)
+    first = make_metapath_trainer(
+        view, config.pretrain, dim=config.dim, seed=seed, threads=threads, clock=clock
+    )
     return PretrainedTrainer(first, trainer)

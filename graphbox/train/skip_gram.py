@@ -1,145 +1,159 @@
-"""Trains skip-gram embeddings on metapath walks (Dong et al., KDD 2017)."""
+"""Trains skip-gram embeddings on walks in the native core: DeepWalk, node2vec, metapath2vec."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.config import Metapath2VecConfig, SkipGramSection
-from graphbox.graph.schema import EdgeType
-from graphbox.models.skip_gram import NodeKeys, SkipGram
-from graphbox.sample import NegativeSampler, keep_probability, permutation, random_walk, walk_pairs
+from graphbox import _core
+from graphbox.config import DeepWalkConfig, Metapath2VecConfig, Node2VecConfig, SkipGramSection
+from graphbox.config.models.walks import NegativeSamplingSection
+from graphbox.native import seed_number, thread_count
+from graphbox.sample import NegativeSampler, keep_probability
 from graphbox.table import EmbeddingTable
+from graphbox.train.one_type import one_type_graph
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
+from graphbox.train.walk_sources import MetapathSource, OneTypeSource, WalkBatches, WalkSource
 
-__all__ = ["SkipGramTrainer", "make_skip_gram_trainer"]
+__all__ = [
+    "SkipGramTrainer",
+    "make_deepwalk_trainer",
+    "make_metapath_trainer",
+    "make_skip_gram_trainer",
+]
 
 _CENTER, _CONTEXT = "center", "context"
-_VISITS_EPOCH = 2**31
-"""Epoch number of the walks that count visits, which is no training epoch's."""
+_WALKS_PER_CALL = 2048
+"""The native core trains batches of about so many walks before the loop looks at the time."""
 
 
 class SkipGramTrainer(EmbeddingTrainer):
     """See the module.
 
-    Reads edges only, no feature.
+    Reads edges only, no feature. A batch is updated as :class:`graphbox.models.SkipGram` would, with pairs
+    of :func:`graphbox.sample.walk_pairs` for the same seed, epoch and batch.
 
     Args:
-        view: the graph as training sees it.
-        config: how to walk and to learn.
+        source: the walks.
+        config: how to learn from them.
         dim: length of an embedding.
+        epochs: number of epochs.
         seed: seed of every random choice.
+        subsample: share of all visits above which a node's are thinned out; 0: none are.
+        one_table: nodes have one row, as centres and as contexts.
+        context_share: embeddings are rows of centres plus this share of those of contexts (Levy, Goldberg,
+            Dagan, TACL 3, 2015, section 3.3).
         task: name of the task the embeddings are for, or None.
         node_type: node type of the task; None: the first that walks visit.
-        threads: threads of walks and tables; those of torch are set elsewhere.
+        threads: threads of walks and tables.
         clock: measures the stages.
-
-    Raises:
-        UsageError: the graph lacks an edge type of a metapath, or the steps do not meet.
     """
 
     def __init__(
         self,
-        view: GraphView,
-        config: SkipGramSection,
+        source: WalkSource,
+        config: NegativeSamplingSection,
         *,
         dim: int,
+        epochs: int,
         seed: int,
+        subsample: float = 0.0,
+        one_table: bool = False,
+        context_share: float = 0.0,
         task: str | None = None,
         node_type: str | None = None,
         threads: int | None = None,
         clock: StageClock | None = None,
     ) -> None:
-        self._view = view
         self._clock = clock or StageClock()
+        self._source = source
+        self._config = config
+        self._dim = dim
+        self._epochs = epochs
+        self._seed = seed_number(seed)
+        self._context_share = context_share
         self._task = task
         self._node_type = node_type
-        self._dim = dim
-        self._config = config
-        self._seed = seed
-        self._threads = threads
-        self._keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
-        self._metapaths: list[Sequence[EdgeType]] = list(config.metapaths)
-        self._starts = [view.num_nodes(path[0][0]) for path in self._metapaths]
-        self._first_key = {name: self._keys.start(name) for name in view.node_types}
-        visits = self._visits()
-        self._keep = keep_probability(visits, config.subsample) if config.subsample else np.ones(len(visits))
-        self._negatives = NegativeSampler(visits * self._keep, config.negative_exponent, seed)
-        self._orders: list[NDArray[np.int64]] = []
-        self._model = SkipGram(self._new_table(_CENTER), self._new_table(_CONTEXT))
+        self._threads = thread_count(threads)
+        visits = source.visits()
+        self._keep = keep_probability(visits, subsample) if subsample else None
+        kept = visits if self._keep is None else visits * self._keep
+        self._negatives = NegativeSampler(kept, config.negative_exponent, seed)
+        self._batches: WalkBatches | None = None
+        self._group = 1
+        center = self._new_table(_CENTER)
+        tables = {_CENTER: center} if one_table else {_CENTER: center, _CONTEXT: self._new_table(_CONTEXT)}
+        self._native = self._take_up(tables)
 
     @property
     def epochs(self) -> int:
         """Number of epochs."""
-        return self._config.epochs
+        return self._epochs
 
     def begin_epoch(self, epoch: int) -> int:
-        """Put the starts of each metapath in a new order and return the number of batches."""
-        walks = [self._config.walks_per_node * nodes for nodes in self._starts]
-        self._orders = [
-            permutation(count, self._seed + number, epoch) % nodes
-            for number, (count, nodes) in enumerate(zip(walks, self._starts, strict=True))
-        ]
-        return max(math.ceil(count / self._config.batch_size) for count in walks)
+        """Put the starts in a new order and return the number of groups of batches."""
+        self._batches = self._source.batches(epoch)
+        batches = len(self._batches.offsets) - 1
+        per_batch = max(1, len(self._batches.start) // max(batches, 1))
+        self._group = max(1, _WALKS_PER_CALL // per_batch)
+        return -(-batches // self._group)
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
-        """Train on the walks from the next starts of every metapath."""
-        with self._clock.stage("sample"):
-            centers, contexts = self._pairs(epoch, batch)
-            if not len(centers):
-                return 0.0, 0
-            changes = np.concatenate([[True], centers[1:] != centers[:-1]])
-            negatives = self._negatives.sample(self._config.negatives, epoch, batch, self._threads)
+        """Train on the next group of batches, up to one whose loss is not finite."""
+        if self._batches is None:
+            raise RuntimeError("begin_epoch comes first")
+        first = batch * self._group
+        offsets = self._batches.offsets[first : first + self._group + 1]
+        rate = self._config.learning_rate
         with self._clock.stage("compute"):
-            self._model.train()
-            loss = self._model(
-                torch.from_numpy(centers[changes]),
-                torch.from_numpy(np.cumsum(changes) - 1),
-                torch.from_numpy(contexts),
-                torch.from_numpy(negatives),
-                self._config.negative_weight,
+            loss, pairs = self._native.train(
+                self._batches.walkers(first, first + len(offsets) - 1),
+                offsets - offsets[0],
+                (self._seed, epoch, first),
+                self._seed,
+                (rate, rate),
+                self._config.lock_free,
+                self._threads,
             )
-            value = float(loss.item())
-            if math.isfinite(value):  # the loop stops at any other, before the rows take it up
-                loss.backward()
-        return value, len(contexts)
+        return (loss / pairs, pairs) if pairs else (0.0, 0)
 
-    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
-        """Return the pairs of a batch."""
-        centers, contexts = self._pairs(epoch, batch)
-        return {"centers": centers, "contexts": contexts}
+    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - of this epoch
+        """Return where the walks of a group of batches start."""
+        if self._batches is None:
+            raise RuntimeError("begin_epoch comes first")
+        offsets = self._batches.offsets[batch * self._group : (batch + 1) * self._group + 1]
+        return {"start": self._batches.start[offsets[0] : offsets[-1]]}
 
     def dense(self) -> dict[str, Tensor]:
         """Return no parameters: the model has rows alone."""
         return {}
 
     def tables(self) -> dict[str, EmbeddingTable]:
-        """Return the tables of centres and contexts."""
-        return {_CENTER: self._model.center.table, _CONTEXT: self._model.context.table}
+        """Return the tables of centres and contexts; one, where they are the same."""
+        return dict(self._tables)
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._model = SkipGram(tables[_CENTER], tables[_CONTEXT])
+        self._native = self._take_up(tables)
 
     def embeddings(self) -> dict[str, NDArray[np.float32]]:
-        """Return the embeddings of the node types that the metapaths visit: float32 [nodes, dim] each."""
-        visited = dict.fromkeys(edge[end] for path in self._metapaths for edge in path for end in (0, 2))
-        table = self._model.center.table
-        return {
-            name: np.asarray(table.pull(self._keys.keys(name), create=False), dtype=np.float32)
-            for name in self._view.node_types
-            if name in visited
-        }
+        """Return the embeddings of the node types that walks visit: float32 [nodes, dim] each."""
+        return {name: self._rows(self._source.keys.keys(name)) for name in self._source.types}
+
+    def _rows(self, keys: NDArray[np.int64]) -> NDArray[np.float32]:
+        rows = np.asarray(self._tables[_CENTER].pull(keys, create=False), dtype=np.float32)
+        if self._context_share:
+            contexts = np.asarray(self._tables[_CONTEXT].pull(keys, create=False), dtype=np.float32)
+            rows += np.float32(self._context_share) * contexts
+        return rows
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
         """Return the embeddings as a trained model."""
@@ -147,46 +161,21 @@ class SkipGramTrainer(EmbeddingTrainer):
         node_type = self._node_type or next(iter(embeddings))
         return TrainedModel(name, "embedding", self._task, node_type, embeddings)
 
-    def _pairs(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return centres and contexts of a batch as keys, pairs of one centre next to each other."""
-        size = self._config.batch_size
-        starts = [order[batch * size : (batch + 1) * size] for order in self._orders]
-        chunks = walk_pairs(
-            self._view,
-            np.concatenate(starts),
-            self._config.walk_length,
-            self._config.window,
-            metapaths=self._metapaths,
-            metapath_of=np.repeat(np.arange(len(starts)), [len(each) for each in starts]),
-            type_offsets=self._first_key,
-            subsample=self._keep,
-            seed=self._seed,
-            epoch=epoch,
-            batch=batch,
-            threads=self._threads,
+    def _take_up(self, tables: Mapping[str, EmbeddingTable]) -> _core.SkipGramTrainer:
+        self._tables = dict(tables)
+        center = self._tables[_CENTER]
+        config, source = self._config, self._source
+        pairs = (source.window, source.column_offsets, None, 1, False, self._keep)
+        return _core.SkipGramTrainer(
+            source.plan.native,
+            pairs,
+            self._negatives.native,
+            center._table,
+            self._tables.get(_CONTEXT, center)._table,
+            source.keys.total,
+            config.negatives,
+            config.negative_weight,
         )
-        pairs = np.concatenate([np.zeros((2, 0), np.int64), *chunks], axis=1)
-        center, context = pairs[:, pairs[0] != pairs[1]]  # a walk may come back
-        return center, context
-
-    def _visits(self) -> NDArray[np.float64]:
-        """Return how often one walk from each start visits each key: float64 [keys]."""
-        visits = np.zeros(self._keys.total)
-        length = self._config.walk_length
-        for path, nodes in zip(self._metapaths, self._starts, strict=True):
-            walks = random_walk(
-                self._view,
-                np.arange(nodes),
-                length,
-                metapath=path,
-                seed=self._seed,
-                epoch=_VISITS_EPOCH,
-                threads=self._threads,
-            )
-            types = [path[0][0], *(path[step % len(path)][2] for step in range(length))]
-            keys = (walks + [self._first_key[name] for name in types])[walks >= 0]
-            visits += np.bincount(keys, minlength=self._keys.total)
-        return visits
 
     def _new_table(self, name: str) -> EmbeddingTable:
         # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
@@ -201,13 +190,93 @@ class SkipGramTrainer(EmbeddingTrainer):
         )
 
 
+def make_metapath_trainer(
+    view: GraphView,
+    config: SkipGramSection,
+    *,
+    dim: int,
+    seed: int,
+    task: str | None = None,
+    node_type: str | None = None,
+    threads: int | None = None,
+    clock: StageClock | None = None,
+) -> SkipGramTrainer:
+    """Return the trainer of embeddings on metapath walks.
+
+    Args:
+        view: the graph as training sees it.
+        config: how to walk and to learn.
+        dim: length of an embedding.
+        seed: seed of every random choice.
+        task: see :class:`SkipGramTrainer`, as for ``node_type`` and ``threads``.
+        node_type: node type of the task.
+        threads: threads of walks and tables.
+        clock: measures the stages.
+
+    Raises:
+        UsageError: the graph lacks an edge type of a metapath or its weights, or the steps do not meet.
+    """
+    source = MetapathSource(
+        view,
+        config.metapaths,
+        walks_per_node=config.walks_per_node,
+        walk_length=config.walk_length,
+        window=config.window,
+        batch_size=config.batch_size,
+        weighted=config.weighted,
+        seed=seed,
+        threads=threads,
+    )
+    return SkipGramTrainer(
+        source,
+        config,
+        dim=dim,
+        epochs=config.epochs,
+        seed=seed,
+        subsample=config.subsample,
+        task=task,
+        node_type=node_type,
+        threads=threads,
+        clock=clock,
+    )
+
+
 def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -> SkipGramTrainer:
     """Return the trainer of a section of kind ``metapath2vec``."""
-    return SkipGramTrainer(
+    return make_metapath_trainer(
         assignment.view,
         config,
         dim=config.dim,
         seed=assignment.seed,
+        task=config.task,
+        node_type=None if assignment.split is None else assignment.split.node_type,
+        threads=assignment.threads,
+        clock=assignment.clock,
+    )
+
+
+def make_deepwalk_trainer(config: DeepWalkConfig, assignment: Assignment) -> SkipGramTrainer:
+    """Return the trainer of a section of kind ``deepwalk`` or ``node2vec``."""
+    graph = one_type_graph(assignment.view, config.edge_types, weighted=config.weighted)
+    looks_back = {"p": config.p, "q": config.q} if isinstance(config, Node2VecConfig) else {}
+    source = OneTypeSource(
+        graph,
+        walks_per_node=config.walks_per_node,
+        walk_length=config.walk_length,
+        window=config.window,
+        batch_size=config.batch_size,
+        seed=assignment.seed,
+        threads=assignment.threads,
+        **looks_back,
+    )
+    return SkipGramTrainer(
+        source,
+        config,
+        dim=config.dim,
+        epochs=config.epochs,
+        seed=assignment.seed,
+        subsample=config.subsample,
+        context_share=config.context_share,
         task=config.task,
         node_type=None if assignment.split is None else assignment.split.node_type,
         threads=assignment.threads,

@@ -54,6 +54,10 @@ class GraphView:
         """The edge types, reverse ones included."""
         return [edge_type for edge_type in self._graph.edge_types if not self._is_hidden(edge_type)]
 
+    def is_reverse(self, edge_type: EdgeType) -> bool:
+        """Return whether the edge type is another one backwards."""
+        return self._graph.is_reverse(edge_type)
+
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
         return self._with(self._graph.with_reverse_edges())

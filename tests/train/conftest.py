@@ -174,6 +174,7 @@ def skip_gram_config() -> Metapath2VecConfig:
             (("item", "needs", "item"), ("item", "needs_back", "item")),
             (("item", "tagged", "tag"), ("tag", "tags", "item")),
         ),
+        walks_per_node=24,
         epochs=2,
         batch_size=64,
         negatives=32,

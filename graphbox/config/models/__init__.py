@@ -13,21 +13,36 @@ from pydantic import Field
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
-from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
+from graphbox.config.models.walks import (
+    DeepWalkConfig,
+    LineConfig,
+    Metapath2VecConfig,
+    Node2VecConfig,
+    SkipGramSection,
+)
 
 __all__ = [
     "MODEL_SECTIONS",
+    "DeepWalkConfig",
     "LightGCNConfig",
+    "LineConfig",
     "MatrixFactorizationConfig",
     "Metapath2VecConfig",
     "ModelConfig",
     "ModelSection",
+    "Node2VecConfig",
     "SageConfig",
     "SkipGramSection",
 ]
 
 ModelConfig = Annotated[
-    Metapath2VecConfig | SageConfig | LightGCNConfig | MatrixFactorizationConfig,
+    DeepWalkConfig
+    | Node2VecConfig
+    | Metapath2VecConfig
+    | LineConfig
+    | SageConfig
+    | LightGCNConfig
+    | MatrixFactorizationConfig,
     Field(discriminator="kind"),
 ]
 

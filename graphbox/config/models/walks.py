@@ -9,10 +9,37 @@ from pydantic import Field
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import EdgeTypeList, PositiveFloat, PositiveInt, Section
 
-__all__ = ["Metapath2VecConfig", "SkipGramSection"]
+__all__ = [
+    "DeepWalkConfig",
+    "LineConfig",
+    "Metapath2VecConfig",
+    "NegativeSamplingSection",
+    "Node2VecConfig",
+    "SkipGramSection",
+]
+
+Exponent = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
-class SkipGramSection(Section):
+class NegativeSamplingSection(Section):
+    """How rows learn from pairs of nodes: with negative samples (Mikolov et al., NIPS 2013)."""
+
+    weighted: bool = False
+    """Take edges in proportion to their weights, instead of all alike."""
+    negatives: PositiveInt = 256
+    """Negatives drawn for each batch; all its pairs share them."""
+    negative_weight: PositiveFloat = 2.0
+    """How many independent negatives the shared ones count as, for each pair."""
+    negative_exponent: Exponent = 1.0
+    """Negatives are drawn by how often walks visit a node, to this power."""
+    learning_rate: PositiveFloat = 0.2
+    """Learning rate of the embedding tables (row-wise Adagrad)."""
+    lock_free: bool = False
+    """Let threads train batches side by side without waiting for each other: faster, but another result each
+    time. Without it the result is the same for any number of threads."""
+
+
+class SkipGramSection(NegativeSamplingSection):
     """How skip-gram with negative samples learns from metapath walks (Dong et al., KDD 2017)."""
 
     metapaths: Annotated[
@@ -25,20 +52,12 @@ class SkipGramSection(Section):
     """Steps of a walk."""
     window: PositiveInt = 2
     """Largest distance, in steps, between a centre and its context."""
-    negatives: PositiveInt = 256
-    """Negatives drawn for each batch; all its pairs share them."""
-    negative_weight: PositiveFloat = 2.0
-    """How many independent negatives the shared ones count as, for each pair."""
-    negative_exponent: Annotated[float, Field(ge=0.0)] = 1.0
-    """Negatives are drawn by how often walks visit a node, to this power."""
-    subsample: Annotated[float, Field(ge=0.0)] = 1e-3
+    subsample: Exponent = 1e-3
     """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
     epochs: PositiveInt = 10
     """Passes over all start nodes."""
     batch_size: PositiveInt = 64
     """Walks of each metapath in a batch."""
-    learning_rate: PositiveFloat = 0.2
-    """Learning rate of the embedding tables (row-wise Adagrad)."""
 
 
 class Metapath2VecConfig(ModelSection, SkipGramSection):
@@ -48,3 +67,66 @@ class Metapath2VecConfig(ModelSection, SkipGramSection):
     """Kind of model."""
     dim: PositiveInt = 64
     """Length of an embedding."""
+
+
+class OneTypeSection(ModelSection, NegativeSamplingSection):
+    """A model that takes all nodes and edges for those of one type; edges lead both ways."""
+
+    edge_types: tuple[EdgeTypeList, ...] = ()
+    """Edge types that are followed; none means all. Edges of one pair of nodes are one."""
+    dim: PositiveInt = 128
+    """Length of an embedding."""
+    negatives: PositiveInt = 128
+    """Negatives drawn for each batch; all its pairs share them."""
+    negative_weight: PositiveFloat = 5.0
+    """How many independent negatives the shared ones count as, for each pair."""
+    negative_exponent: Exponent = 0.75
+    """Negatives are drawn by the degree of a node, to this power."""
+    learning_rate: PositiveFloat = 0.1
+    """Learning rate of the embedding tables (row-wise Adagrad)."""
+
+
+class DeepWalkConfig(OneTypeSection):
+    """Skip-gram with negative samples over uniform walks (Perozzi et al., KDD 2014)."""
+
+    kind: Literal["deepwalk"]
+    """Kind of model."""
+    walks_per_node: PositiveInt = 10
+    """Walks from each node in an epoch."""
+    walk_length: PositiveInt = 80
+    """Steps of a walk."""
+    window: PositiveInt = 10
+    """Largest distance, in steps, between a centre and its context."""
+    subsample: Exponent = 0.0
+    """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
+    context_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    """An embedding is the node's row as a centre and this share of its row as a context."""
+    epochs: PositiveInt = 1
+    """Passes over all start nodes."""
+    batch_size: PositiveInt = 32
+    """Walks in a batch."""
+
+
+class Node2VecConfig(DeepWalkConfig):
+    """Skip-gram with negative samples over walks that look back (Grover and Leskovec, KDD 2016)."""
+
+    kind: Literal["node2vec"]  # type: ignore[assignment]
+    """Kind of model."""
+    p: Annotated[float, Field(ge=1e-30, le=1e30)] = 1.0
+    """Return parameter: the higher, the rarer a walk goes straight back."""
+    q: Annotated[float, Field(ge=1e-30, le=1e30)] = 1.0
+    """In-out parameter: the higher, the closer a walk stays to where it was."""
+
+
+class LineConfig(OneTypeSection):
+    """Embeddings of edges themselves (Tang et al., WWW 2015)."""
+
+    kind: Literal["line"]
+    """Kind of model."""
+    orders: Annotated[tuple[Literal[1, 2], ...], Field(min_length=1, max_length=2)] = (1, 2)
+    """1: nodes with an edge are near each other; 2: nodes with the same neighbours are. Of both, each has
+    half of the embedding, of length 1."""
+    epochs: PositiveInt = 40
+    """Passes over all edges, for each order."""
+    batch_size: PositiveInt = 512
+    """Edges in a batch."""

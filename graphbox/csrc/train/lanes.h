@@ -23,7 +23,7 @@ constexpr std::size_t whole_lanes(std::size_t count) { return (count + kLaneCoun
 GRAPHBOX_INLINE void load(Lanes& lanes, const float* from) { std::memcpy(&lanes, from, sizeof(lanes)); }
 GRAPHBOX_INLINE void store(float* to, const Lanes& lanes) { std::memcpy(to, &lanes, sizeof(lanes)); }
 
-// exponential = e^-|x|, to about 2e-7 of itself; NaN for NaN.
+// exponential = e^-|x|, to about 2e-7 of itself; NaN where x is infinite or NaN.
 GRAPHBOX_INLINE void exp_of_negative_absolute(const Lanes& x, Lanes& exponential) {
   constexpr float kMost = 87.0F;  // e^-87 is still a normal number
   constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23: adding it leaves no bits below 1

@@ -54,7 +54,8 @@ class LossSum {
 
 constexpr IntLanes kPlaces = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-// Turns the logits of one centre, with contexts from place `begin` on, into the gradients of its pairs.
+// Turns the logits of one centre into the gradients of its pairs with the contexts from place
+// `begin` on. x - x is 0, but NaN where x is infinite or NaN, which then shows in the loss.
 GRAPHBOX_INLINE void pair_gradients(const WalkRows& rows, std::size_t center, std::size_t begin, std::size_t width,
                                     float* logits, LossSum& loss) {
   const std::int32_t key = rows.keys[center];

@@ -1,0 +1,259 @@
+"""Where skip-gram's walks come from: metapaths, walks on a graph taken for one type, or single edges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox import _core
+from graphbox.graph.schema import EdgeType
+from graphbox.models.skip_gram import NodeKeys
+from graphbox.sample import NegativeSampler, permutation, random_walk
+from graphbox.sample.walk_plan import WalkPlan, plan_walk
+from graphbox.train.one_type import OneTypeGraph
+from graphbox.train.view import GraphView
+
+__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "WalkSource"]
+
+_VISITS_EPOCH = 2**31
+"""Epoch number of the walks that count visits, which is no training epoch's."""
+
+_NO_NODES: NDArray[np.int64] = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class WalkBatches:
+    """The walkers of an epoch, batch by batch.
+
+    Attributes:
+        start: int64 [walkers], the node each starts at.
+        offsets: int64 [batches + 1]: batch ``i`` has walkers ``offsets[i]`` to ``offsets[i + 1] - 1``.
+        second: int64 [walkers], the node each goes to first, or None: it chooses.
+        path_of: int64 [walkers], the number of its metapath, or None where there is one.
+    """
+
+    start: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    second: NDArray[np.int64] | None = None
+    path_of: NDArray[np.int64] | None = None
+
+    def walkers(self, first: int, last: int) -> _core.Walkers:
+        """Return those of batches ``first`` to ``last - 1`` as the native core takes them."""
+        part = slice(self.offsets[first], self.offsets[last])
+        second, path_of = (None if each is None else each[part] for each in (self.second, self.path_of))
+        return _core.Walkers(self.start[part], second, path_of)
+
+
+class WalkSource(Protocol):
+    """What walks are made of.
+
+    Attributes:
+        keys: the numbering of the nodes.
+        types: node types that walks visit.
+        plan: how walkers go on.
+        window: largest distance, in steps, between a centre and its context.
+    """
+
+    keys: NodeKeys
+    types: tuple[str, ...]
+    plan: WalkPlan
+    window: int
+
+    @property
+    def column_offsets(self) -> NDArray[np.int64] | None:
+        """What is added to a node to make it a key: int64 [paths, columns]; None: nothing."""
+        ...
+
+    def visits(self) -> NDArray[np.float64]:
+        """Return how often walks visit each key, in any unit: float64 [keys]."""
+        ...
+
+    def batches(self, epoch: int) -> WalkBatches:
+        """Return the walkers of an epoch."""
+        ...
+
+
+class MetapathSource:
+    """Walks along metapaths (Dong et al., KDD 2017); see :class:`WalkSource`.
+
+    Args:
+        view: the graph as training sees it.
+        metapaths: the edge types of each.
+        walks_per_node: from each node of the first type of each, in an epoch.
+        walk_length: steps of a walk.
+        window: largest distance between a centre and its context.
+        batch_size: walks of each metapath in a batch.
+        weighted: take edges in proportion to their weights.
+        seed: of orders and of the walks that count visits.
+        threads: of walks.
+
+    Raises:
+        UsageError: the graph lacks an edge type or weights, or the steps do not meet.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        metapaths: Sequence[Sequence[EdgeType]],
+        *,
+        walks_per_node: int,
+        walk_length: int,
+        window: int,
+        batch_size: int,
+        weighted: bool,
+        seed: int,
+        threads: int | None,
+    ) -> None:
+        self._view = view
+        self._metapaths = list(metapaths)
+        self._starts = [view.num_nodes(path[0][0]) for path in metapaths]
+        self._walks_per_node = walks_per_node
+        self._length = walk_length
+        self._batch_size = batch_size
+        self._weighted = weighted
+        self._seed = seed
+        self._threads = threads
+        self.window = window
+        self.keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
+        visited = {edge[end] for path in metapaths for edge in path for end in (0, 2)}
+        self.types = tuple(name for name in view.node_types if name in visited)
+        self.plan = plan_walk(
+            view, _NO_NODES, walk_length, None, 1.0, 1.0, threads, metapaths=metapaths, weighted=weighted
+        )
+        self.column_offsets = np.array([self._offsets(path) for path in metapaths], dtype=np.int64)
+
+    def visits(self) -> NDArray[np.float64]:
+        """Return how often one walk from each start visits each key: float64 [keys]."""
+        visits = np.zeros(self.keys.total)
+        for path, nodes in zip(self._metapaths, self._starts, strict=True):
+            walks = random_walk(
+                self._view,
+                np.arange(nodes),
+                self._length,
+                metapath=path,
+                weighted=self._weighted,
+                seed=self._seed,
+                epoch=_VISITS_EPOCH,
+                threads=self._threads,
+            )
+            keys = (walks + self._offsets(path))[walks >= 0]
+            visits += np.bincount(keys, minlength=self.keys.total)
+        return visits
+
+    def batches(self, epoch: int) -> WalkBatches:
+        """Put the starts of each metapath in a new order; a batch has the next ones of each."""
+        orders = [
+            permutation(self._walks_per_node * nodes, self._seed + number, epoch) % nodes
+            for number, nodes in enumerate(self._starts)
+        ]
+        batch_of = np.concatenate([np.arange(len(order)) // self._batch_size for order in orders])
+        together = np.argsort(batch_of, kind="stable")
+        path_of = np.repeat(np.arange(len(orders)), [len(order) for order in orders])[together]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(batch_of))])
+        several = path_of if len(orders) > 1 else None
+        return WalkBatches(np.concatenate(orders)[together], offsets, path_of=several)
+
+    def _offsets(self, path: Sequence[EdgeType]) -> list[int]:
+        types = [path[0][0], *(path[step % len(path)][2] for step in range(self._length))]
+        return [self.keys.start(name) for name in types]
+
+
+class OneTypeSource:
+    """Walks that are uniform, by weight or look back, on a graph of one type; see :class:`WalkSource`.
+
+    Args:
+        graph: the graph.
+        walks_per_node: from each node in an epoch.
+        walk_length: steps of a walk.
+        window: largest distance between a centre and its context.
+        batch_size: walks in a batch.
+        p: node2vec's return parameter.
+        q: node2vec's in-out parameter.
+        seed: of orders.
+        threads: of walks.
+    """
+
+    def __init__(
+        self,
+        graph: OneTypeGraph,
+        *,
+        walks_per_node: int,
+        walk_length: int,
+        window: int,
+        batch_size: int,
+        p: float = 1.0,
+        q: float = 1.0,
+        seed: int,
+        threads: int | None,
+    ) -> None:
+        self._graph = graph
+        self._walks_per_node = walks_per_node
+        self._batch_size = batch_size
+        self._seed = seed
+        self.window = window
+        self.keys = graph.keys
+        self.types = graph.types
+        self.plan = plan_walk(
+            graph, _NO_NODES, walk_length, None, p, q, threads, weighted=graph.weight is not None
+        )
+        self.column_offsets = None
+
+    def visits(self) -> NDArray[np.float64]:
+        """Return the degree of each node: where edges lead both ways, walks visit nodes by it."""
+        return self._graph.degree()
+
+    def batches(self, epoch: int) -> WalkBatches:
+        """Return the starts in a new order; nodes without edges are none."""
+        starts = np.flatnonzero(np.diff(self._graph.indptr))
+        order = permutation(self._walks_per_node * len(starts), self._seed, epoch) % len(starts)
+        return WalkBatches(starts[order], _even_offsets(len(order), self._batch_size))
+
+
+class EdgeSource:
+    """Single edges as walks of one step (LINE: Tang et al., WWW 2015); see :class:`WalkSource`.
+
+    Args:
+        graph: the graph. Where it has weights, edges are drawn in proportion to them, as many as there are.
+        batch_size: edges in a batch.
+        seed: of orders and draws.
+        threads: of draws.
+    """
+
+    def __init__(self, graph: OneTypeGraph, *, batch_size: int, seed: int, threads: int | None) -> None:
+        self._graph = graph
+        self._batch_size = batch_size
+        self._seed = seed
+        self._threads = threads
+        self.window = 1
+        self.keys = graph.keys
+        self.types = graph.types
+        self.plan = plan_walk(graph, _NO_NODES, 1, None, 1.0, 1.0, threads)
+        self.column_offsets = None
+        source = np.repeat(np.arange(graph.keys.total), np.diff(graph.indptr))
+        once = source < graph.indices  # an edge stands in the rows of both its ends
+        self._edges = source[once], graph.indices[once].astype(np.int64)
+        weight = graph.weight
+        self._draws = None if weight is None else NegativeSampler(weight[once], 1.0, seed)
+
+    def visits(self) -> NDArray[np.float64]:
+        """Return the degree of each node."""
+        return self._graph.degree()
+
+    def batches(self, epoch: int) -> WalkBatches:
+        """Return all edges in a new order, or as many drawn by weight."""
+        count = len(self._edges[0])
+        if self._draws is None:
+            order = permutation(count, self._seed, epoch)
+        else:
+            order = self._draws.sample(count, epoch, 0, self._threads)
+        source, target = self._edges
+        return WalkBatches(source[order], _even_offsets(count, self._batch_size), second=target[order])
+
+
+def _even_offsets(count: int, size: int) -> NDArray[np.int64]:
+    return np.minimum(np.arange(math.ceil(count / size) + 1, dtype=np.int64) * size, count)
