@@ -66,13 +66,8 @@ def main(file: Path, run: Path) -> None:
     else:
         values = EmbeddingTable(dim=16)
         values.save_base(run / "base")
-    if (run / "crosses").exists():
-        crosses = EmbeddingTable.open(run / "crosses", memory_bytes=MEMORY_BYTES)
-    else:
-        # Most combinations are rare: rows that begin with zeros say nothing until they have learned.
-        crosses = EmbeddingTable(
-            dim=128, lr=0.002, init_scale=0, path=run / "crosses", memory_bytes=MEMORY_BYTES
-        )
+    # Made or opened. Most combinations are rare: rows of zeros say nothing until they have learned.
+    crosses = EmbeddingTable(dim=128, lr=0.002, init_scale=0, path=run / "crosses", memory_bytes=MEMORY_BYTES)
     slots = TableEmbeddingBagCollection(
         {name: BagSlot(values, salt=name) for name in SLOTS} | {"cross": BagSlot(crosses)}, concatenate=True
     )
@@ -95,7 +90,7 @@ def main(file: Path, run: Path) -> None:
         values.save_delta(run / f"delta-{number}")
         torch.save(dense.state_dict(), run / "dense.partial")
         (run / "dense.partial").replace(run / f"dense-{number}.pt")
-        print(f"pass {number} is saved: {len(values)} values, {crosses.tier_statistics()}", flush=True)
+        print(f"pass {number} is saved: {len(values)} values; crosses: {crosses.statistics()}", flush=True)
 
     slots.eval()
     with torch.no_grad():

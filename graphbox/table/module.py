@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import abc
 import warnings
-from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 import torch
@@ -62,6 +62,7 @@ class TableModule(torch.nn.Module, abc.ABC):
         self._gradients: Gradients | None = None
         # Nothing but the device and dtype that the module was moved to.
         self.register_buffer("_place", torch.empty(0), persistent=False)
+        self._note_place()
         self._ahead: Ahead | None = None
 
     @property
@@ -115,13 +116,22 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def _moved(self, rows: Any) -> Any:
         """Return rows as the module was moved to have them: a tensor, or several by name."""
-        place = self._place
-        if place.dtype == torch.float32 and place.device.type in ("cpu", "meta"):
+        if not self._is_moved:
             return rows
+        place = self._place
         if isinstance(rows, dict):
             return {name: self._moved(each) for name, each in rows.items()}
         is_movable = rows.device.type == "cpu" and place.device.type != "meta"
         return rows.to(place.device if is_movable else rows.device, place.dtype)
+
+    def _note_place(self) -> None:
+        self._is_moved = self._place.dtype != torch.float32 or self._place.device.type not in ("cpu", "meta")
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the module; behind ``to()``, ``half()`` and their like."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._note_place()
+        return self
 
 
 class TableEmbedding(TableModule):
