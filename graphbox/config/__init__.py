@@ -11,6 +11,7 @@ from graphbox.config.load import config_digest, config_schema, dump_config, load
 from graphbox.config.models import (
     MODEL_SECTIONS,
     DeepWalkConfig,
+    GraphNetworkConfig,
     LightGCNConfig,
     LineConfig,
     MatrixFactorizationConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "ExportConfig",
     "GivenSplitConfig",
     "GraphConfig",
+    "GraphNetworkConfig",
     "LeaveLastOutSplitConfig",
     "LightGCNConfig",
     "LineConfig",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphbox.train.embed import embed
-from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, evaluate_scores
+from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, evaluate_logits, evaluate_scores
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.sage_encoder import SageEncoder
@@ -26,6 +26,7 @@ __all__ = [
     "embed",
     "evaluate_baselines",
     "evaluate_embeddings",
+    "evaluate_logits",
     "evaluate_scores",
     "fit",
     "load_outcome",

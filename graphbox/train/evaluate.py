@@ -19,7 +19,7 @@ from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.view import GraphView
 
-__all__ = ["evaluate_baselines", "evaluate_embeddings", "evaluate_scores"]
+__all__ = ["evaluate_baselines", "evaluate_embeddings", "evaluate_logits", "evaluate_scores"]
 
 _TOLERANCE = 1e-3
 _MOST_ITERATIONS = 500
@@ -91,6 +91,23 @@ def evaluate_embeddings(
         classifier.fit(standardized[known], split.labels[known])
     predicted = np.asarray(classifier.predict(standardized[nodes]), dtype=np.int64)
     return classification_report(split.labels[nodes], predicted)
+
+
+def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "test") -> Metrics:
+    """Measure what a model that was trained for a classify task predicts itself.
+
+    Args:
+        split: the split of the task.
+        logits: float32 [nodes of the task's node type, classes].
+        fold: validation or test.
+
+    Raises:
+        UsageError: the task has no classes.
+    """
+    if not isinstance(split, ClassifySplit):
+        raise UsageError("expected a task of kind classify, received one of kind recommend")
+    nodes = split.nodes(fold)
+    return classification_report(split.labels[nodes], logits[nodes].argmax(axis=1).astype(np.int64))
 
 
 def evaluate_baselines(

@@ -25,6 +25,7 @@ TRAINERS: Mapping[str, str] = {
     "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
     "deepwalk": "graphbox.train.skip_gram:make_deepwalk_trainer",
     "line": "graphbox.train.line:make_line_trainer",
+    "gnn": "graphbox.train.graph_network:make_graph_network_trainer",
     "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
     "node2vec": "graphbox.train.skip_gram:make_deepwalk_trainer",
     "sage": "graphbox.train.sage:make_sage_trainer",

@@ -41,6 +41,7 @@ class TrainedModel:
         encoder: the encoder, of kind ``encoder``.
         target_type: node type of candidates, of kind ``two_tower``.
         target: float32 [candidates, dim], their vectors, of kind ``two_tower``.
+        logits: float32 [nodes, classes] of the task's node type, of models that classify nodes themselves.
     """
 
     name: str
@@ -51,6 +52,7 @@ class TrainedModel:
     encoder: SageEncoder | None = None
     target_type: str | None = None
     target: NDArray[np.float32] | None = None
+    logits: NDArray[np.float32] | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
@@ -89,6 +91,9 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         header["target_type"] = trained.target_type
         ids = graph.arrow_ids(trained.target_type)
         export_embeddings(ids, trained.target, public / "target", trained.target_type, formats=["npy"])
+    header["logits"] = trained.logits is not None
+    if trained.logits is not None:
+        _save_array(folder / "logits.npy", trained.logits)
     if trained.encoder is not None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
@@ -131,7 +136,8 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         target_type = header.get("target_type")
         target = None if target_type is None else _load_array(public / "target" / f"{target_type}.npy")
         about = (name, header["kind"], header["task"], header["node_type"])
-        return TrainedModel(*about, embeddings, encoder, target_type, target)
+        logits = _load_array(folder / "logits.npy") if header["logits"] else None
+        return TrainedModel(*about, embeddings, encoder, target_type, target, logits)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",

@@ -110,6 +110,10 @@ class GraphView:
             )
         return np.asarray(self._graph.feature(node_type, name))
 
+    def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
+        return self._graph.slot_lists(node_type, name)
+
     def _is_hidden(self, edge_type: EdgeType) -> bool:
         return edge_type in self._hidden_types or self._graph.reverse_type(edge_type) in self._hidden_types
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from graphbox.config import (
     ClassifyTaskConfig,
+    GraphNetworkConfig,
     Metapath2VecConfig,
     RecommendTaskConfig,
     SageConfig,
@@ -155,6 +156,26 @@ def sage_config() -> SageConfig:
         candidates=128,
         validate_every=2,
         average_after=0.5,
+    )
+
+
+@pytest.fixture(scope="session")
+def network_config() -> GraphNetworkConfig:
+    return GraphNetworkConfig(
+        kind="gnn",
+        task="topic",
+        dim=16,
+        layers=2,
+        num_neighbors=(4, 4),
+        features={"item": ("size", "kept")},
+        embeddings=("item", "tag", "group"),
+        batch_size=64,
+        epochs=3,
+        patience=None,
+        average_decay=0.5,
+        schedule="cosine",
+        warmup=0.2,
+        clip_norm=1.0,
     )
 
 

@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
-from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTaskConfig, SageConfig
+from graphbox.config import MODEL_SECTIONS, ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.graph import Graph
 from graphbox.train import fit, make_split
 from graphbox.workspace import Heartbeat
@@ -23,9 +24,8 @@ def main(graph_path: str, run: str, configs: str, stage: str, times: str) -> Non
     sections = json.loads(configs)
     kind = sections["model"]["kind"]
     task_class = RecommendTaskConfig if kind == "sage" else ClassifyTaskConfig
-    model_class = SageConfig if kind == "sage" else Metapath2VecConfig
     task = task_class.model_validate_json(json.dumps(sections["task"]))
-    model = model_class.model_validate_json(json.dumps(sections["model"]))
+    model: Any = MODEL_SECTIONS[kind].model_validate_json(json.dumps(sections["model"]))
     left = int(times)
     beat = Heartbeat.beat
 

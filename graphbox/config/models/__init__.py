@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from graphbox.config.models.graph_network import GraphNetworkConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
@@ -24,6 +25,7 @@ from graphbox.config.models.walks import (
 __all__ = [
     "MODEL_SECTIONS",
     "DeepWalkConfig",
+    "GraphNetworkConfig",
     "LightGCNConfig",
     "LineConfig",
     "MatrixFactorizationConfig",
@@ -36,7 +38,8 @@ __all__ = [
 ]
 
 ModelConfig = Annotated[
-    DeepWalkConfig
+    GraphNetworkConfig
+    | DeepWalkConfig
     | Node2VecConfig
     | Metapath2VecConfig
     | LineConfig

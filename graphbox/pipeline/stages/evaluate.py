@@ -22,7 +22,13 @@ Metrics = dict[str, float]
 
 
 def _run(context: StageContext) -> StageResult:
-    from graphbox.train import evaluate_baselines, evaluate_embeddings, evaluate_scores, load_trained
+    from graphbox.train import (
+        evaluate_baselines,
+        evaluate_embeddings,
+        evaluate_logits,
+        evaluate_scores,
+        load_trained,
+    )
 
     config = context.config
     graph = open_graph(context)
@@ -43,6 +49,8 @@ def _run(context: StageContext) -> StageResult:
         trained = load_trained(context.run_path, name)
         if isinstance(task, RecommendTaskConfig):
             metrics[model.task][name] = evaluate_scores(graph, split, task, trained.score)
+        elif trained.logits is not None:
+            metrics[model.task][name] = evaluate_logits(split, trained.logits)
         else:
             vectors = trained.embeddings[trained.node_type]
             metrics[model.task][name] = evaluate_embeddings(graph, split, task, vectors)

@@ -1,0 +1,65 @@
+"""Graph neural networks over the layers of PyTorch Geometric."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from graphbox.config.models.optimization import OptimizationSection
+from graphbox.config.models.section import ModelSection
+from graphbox.config.section import EdgeTypeList, Name, PositiveInt, TypeName
+
+__all__ = ["GraphNetworkConfig"]
+
+_Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+_Decay = Annotated[float, Field(ge=0.0)]
+
+
+class GraphNetworkConfig(ModelSection, OptimizationSection):
+    """A graph neural network of layers of one kind, trained for its task from end to end."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
+
+    kind: Literal["gnn"]
+    """Kind of model."""
+    task: Name
+    """Task of kind `classify` that the model is trained and evaluated on."""
+    layer: str = "sage"
+    """`sage`, `gcn`, `gat`, `gatv2`, `gin`, `gcn2`, `appnp`, `transformer`, `rgcn`, `hgt` or `lightgcn`; or
+    the import path (`package.module:Class`) of your own convolution, a PyTorch Geometric `MessagePassing`."""
+    layer_options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Arguments of the layer's class beyond its sizes, like `heads: 4` or `aggr: max`."""
+    dim: PositiveInt = 64
+    """Length of an embedding, of what is between layers, and of a table row."""
+    layers: PositiveInt = 2
+    """Number of layers, or of steps of propagation."""
+    relations: tuple[EdgeTypeList, ...] = ()
+    """Edge types along which messages go; none means all."""
+    reverse: bool = True
+    """Let messages also go against the edges, of those types that have no reverse type in the graph."""
+    merge_relations: bool | None = None
+    """Take all edge types between two node types as one; without a word where there is one node type."""
+    edge_weights: bool = False
+    """Give the edges' weights to the layer, of the edge types that have them."""
+    features: dict[TypeName, tuple[str, ...]] | None = None
+    """Features that the network reads, by node type; without it all but the task's label."""
+    embeddings: tuple[TypeName, ...] | None = None
+    """Node types whose nodes have a learnt row of a table; without it those without features."""
+    num_neighbors: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] | None = None
+    """Neighbours that are drawn at each hop, one number for each layer; without it the whole graph is one
+    batch."""
+    dropout: _Share = 0.5
+    """Share of the values between layers that is left out in training."""
+    input_dropout: _Share = 0.0
+    """Share of the values of features that is left out in training."""
+    row_dropout: _Share = 0.0
+    """Share of the table rows that is left out in training, so that nodes unseen there have to do without."""
+    normalize: bool = False
+    """Normalize what is between layers (layer normalization)."""
+    residual: bool = False
+    """Add what goes into a layer to what comes out."""
+    weight_decay: _Decay = 5e-4
+    """Weight decay of the parameters that features are mapped by."""
+    layer_weight_decay: _Decay = 0.0
+    """Weight decay of the parameters of the layers."""

@@ -1,0 +1,174 @@
+"""What nodes enter a graph network as: rows of tables, features and slots, brought to one length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphbox.models.features import FeatureEncoder, FeatureSizes
+from graphbox.table import EmbeddingTable, TableEmbedding
+
+__all__ = ["InputSizes", "NodeBatch", "NodeInputs", "SlotBatch", "input_modules"]
+
+
+@dataclass(frozen=True)
+class InputSizes:
+    """What the nodes of a type have.
+
+    Attributes:
+        features: categorical features and numbers.
+        vector: length of all vectors together.
+        slots: number of different values of each slot.
+    """
+
+    features: FeatureSizes
+    vector: int
+    slots: tuple[int, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the type has no features at all."""
+        return not (self.features.categories or self.features.numbers or self.vector or self.slots)
+
+
+@dataclass(frozen=True, eq=False)
+class SlotBatch:
+    """A slot of a batch's nodes.
+
+    Attributes:
+        values: int64, numbers of the values of all nodes, one node after the other.
+        offsets: int64 [n + 1], where the values of each begin and end.
+    """
+
+    values: Tensor
+    offsets: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class NodeBatch:
+    """The nodes of a type in a batch.
+
+    Attributes:
+        keys: int64 [n], keys of their rows.
+        codes: int64 [n, categorical features].
+        numbers: float32 [n, numeric features].
+        vectors: float32 [n, length of all vectors].
+        slots: each slot.
+    """
+
+    keys: Tensor
+    codes: Tensor
+    numbers: Tensor
+    vectors: Tensor
+    slots: tuple[SlotBatch, ...]
+
+
+class NodeInputs(nn.Module):
+    """Maps the nodes of one type to vectors: the sum of their row and a linear map of what they have.
+
+    Args:
+        sizes: what the nodes have.
+        dim: length of the vectors.
+        table: rows of the nodes, or None.
+        input_dropout: share of the values of features that is left out in training.
+        row_dropout: share of the rows that is left out in training.
+    """
+
+    def __init__(
+        self,
+        sizes: InputSizes,
+        dim: int,
+        table: EmbeddingTable | None,
+        input_dropout: float = 0.0,
+        row_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self._dim = dim
+        self._input_dropout = input_dropout
+        self._row_dropout = row_dropout
+        self.rows = None if table is None else TableEmbedding(table)
+        known = sizes.features
+        self.features = FeatureEncoder(known, dim) if known.categories or known.numbers else None
+        self.vectors = nn.Linear(sizes.vector, dim, bias=False) if sizes.vector else None
+        self.slots = nn.ParameterList(_glorot(size, dim) for size in sizes.slots)
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def set_table(self, table: EmbeddingTable) -> None:
+        """Take the rows from another table."""
+        self.rows = TableEmbedding(table)
+
+    def fetch(self, batch: NodeBatch) -> Tensor | None:
+        """Return the rows of nodes from their table, or None; those that are not there as zeros.
+
+        In training all get rows; a node unseen in training has none.
+        """
+        if self.rows is None:
+            return None
+        if self.training:
+            rows: Tensor = self.rows(batch.keys)
+            return rows
+        table = self.rows.table
+        found = torch.from_numpy(table.pull(batch.keys.numpy(), create=False))
+        return found * torch.from_numpy(table.contains(batch.keys.numpy()))[:, None]
+
+    def forward(self, batch: NodeBatch, rows: Tensor | None) -> Tensor:
+        """Return the vectors of nodes: float32 [n, dim].
+
+        Args:
+            batch: what the nodes have.
+            rows: what :meth:`fetch` returned.
+        """
+        vectors = self.bias.expand(len(batch.keys), self._dim)
+        if rows is not None:
+            if self._row_dropout and self.training:
+                rows = rows * (torch.rand(len(rows), 1) >= self._row_dropout)
+            vectors = vectors + rows
+        if self.features is not None:
+            vectors = vectors + self.features(batch.codes, self._dropped(batch.numbers))
+        if self.vectors is not None:
+            vectors = vectors + self.vectors(self._dropped(batch.vectors))
+        for weight, slot in zip(self.slots, batch.slots, strict=True):
+            vectors = vectors + self._mean(weight, slot)
+        return vectors
+
+    def _mean(self, weight: Tensor, slot: SlotBatch) -> Tensor:
+        """Return the mean of the weights of each node's values."""
+        counts = slot.offsets.diff()
+        share = counts.clamp(min=1).reciprocal().repeat_interleave(counts).to(weight.dtype)
+        return functional.embedding_bag(
+            slot.values,
+            weight,
+            slot.offsets,
+            mode="sum",
+            per_sample_weights=self._dropped(share),
+            include_last_offset=True,
+        )
+
+    def _dropped(self, values: Tensor) -> Tensor:
+        return functional.dropout(values, self._input_dropout, self.training)
+
+
+def _glorot(size: int, dim: int) -> nn.Parameter:
+    weight = torch.empty(size, dim)
+    nn.init.xavier_uniform_(weight)
+    return nn.Parameter(weight)
+
+
+def input_modules(
+    sizes: Mapping[str, InputSizes],
+    dim: int,
+    tables: Mapping[str, EmbeddingTable],
+    input_dropout: float,
+    row_dropout: float,
+) -> nn.ModuleDict:
+    """Return the inputs of all node types by name."""
+    return nn.ModuleDict(
+        {
+            name: NodeInputs(each, dim, tables.get(name), input_dropout, row_dropout)
+            for name, each in sizes.items()
+        }
+    )

@@ -1,0 +1,165 @@
+"""A graph neural network: inputs of each node type, layers of one kind, and a head for the task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphbox.graph.schema import EdgeType
+from graphbox.models.graph_inputs import InputSizes, NodeBatch, NodeInputs, input_modules
+from graphbox.models.graph_layers import Edges, LayerKind, LayerShape, make_layer
+from graphbox.table import EmbeddingTable
+
+__all__ = ["GraphNetwork", "LayerEdges", "NetworkShape"]
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """How a network is built; see :class:`graphbox.config.GraphNetworkConfig` for what the words mean.
+
+    Attributes:
+        layer: name of the layer.
+        kind: what is special about it.
+        options: of the layer.
+        dim: length of vectors.
+        layers: number of layers.
+        outputs: length of what the head gives.
+        weighted: whether edges come with weights of their own.
+        dropout: share of the values between layers that is left out in training.
+        input_dropout: share of the values of features that is left out in training.
+        row_dropout: share of the rows that is left out in training.
+        normalize: whether what is between layers is normalized.
+        residual: whether what goes into a layer is added to what comes out.
+    """
+
+    layer: str
+    kind: LayerKind
+    options: Mapping[str, object]
+    dim: int
+    layers: int
+    outputs: int
+    weighted: bool = False
+    dropout: float = 0.5
+    input_dropout: float = 0.0
+    row_dropout: float = 0.0
+    normalize: bool = False
+    residual: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class LayerEdges:
+    """What a layer of a batch works on.
+
+    Attributes:
+        edges: of each relation.
+        nodes: how many nodes of each type, the first ones of the batch, are at an end of these edges.
+    """
+
+    edges: Mapping[EdgeType, Edges]
+    nodes: Mapping[str, int]
+
+
+class GraphNetwork(nn.Module):
+    """See the module.
+
+    Args:
+        shape: how it is built.
+        sizes: what the nodes of each type have.
+        relations: edge types along which messages go.
+        tables: rows of those node types that have them.
+
+    Raises:
+        UsageError: the layer cannot be made so.
+    """
+
+    def __init__(
+        self,
+        shape: NetworkShape,
+        sizes: Mapping[str, InputSizes],
+        relations: Sequence[EdgeType],
+        tables: Mapping[str, EmbeddingTable],
+    ) -> None:
+        super().__init__()
+        self.shape = shape
+        self.inputs = input_modules(sizes, shape.dim, tables, shape.input_dropout, shape.row_dropout)
+        options: list[dict[str, object]] = [dict(shape.options) for _ in range(shape.layers)]
+        if shape.layer == "gcn2":  # whose matrices matter less with depth: each layer knows its own
+            options = [{"theta": 0.5, **each, "layer": number} for number, each in enumerate(options, 1)]
+        self.layers = nn.ModuleList(
+            make_layer(
+                shape.layer, shape.kind, LayerShape(shape.dim, relations, list(sizes), each, shape.weighted)
+            )
+            for each in options
+        )
+        places = [(number, name) for number in range(shape.layers) for name in sizes]
+        self.norms = nn.ModuleDict(
+            {f"{number}_{name}": nn.LayerNorm(shape.dim) for number, name in places if shape.normalize}
+        )
+        self.head = nn.Linear(shape.dim, shape.outputs)
+
+    def input_module(self, node_type: str) -> NodeInputs:
+        """Return the inputs of a node type."""
+        module = self.inputs[node_type]
+        assert isinstance(module, NodeInputs)  # noqa: S101 - for the type checker
+        return module
+
+    def enter(self, batch: Mapping[str, NodeBatch], rows: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+        """Return what goes into the first layer, before dropout: float32 [nodes, dim] by node type."""
+        entered = {name: self.input_module(name)(each, rows[name]) for name, each in batch.items()}
+        if self.shape.kind.starts_active:
+            entered = {name: functional.relu(each) for name, each in entered.items()}
+        return entered
+
+    def layer(
+        self, number: int, vectors: Mapping[str, Tensor], edges: LayerEdges, first: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return what comes out of a layer, ready for the next one or the head: by node type.
+
+        Args:
+            number: of the layer, from 0.
+            vectors: what came out of the layer before.
+            edges: what it works on; of the vectors the first ``edges.nodes`` are taken.
+            first: what went into the first layer.
+        """
+        vectors = {name: each[: edges.nodes[name]] for name, each in vectors.items()}
+        first = {name: each[: edges.nodes[name]] for name, each in first.items()}
+        found = self.layers[number](vectors, edges.edges, first)
+        if self.shape.residual:
+            found = {name: each + vectors[name] for name, each in found.items()}
+        found = {name: self._normalized(number, name, each) for name, each in found.items()}
+        if self.shape.kind.propagates:
+            return dict(found)
+        return {name: self._dropped(functional.relu(each)) for name, each in found.items()}
+
+    def forward(
+        self,
+        batch: Mapping[str, NodeBatch],
+        rows: Mapping[str, Tensor | None],
+        edges: Sequence[LayerEdges],
+    ) -> dict[str, Tensor]:
+        """Return the embeddings of the nodes that the last layer keeps: float32 [n, dim] by node type.
+
+        Args:
+            batch: the nodes of each type.
+            rows: their rows, see :meth:`NodeInputs.fetch`.
+            edges: what each layer works on.
+        """
+        first = self.enter(batch, rows)
+        vectors = {name: self._dropped(each) for name, each in first.items()}
+        if self.shape.kind.propagates:  # of one thing, of which every step takes the same share
+            first = vectors
+        for number, each in enumerate(edges):
+            vectors = self.layer(number, vectors, each, first)
+        return vectors
+
+    def _normalized(self, number: int, node_type: str, values: Tensor) -> Tensor:
+        if not self.shape.normalize:
+            return values
+        normalized: Tensor = self.norms[f"{number}_{node_type}"](values)
+        return normalized
+
+    def _dropped(self, values: Tensor) -> Tensor:
+        return functional.dropout(values, self.shape.dropout, self.training)

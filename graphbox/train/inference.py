@@ -1,0 +1,144 @@
+"""Embeddings of whole graphs, layer by layer: every edge is used, and each vector is computed once.
+
+The vectors between two layers are arrays over all nodes. In memory or, given a folder, in files that are
+mapped: then memory holds a block of nodes with their neighbours, whatever the size of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.models.graph_network import GraphNetwork
+from graphbox.sample import sample_heterogeneous
+from graphbox.train.network_graph import NetworkGraph
+from graphbox.train.node_data import NodeData
+
+__all__ = ["BLOCK_NODES", "embed_graph"]
+
+BLOCK_NODES = 8192
+"""Nodes whose vectors are computed together."""
+
+Vectors = dict[str, NDArray[np.float32]]
+Masks = dict[str, NDArray[np.bool_]]
+
+
+@torch.no_grad()
+def embed_graph(
+    network: GraphNetwork,
+    graph: NetworkGraph,
+    data: Mapping[str, NodeData],
+    *,
+    nodes: Mapping[str, NDArray[np.int64]] | None = None,
+    folder: Path | None = None,
+    block_nodes: int = BLOCK_NODES,
+    threads: int | None = None,
+) -> Vectors:
+    """Return the embeddings of nodes: float32 [nodes of the type, dim] by node type.
+
+    A node that has no row in the table of its type, because it came after training, is embedded from its
+    features and neighbours.
+
+    Args:
+        network: in evaluation mode.
+        graph: the graph; it may have nodes that training did not see.
+        data: what its nodes have, by node type.
+        nodes: of which the embeddings are asked for, by node type; None: all. The vectors of nodes that
+            neither are nor lead to one of them within the layers stay 0.
+        folder: where vectors are kept; None: in memory. Files of earlier layers are removed.
+        block_nodes: nodes whose vectors are computed together; changes no bit of the result but for the
+            order in which torch adds.
+        threads: threads of the sampler.
+    """
+    needed = _needed(graph, nodes, network.shape.layers)
+    store = _Store(graph, network.shape.dim, folder)
+    first = store.new("first")
+    for name, block in _blocks(needed[0], block_nodes):
+        batch = {name: data[name].take(block)}
+        rows = {name: network.input_module(name).fetch(batch[name])}
+        first[name][block] = network.enter(batch, rows)[name].numpy()
+    vectors = first
+    for number in range(network.shape.layers):
+        following = store.new(f"layer{number}")
+        for name, block in _blocks(needed[number + 1], block_nodes):
+            seeds: dict[str, npt.ArrayLike] = {name: block}
+            sample = sample_heterogeneous(
+                graph.view,
+                seeds,
+                {edge_type: [-1] for edge_type in graph.edge_types},
+                edge_attributes=graph.edge_attributes,
+                threads=threads,
+            )
+            (edges,) = graph.layers_of(sample, 1)
+            found = network.layer(number, _rows(vectors, sample.nodes), edges, _rows(first, sample.nodes))
+            following[name][block] = found[name][: len(block)].numpy()
+        if vectors is not first:
+            store.remove(f"layer{number - 1}")
+        vectors = following
+    store.remove("first")
+    return vectors
+
+
+class _Store:
+    """Arrays of vectors of all nodes, in memory or in files."""
+
+    def __init__(self, graph: NetworkGraph, dim: int, folder: Path | None) -> None:
+        self._shapes = {name: (graph.view.num_nodes(name), dim) for name in graph.node_types}
+        self._folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def new(self, stage: str) -> Vectors:
+        if self._folder is None:
+            return {name: np.zeros(shape, np.float32) for name, shape in self._shapes.items()}
+        return {
+            name: np.lib.format.open_memmap(self._path(stage, name), "w+", np.float32, shape)
+            for name, shape in self._shapes.items()
+        }
+
+    def remove(self, stage: str) -> None:
+        if self._folder is not None:
+            for name in self._shapes:
+                self._path(stage, name).unlink()
+
+    def _path(self, stage: str, node_type: str) -> Path:
+        assert self._folder is not None  # noqa: S101 - for the type checker
+        return self._folder / f"{node_type}.{stage}.npy"
+
+
+def _needed(graph: NetworkGraph, nodes: Mapping[str, NDArray[np.int64]] | None, layers: int) -> list[Masks]:
+    """Return of which nodes vectors are needed before the first layer and after each."""
+    last: Masks = {}
+    for name in graph.node_types:
+        last[name] = np.full(graph.view.num_nodes(name), nodes is None)
+        if nodes is not None and name in nodes:
+            last[name][nodes[name]] = True
+    found = [last]
+    for _ in range(layers):
+        after = found[0]
+        before = {name: mask.copy() for name, mask in after.items()}
+        for edge_type in graph.edge_types:
+            if not before[edge_type[0]].all():
+                csc = graph.view.csc(edge_type)
+                leads = np.repeat(after[edge_type[2]], np.diff(csc.indptr))
+                before[edge_type[0]][csc.indices[leads]] = True
+        found.insert(0, before)
+    return found
+
+
+def _blocks(masks: Masks, block_nodes: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    for name, mask in masks.items():
+        nodes = np.flatnonzero(mask)
+        for start in range(0, len(nodes), block_nodes):
+            yield name, nodes[start : start + block_nodes]
+
+
+def _rows(vectors: Vectors, nodes: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.asarray(each[nodes[name]])) for name, each in vectors.items()}
