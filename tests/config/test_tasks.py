@@ -1,0 +1,116 @@
+"""Sections `tasks` of run files: what their splits name must be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphbox.config import GivenSplitConfig, LightGCNConfig, RecommendTaskConfig, load_config
+from graphbox.errors import ConfigError
+
+RUN_FILE = """\
+version: 1
+name: shop
+graph:
+  name: shop
+  nodes:
+    user: {path: user.csv, features: {taste: categorical, part: categorical, age: number}}
+    item: {}
+  edges:
+    - type: [user, bought, item]
+      path: bought.csv
+      timestamp: at
+      features: {part: categorical, price: number}
+    - {type: [user, bought_later, item], path: later.csv}
+tasks:
+  items:
+    kind: recommend
+    node_type: user
+    target_type: item
+    relations: [bought]
+    split: {kind: given, test_relations: [bought_later]}
+  taste:
+    kind: classify
+    node_type: user
+    label: taste
+    split: {kind: given, feature: part}
+models:
+  light: {kind: lightgcn, task: items}
+"""
+
+
+def load(folder: Path, *changes: tuple[str, str]) -> RecommendTaskConfig:
+    text = RUN_FILE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    for name in ("user", "bought", "later"):
+        (folder / f"{name}.csv").write_text("id\n")
+    (folder / "run.yaml").write_text(text)
+    config = load_config(folder / "run.yaml")
+    assert isinstance(config.models["light"], LightGCNConfig)
+    task = config.tasks["items"]
+    assert isinstance(task, RecommendTaskConfig)
+    return task
+
+
+GIVEN = "{kind: given, test_relations: [bought_later]}"
+
+
+def test_a_table_of_its_own_is_the_test_part(tmp_path: Path) -> None:
+    task = load(tmp_path)
+    assert task.candidate_type == "item"
+    assert isinstance(task.split, GivenSplitConfig)
+    assert task.split.test_relations == ("bought_later",)
+
+
+@pytest.mark.parametrize("split", ["time", "leave_last_out", "given, feature: part", "random"])
+def test_other_splits(tmp_path: Path, split: str) -> None:
+    task = load(tmp_path, (GIVEN, f"{{kind: {split}}}"))
+    assert task.split.kind == split.partition(",")[0]
+
+
+def test_queries_are_candidates_without_a_target_type(tmp_path: Path) -> None:
+    task = load(
+        tmp_path,
+        ("    target_type: item\n", ""),
+        ("[user, bought, item]", "[user, bought, user]"),
+        ("[user, bought_later, item]", "[user, bought_later, user]"),
+        ("    item: {}\n", ""),
+    )
+    assert task.candidate_type == "user"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("test_relations: [bought_later]", "test_relations: [bougt_later]", "did you mean `bought_later`?"),
+        ("target_type: item", "target_type: itme", "there is no node type `itme`"),
+        ("relations: [bought]", "relations: [bougth]", "did you mean `bought`?"),
+        (GIVEN, "{kind: given, feature: prat}", "did you mean `part`?"),
+        (GIVEN, "{kind: given, feature: price}", "expected a categorical feature, received `price` (number)"),
+        (GIVEN, "{kind: given}", "expected either `feature` or `test_relations`, received neither"),
+        (GIVEN, "{kind: tiem}", "did you mean `time`?"),
+        (GIVEN, "{kind: time, fraction: 0.1}", "unknown key"),
+        ("feature: part}", "feature: age}", "expected a categorical feature, received `age` (number)"),
+        ("feature: part}", "feature: parts}", "did you mean `part`?"),
+        (f"split: {GIVEN}", f"split: {GIVEN}\n    test_fraction: 0.3", "`test_fraction` has no meaning"),
+        ("kind: lightgcn, task: items", "kind: lightgcn, task: taste", "expected a task of kind recommend"),
+        (
+            "models:\n",
+            "export:\n  shop: {model: light}\nmodels:\n",
+            "expected a model that ranks nodes of its own type",
+        ),
+    ],
+)
+def test_mistake(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, (old, new))
+    assert message in str(caught.value)
+    assert "run.yaml:" in str(caught.value)
+
+
+def test_times_that_no_column_gives(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"a split of kind time needs the times of edges"):
+        load(tmp_path, (GIVEN, "{kind: time}"), ("      timestamp: at\n", ""))
