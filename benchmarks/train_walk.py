@@ -1,0 +1,309 @@
+"""DeepWalk from edges to embeddings, beside gensim and PyG's Node2Vec: time, pairs per second and quality.
+
+    python -m benchmarks.train_walk --wiki FOLDER      # edges.txt.gz, labels.txt.gz: whole runs
+    python -m benchmarks.train_walk --kernel FOLDER    # graph.npz: the first 1 % of the start nodes
+
+All systems get 10 walks of 80 nodes from each node, window 10, dim 128, and as many threads as are asked for.
+gensim's is its fastest setting, which is also its best: hierarchical softmax, one epoch; its walks are made
+by graphbox and not counted. PyG's Node2Vec has one negative, batches of 128 and SparseAdam, as in its
+example, and the walks of torch-cluster; on the large graph two of its batches are timed. Pairs are those of
+whole walks with a fixed window. Quality is micro and macro F1 of one-vs-rest logistic regression on half of
+the nodes, over 10 splits. A peer that is not installed is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.multiclass import OneVsRestClassifier
+
+from graphbox import __version__
+from graphbox.config import DeepWalkConfig
+from graphbox.graph import Graph
+from graphbox.sample import permutation, random_walk
+from graphbox.train import GraphView, embed
+from graphbox.train.one_type import OneTypeGraph, one_type_graph
+from graphbox.train.skip_gram import SkipGramTrainer
+from graphbox.train.walk_sources import OneTypeSource, WalkBatches
+
+WALKS, LENGTH, WINDOW, DIM = 10, 80, 10, 128
+SPLITS = 10
+KERNEL_SHARE = 0.01
+
+Edges = NDArray[np.int64]
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Walked:
+    """What a system did: in how many seconds, of wall and processor, and what came of it."""
+
+    seconds: float
+    cpu_seconds: float
+    pairs: float
+    rows: Rows | None = None
+
+
+def config(lock_free: bool = False) -> DeepWalkConfig:
+    """Return the model: the defaults of the run file, with walks of as many nodes as the peers' have."""
+    return DeepWalkConfig(kind="deepwalk", dim=DIM, walk_length=LENGTH - 1, lock_free=lock_free)
+
+
+def timed(work: Callable[[], tuple[float, Rows | None]]) -> Walked:
+    """Run ``work``, which returns its number of pairs and the embeddings."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    pairs, rows = work()
+    return Walked(time.perf_counter() - wall, time.process_time() - cpu, pairs, rows)
+
+
+def pairs_of(walks: float) -> float:
+    """Return how many pairs of a centre and a context whole walks have."""
+    return walks * sum(min(LENGTH - 1, i + WINDOW) - max(0, i - WINDOW) for i in range(LENGTH))
+
+
+def graphbox_wiki(path: Path, lock_free: bool, threads: int) -> Walked:
+    """Read the edge list and embed."""
+
+    def work() -> tuple[float, Rows | None]:
+        edges = read_edges(path)
+        graph = Graph.from_coo(edges[:, 0], edges[:, 1])
+        rows = embed(graph, config(lock_free), threads=threads)["node"]
+        return pairs_of(WALKS * len(rows)), rows
+
+    return timed(work)
+
+
+def gensim_wiki(path: Path, threads: int) -> Walked:
+    """Embed walks that are there, as sentences; reading the edges and walking are not counted."""
+    edges = read_edges(path)
+    graph = one_type_graph(GraphView(Graph.from_coo(edges[:, 0], edges[:, 1]), None), (), weighted=False)
+    order = permutation(WALKS * graph.keys.total) % graph.keys.total
+    return gensim_walks(graph, order, threads)
+
+
+def gensim_walks(graph: OneTypeGraph, start: NDArray[np.int64], threads: int) -> Walked:
+    """Embed walks from ``start`` with gensim."""
+    from gensim.models import Word2Vec  # type: ignore[import-not-found]  # a peer
+
+    walks = random_walk(graph, start, LENGTH - 1)
+    sentences = [[str(node) for node in walk if node >= 0] for walk in walks.tolist()]
+
+    def work() -> tuple[float, Rows | None]:
+        model = Word2Vec(
+            sentences,
+            vector_size=DIM,
+            window=WINDOW,
+            min_count=0,
+            sg=1,
+            hs=1,
+            negative=0,
+            workers=threads,
+            epochs=1,
+            seed=0,
+        )
+        rows = np.zeros((graph.keys.total, DIM), np.float32)
+        for place, name in enumerate(model.wv.index_to_key):
+            rows[int(name)] = model.wv.vectors[place]
+        return pairs_of(len(start)), rows
+
+    return timed(work)
+
+
+def pyg_walks(graph: OneTypeGraph, start: NDArray[np.int64], threads: int, batches: int | None) -> Walked:
+    """Embed with PyG's Node2Vec; with ``batches`` only so many, and no rows."""
+    import torch_cluster  # type: ignore[import-not-found]  # noqa: F401 - a peer, has the walks
+    from torch_geometric.nn.models import node2vec
+
+    node2vec.WITH_PYG_LIB = True
+    walks = torch.library.Library("pyg", "FRAGMENT")  # type: ignore[no-untyped-call]
+    walks.define(  # type: ignore[no-untyped-call]
+        "random_walk(Tensor rowptr, Tensor col, Tensor seed, int length, float p, float q) -> Tensor"
+    )
+    walks.impl("random_walk", lambda *given: torch.ops.torch_cluster.random_walk(*given)[0], "CPU")  # type: ignore[no-untyped-call]
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    source = np.repeat(np.arange(graph.keys.total), np.diff(graph.indptr))
+    edges = torch.from_numpy(np.stack([source, graph.indices.astype(np.int64)]))
+    model = node2vec.Node2Vec(
+        edges, DIM, LENGTH, WINDOW + 1, walks_per_node=WALKS, num_nodes=graph.keys.total, sparse=True
+    )
+    optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.01)
+    parts = torch.split(torch.from_numpy(start), 128)
+    used = parts if batches is None else parts[:batches]
+
+    def work() -> tuple[float, Rows | None]:
+        for part in used:
+            optimizer.zero_grad()
+            positive, negative = model.sample(part)
+            loss = model.loss(positive, negative)
+            loss.backward()
+            optimizer.step()  # type: ignore[no-untyped-call]
+        return pairs_of(WALKS * sum(map(len, used))), None if batches else model().detach().numpy()
+
+    return timed(work)
+
+
+def graphbox_walks(graph: OneTypeGraph, start: NDArray[np.int64], lock_free: bool, threads: int) -> Walked:
+    """Train on walks from ``start``; rows are made before."""
+
+    class Starts(OneTypeSource):
+        def batches(self, epoch: int) -> WalkBatches:  # noqa: ARG002 - the interface
+            return WalkBatches(start, np.append(np.arange(0, len(start), 32), len(start)))
+
+    source = Starts(
+        graph,
+        walks_per_node=1,
+        walk_length=LENGTH - 1,
+        window=WINDOW,
+        batch_size=32,
+        seed=0,
+        threads=threads,
+    )
+    trainer = SkipGramTrainer(source, config(lock_free), dim=DIM, epochs=1, seed=0, threads=threads)
+    groups = trainer.begin_epoch(0)
+    trainer.train_batch(0, 0)  # makes the rows
+
+    def work() -> tuple[float, Rows | None]:
+        return float(sum(trainer.train_batch(0, group)[1] for group in range(groups))), None
+
+    return timed(work)
+
+
+def read_edges(path: Path) -> Edges:
+    """Return the edges of a text file: int64 [edges, 2]."""
+    with gzip.open(path) as stream:
+        return np.array(stream.read().split(), dtype=np.int64).reshape(-1, 2)
+
+
+def quality(rows: Rows, labels: NDArray[np.int64]) -> tuple[float, float]:
+    """Return micro and macro F1."""
+    scores = []
+    for seed in range(SPLITS):
+        order = np.random.default_rng(seed).permutation(len(labels))
+        known, rest = order[: len(order) // 2], order[len(order) // 2 :]
+        classifier = OneVsRestClassifier(LogisticRegression(max_iter=500))
+        predicted = classifier.fit(rows[known], labels[known]).predict(rows[rest])
+        scores.append([f1_score(labels[rest], predicted, average=kind) for kind in ("micro", "macro")])
+    micro, macro = np.mean(scores, axis=0)
+    return float(micro), float(macro)
+
+
+def show(case: str, system: str, threads: int, runs: list[Walked], f1: tuple[float, float] | None) -> None:
+    """Print one system at one case as a JSON line."""
+    rates = sorted(run.pairs / run.seconds for run in runs)
+    line: dict[str, Any] = {
+        "case": case,
+        "system": system,
+        "threads": threads,
+        "rate": rates[len(rates) // 2],
+        "unit": "pairs/s",
+        "min": rates[0],
+        "max": rates[-1],
+        "repeats": len(runs),
+        "per_cpu_s": sorted(run.pairs / run.cpu_seconds for run in runs)[len(runs) // 2],
+        "seconds": sorted(run.seconds for run in runs)[len(runs) // 2],
+    }
+    if f1 is not None:
+        line |= {"micro_f1": round(f1[0], 4), "macro_f1": round(f1[1], 4)}
+    print(json.dumps(line), flush=True)
+
+
+def is_installed(package: str) -> bool:
+    """Return whether a peer can be imported."""
+    try:
+        __import__(package)
+    except ImportError:
+        return False
+    return True
+
+
+def run_wiki(folder: Path, threads: int, repeats: int, systems: str) -> None:
+    """Compare whole runs on the small graph."""
+    path = folder / "edges.txt.gz"
+    with gzip.open(folder / "labels.txt.gz") as stream:
+        pairs = np.array(stream.read().split(), dtype=np.int64).reshape(-1, 2)
+    labels = pairs[np.argsort(pairs[:, 0]), 1]
+    runs: dict[str, Callable[[], Walked]] = {
+        f"graphbox {__version__}": lambda: graphbox_wiki(path, False, threads),
+        f"graphbox {__version__} lock-free": lambda: graphbox_wiki(path, True, threads),
+    }
+    if is_installed("gensim"):
+        runs["gensim"] = lambda: gensim_wiki(path, threads)
+    if is_installed("torch_cluster"):
+
+        def pyg() -> Walked:
+            edges = read_edges(path)
+            view = GraphView(Graph.from_coo(edges[:, 0], edges[:, 1]), None)
+            graph = one_type_graph(view, (), weighted=False)
+            return pyg_walks(graph, np.arange(graph.keys.total), threads, None)
+
+        runs["PyG Node2Vec"] = pyg
+    for name, work in runs.items():
+        if systems in name:
+            done = [work() for _ in range(repeats)]
+            rows = done[0].rows
+            show(
+                "wiki, edges to embeddings",
+                name,
+                threads,
+                done,
+                None if rows is None else quality(rows, labels),
+            )
+
+
+def run_kernel(folder: Path, threads: int, repeats: int, systems: str) -> None:
+    """Compare pairs per second on the large graph."""
+    with np.load(folder / "graph.npz", allow_pickle=False) as arrays:
+        files = np.repeat(np.arange(len(arrays["indptr"]) - 1), np.diff(arrays["indptr"]))
+        total = np.cumsum(arrays["index_delta"], dtype=np.int64)
+        before = np.concatenate([[0], total])[arrays["indptr"][:-1]]
+        names = total - before[files] + int(arrays["num_nodes"][0])
+    graph = one_type_graph(GraphView(Graph.from_coo(files, names), None), (), weighted=False)
+    del files, names, total, before
+    start = np.tile(np.arange(int(graph.keys.total * KERNEL_SHARE)), WALKS)
+    start = start[np.diff(graph.indptr)[start] > 0][
+        permutation(int((np.diff(graph.indptr)[start] > 0).sum()))
+    ]
+    runs: dict[str, Callable[[], Walked]] = {
+        f"graphbox {__version__}": lambda: graphbox_walks(graph, start, False, threads),
+        f"graphbox {__version__} lock-free": lambda: graphbox_walks(graph, start, True, threads),
+    }
+    if is_installed("gensim"):
+        runs["gensim"] = lambda: gensim_walks(graph, start[: len(start) // 20], threads)
+    if is_installed("torch_cluster"):
+        runs["PyG Node2Vec"] = lambda: pyg_walks(graph, start, threads, 2)
+    for name, work in runs.items():
+        if systems in name:
+            show("kernel, first 1 % of starts", name, threads, [work() for _ in range(repeats)], None)
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description="DeepWalk beside gensim and PyG's Node2Vec")
+    parser.add_argument("--wiki", type=Path, help="folder of the small graph")
+    parser.add_argument("--kernel", type=Path, help="folder of the large graph")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--systems", default="", help="only those whose name holds this")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, as always")
+    arguments = parser.parse_args()
+    if arguments.wiki:
+        run_wiki(arguments.wiki, arguments.threads, arguments.repeats, arguments.systems)
+    if arguments.kernel:
+        run_kernel(arguments.kernel, arguments.threads, arguments.repeats, arguments.systems)
+
+
+if __name__ == "__main__":
+    main()
