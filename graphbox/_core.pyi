@@ -461,6 +461,59 @@ class ShrinkCounts:
     @property
     def freed_bytes(self) -> int: ...
 
+class CheckpointPart:
+    """A file of a checkpoint."""
+
+    def __init__(self, name: str, rows: int, live_rows: int, bytes: int, crc32c: int, erased: bool, live: bytes) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> int:
+        """In the file, or erased keys."""
+
+    @property
+    def live_rows(self) -> int:
+        """So many of them count."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def crc32c(self) -> int:
+        """Of the checksums of the records, or of erased keys."""
+
+    @property
+    def erased(self) -> bool: ...
+
+    @property
+    def live(self) -> bytes:
+        """A bit for each row, where not all count."""
+
+class WrittenCheckpoint:
+    """What was written of a table, all of one moment."""
+
+    @property
+    def parts(self) -> list[CheckpointPart]: ...
+
+    @property
+    def policy_state(self) -> bytes: ...
+
+    @property
+    def lr(self) -> float: ...
+
+    @property
+    def changes(self) -> int: ...
+
+    @property
+    def linked_files(self) -> int:
+        """Segments that are the table's, too."""
+
+    @property
+    def copied_files(self) -> int:
+        """Segments that could not be linked there."""
+
 class PartRecords:
     """What the records of a checkpoint are."""
 
@@ -509,8 +562,16 @@ class Table:
         Whether keys have rows; shows, clicks, scores, passes unseen, second last seen of each.
         """
 
-    def policy_state(self) -> bytes:
-        """What policies know besides the counters of rows."""
+    def take_state(self, is_whole: bool) -> bytes | None:
+        """
+        What policies know besides the counters of rows, all or what changed since it was last taken; None: nothing.
+        """
+
+    def confirm_state(self) -> None:
+        """What was taken is safe."""
+
+    def restore_state(self) -> None:
+        """What was taken is lost."""
 
     def add_policy_state(self, state: bytes, shard: tuple[int, int]) -> None:
         """Add what the policies of a table knew whose rows are in this one."""
@@ -589,11 +650,6 @@ class Table:
     @lr.setter
     def lr(self, arg: float, /) -> None: ...
 
-    def write_checkpoint(self, folder: str, contents: int, chain: int, is_delta: bool, threads: int) -> list[tuple[str, int, int, int, bool]]:
-        """
-        Write rows to new segments in a folder; returns name, rows, bytes, CRC-32C and whether they are erased keys.
-        """
-
     def track_changes(self, chain: int) -> None:
         """Follow what changes from now on."""
 
@@ -608,13 +664,13 @@ class Table:
     def reserve(self, rows: int) -> None:
         """Make room for that many more rows."""
 
-    def load_checkpoint(self, folder: str, parts: Sequence[tuple[str, int, int, int, bool]], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
+    def load_checkpoint(self, folder: str, parts: Sequence[CheckpointPart], is_delta: bool, shard: tuple[int, int], threads: int) -> None:
         """Put the rows of a checkpoint's parts, or of a shard, into the table."""
 
     def part_records(self, contents: int) -> PartRecords:
         """What the records of this table's checkpoints are."""
 
-    def apply_values(self, folder: str, parts: Sequence[tuple[str, int, int, int, bool]], records: PartRecords, threads: int) -> None:
+    def apply_values(self, folder: str, parts: Sequence[CheckpointPart], records: PartRecords, threads: int) -> None:
         """
         Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.
         """
@@ -630,6 +686,11 @@ class Table:
     @property
     def changes(self) -> int:
         """How often values of rows changed, or rows lost their keys."""
+
+def write_checkpoints(requests: Sequence[tuple[Table, str, int, int, bool, int]]) -> list[WrittenCheckpoint]:
+    """
+    Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, chain, whether it is a delta, threads).
+    """
 
 def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The shard that each key belongs to, int64[n]."""
@@ -686,12 +747,21 @@ def table_purge(table: Table) -> int:
 def table_tier_figures(table: Table) -> dict:
     """What the tier holds and did."""
 
+class KeyScan:
+    """The keys that a table had at a moment, a part at a time."""
+
+    def next(self, most: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+        """At most so many keys, int64[n]; none at the end."""
+
+def table_key_scan(table: Table) -> KeyScan:
+    """Begin to go through the keys there are now."""
+
 def segment_keys(path: str) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The keys of a segment, of rows or erased ones, int64[n]."""
 
-def segment_header(path: str) -> tuple[int, bool, int, str]:
+def segment_header(path: str) -> tuple[int, bool, int, str, int]:
     """
-    Sequence number, whether it is of erased keys, rows and settings of a segment.
+    Sequence number, whether it is of erased keys, rows, settings and CRC-32C of a segment.
     """
 
 class SkipGramTrainer:

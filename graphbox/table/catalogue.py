@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import lmdb
 import lmdb.verify
@@ -22,8 +22,7 @@ _FORMAT_TEXT: Final = json.dumps(
     {"format": "graphbox table catalogue", "format_version": _FORMAT_VERSION}
 ).encode()
 _FORMAT_KEY: Final = b"format"
-_SETTINGS_KEY: Final = b"settings"
-_POLICIES_KEY: Final = b"policies"
+_STATE_KEY: Final = b"state"
 _SEGMENT_PREFIX: Final = b"segment/"
 _HEADER: Final = struct.Struct("<IIQ")  # checksum of the rest, kind, rows
 _KIND_ROWS: Final = 1
@@ -69,24 +68,21 @@ class Catalogue:
         Raises:
             CatalogueDamage: some of it cannot be read.
         """
-        settings: dict[str, Any] | None = None
-        policy_state = b""
+        state_records: tuple[int, ...] | None = None
         segments = []
         try:
             with self._environment.begin() as transaction:
                 for key, value in transaction.cursor():
-                    if key == _SETTINGS_KEY:
-                        settings = json.loads(_unsealed(value))
-                    elif key == _POLICIES_KEY:
-                        policy_state = _unsealed(value)
+                    if key == _STATE_KEY:
+                        state_records = tuple(json.loads(_unsealed(value)))
                     elif key.startswith(_SEGMENT_PREFIX):
                         segments.append(_segment_of(key, value))
         except (lmdb.Error, ValueError, struct.error) as error:
             raise CatalogueDamage(str(error)) from error
-        if settings is None:
-            raise CatalogueDamage("it says nothing of the table's settings")
+        if state_records is None:
+            raise CatalogueDamage("it does not say where the table's settings are")
         in_order = sorted(segments, key=lambda segment: segment.sequence)
-        return CatalogueContents(settings, in_order, policy_state)
+        return CatalogueContents(in_order, state_records)
 
     def write(self, contents: CatalogueContents) -> None:
         """Replace all that the catalogue says, durably and at once.
@@ -96,7 +92,6 @@ class Catalogue:
             GraphboxError: the system refuses to write.
         """
         needed = sum(len(segment.live or b"") + 256 for segment in contents.segments)
-        needed += len(contents.policy_state)
         while True:
             if self._map_bytes < 4 * needed:
                 self._grow(4 * needed)
@@ -156,8 +151,7 @@ class Catalogue:
         listed = {_segment_key(segment.sequence) for segment in contents.segments}
         with self._environment.begin(write=True) as transaction:
             transaction.put(_FORMAT_KEY, _sealed(_FORMAT_TEXT))
-            transaction.put(_SETTINGS_KEY, _sealed(json.dumps(contents.settings, default=float).encode()))
-            transaction.put(_POLICIES_KEY, _sealed(contents.policy_state))
+            transaction.put(_STATE_KEY, _sealed(json.dumps(contents.state_records).encode()))
             for key in [key for key, _ in transaction.cursor() if key.startswith(_SEGMENT_PREFIX)]:
                 if key not in listed:
                     transaction.delete(key)

@@ -1,11 +1,11 @@
-"""What the catalogue of a table's folder says; graphbox/table/catalogue.py keeps it in LMDB."""
+"""What the folder of a table holds: graphbox/table/catalogue.py and state_records.py keep it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CatalogueContents", "CatalogueDamage", "ListedSegment"]
+__all__ = ["CatalogueContents", "CatalogueDamage", "FolderContents", "ListedSegment"]
 
 
 class CatalogueDamage(Exception):  # noqa: N818 - never leaves this package: what is damaged is made anew
@@ -34,12 +34,25 @@ class CatalogueContents:
     """All that a catalogue says.
 
     Attributes:
+        segments: in the order they were written.
+        state_records: numbers of the records that hold settings and counts together, in their order.
+    """
+
+    segments: list[ListedSegment] = field(default_factory=list)
+    state_records: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContents:
+    """All that is in a table's folder.
+
+    Attributes:
         settings: of the table.
         segments: in the order they were written.
-        policy_state: number of the pass and what admission counted, as the core keeps it; empty where it is
-            not known.
+        policy_states: number of the pass and what admission counted, as the core keeps them: all of it, then
+            what changed; empty where it is not known.
     """
 
     settings: dict[str, Any]
     segments: list[ListedSegment] = field(default_factory=list)
-    policy_state: bytes = b""
+    policy_states: tuple[bytes, ...] = ()

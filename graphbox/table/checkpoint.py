@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from graphbox import _core
 from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageError
 from graphbox.table.arguments import NO_BUDGET
-from graphbox.table.atomic_folder import atomic_folder, write_durably
-from graphbox.table.document import RESTORE
-from graphbox.table.manifest import (
-    MANIFEST,
-    POLICIES,
-    Chain,
-    Contents,
-    Kind,
-    Manifest,
-    Part,
-    ServingValues,
-    read_manifest,
+from graphbox.table.atomic_folder import atomic_folder
+from graphbox.table.checkpoint_files import (
+    CHAINS,
+    ChainName,
+    CheckpointOf,
+    native_parts,
+    read_policy_state,
+    write_checkpoints,
 )
-from graphbox.table.policy import TablePolicies
-from graphbox.table.settings import POLICY_STATE, table_arguments, table_settings
+from graphbox.table.document import RESTORE
+from graphbox.table.manifest import MANIFEST, Chain, Kind, Manifest, ServingValues, read_manifest
+from graphbox.table.settings import POLICY_STATE, table_arguments
 from graphbox.table.tier import TableFolder
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
 
 __all__ = [
-    "ChainName",
     "SavedRows",
     "check_chain",
     "is_checkpoint",
     "load_table",
     "read_chain",
     "save_table",
-    "write_checkpoint",
 ]
 
-ChainName: TypeAlias = Literal["training", "serving"]
 TableType = TypeVar("TableType", bound="EmbeddingTable")
-
-_CHAINS: Final[dict[ChainName, int]] = {"training": 0, "serving": 1}
-"""Their numbers in the core: a table follows the changes for each of them."""
 
 _CHANGING = ("lr", POLICY_STATE)
 """Settings that may differ between a base and its deltas: the last ones count."""
@@ -59,7 +48,7 @@ class SavedRows:
     Attributes:
         path: of the folder.
         digest: of its manifest.
-        changes: the table's count of changes before it was written: as long as it is the same, the rows are.
+        changes: the table's count of changes when it held these rows: as long as it is the same, they are.
     """
 
     path: str
@@ -74,18 +63,19 @@ def save_table(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingVa
             f"expected one of {', '.join(get_args(ServingValues))}, received {serving!r}", where="serving"
         )
     with table._saving:
-        changes = table._table.changes
         if kind == "full":
             with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
-                manifest = write_checkpoint(table, folder, "full", "records", None)
+                [(manifest, changes)] = write_checkpoints([CheckpointOf(table, folder, "full")])
         else:
-            manifest = _save_in_chain(table, path, kind, serving)
+            manifest, changes = _save_in_chain(table, path, kind, serving)
         table._checkpoints[path.absolute()] = None
         if serving is None:
             table._saved = SavedRows(str(path.absolute()), manifest.digest, changes)
 
 
-def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None) -> Manifest:
+def _save_in_chain(
+    table: EmbeddingTable, path: Path, kind: Kind, serving: ServingValues | None
+) -> tuple[Manifest, int]:
     name: ChainName = "training" if serving is None else "serving"
     chain = None
     if kind == "delta":
@@ -100,13 +90,14 @@ def _save_in_chain(table: EmbeddingTable, path: Path, kind: Kind, serving: Servi
             _refuse_earlier(path, chain)
     try:
         with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
-            manifest = write_checkpoint(table, folder, kind, serving or "records", chain)
+            wanted = CheckpointOf(table, folder, kind, serving or "records", chain)
+            [(manifest, changes)] = write_checkpoints([wanted])
     except BaseException:
-        table._table.restore_changes(_CHAINS[name])
+        table._table.restore_changes(CHAINS[name])
         raise
-    table._table.confirm_changes(_CHAINS[name])
+    table._table.confirm_changes(CHAINS[name])
     table._chains[name] = manifest.after()
-    return manifest
+    return manifest, changes
 
 
 def _refuse_earlier(path: Path, chain: Chain) -> None:
@@ -123,54 +114,6 @@ def _refuse_earlier(path: Path, chain: Chain) -> None:
             where=str(path),
             hint="save each delta under a name of its own",
         )
-
-
-def write_checkpoint(
-    table: EmbeddingTable, folder: Path, kind: Kind, contents: Contents, chain: Chain | None
-) -> Manifest:
-    """Write the files of a checkpoint into an empty folder and return what its manifest says.
-
-    A base or delta takes the changes of its chain: the caller confirms or restores them.
-    """
-    number = -1 if kind == "full" else _CHAINS["training" if contents == "records" else "serving"]
-    written = table._table.write_checkpoint(
-        str(folder), CONTENTS[contents], number, kind == "delta", table.threads
-    )
-    settings = table_settings(table)
-    if contents == "records":
-        settings[POLICY_STATE] = _write_policy_state(table, folder)
-    else:
-        settings["policies"] = TablePolicies().to_document()  # which rows come and go is the trainer's affair
-    manifest = Manifest(kind, contents, settings, chain, tuple(Part(*part) for part in written))
-    write_durably(folder / MANIFEST, manifest.text().encode())
-    return manifest
-
-
-def _write_policy_state(table: EmbeddingTable, folder: Path) -> dict[str, Any]:
-    """Write what policies know besides the rows' counters, and return what the manifest says of it."""
-    state = table._table.policy_state()
-    write_durably(folder / POLICIES, state)
-    return {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
-
-
-def _read_policy_state(native: _core.Table, folder: Path, manifest: Manifest, shard: tuple[int, int]) -> None:
-    path = folder / POLICIES
-    try:
-        state = path.read_bytes()
-    except FileNotFoundError:
-        raise NotFoundError("a file of the checkpoint is missing", where=str(path), hint=RESTORE) from None
-    except OSError as error:
-        raise FormatError(
-            f"cannot read a file of the checkpoint: {error}", where=str(path), hint=RESTORE
-        ) from None
-    received = {"bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()}
-    if received != manifest.table.get(POLICY_STATE):
-        raise FormatError("the file is not the one that the manifest lists", where=str(path), hint=RESTORE)
-    native.add_policy_state(state, shard)
-
-
-CONTENTS: Final[dict[Contents, int]] = {"records": 0, "float32": 1, "float16": 2, "int8": 3}
-"""Their numbers in the core."""
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -311,8 +254,10 @@ def _load(
         if shard[1] == 1:
             table._table.reserve(manifests[0].rows)
         for folder, manifest in zip(folders, manifests, strict=True):
-            _read_parts(table._table, folder, manifest, shard, table.threads)
-        _read_policy_state(table._table, folders[-1], manifests[-1], shard)
+            is_delta = manifest.kind == "delta"
+            parts = native_parts(folder, manifest)
+            table._table.load_checkpoint(str(folder), parts, is_delta, shard, table.threads)
+            table._table.add_policy_state(read_policy_state(folder, manifest), shard)
         if table.path is not None:
             table.flush()
     except BaseException:
@@ -321,20 +266,8 @@ def _load(
         raise
     table._checkpoints.update(dict.fromkeys(folder.absolute() for folder in folders))
     if manifests[0].kind == "base" and shard[1] == 1:
-        table._table.track_changes(_CHAINS["training"])
+        table._table.track_changes(CHAINS["training"])
         table._chains["training"] = manifests[-1].after()
     if shard[1] == 1:
         table._saved = SavedRows(str(folders[-1].absolute()), manifests[-1].digest, table._table.changes)
     return table
-
-
-def _read_parts(
-    native: _core.Table, folder: Path, manifest: Manifest, shard: tuple[int, int], threads: int
-) -> None:
-    """Put the rows of a checkpoint into a table; those of a delta replace the ones that are there."""
-    native.load_checkpoint(str(folder), native_parts(manifest), manifest.kind == "delta", shard, threads)
-
-
-def native_parts(manifest: Manifest) -> list[tuple[str, int, int, int, bool]]:
-    """Return the parts as the core takes them, keys to be erased first."""
-    return [astuple(part) for part in sorted(manifest.parts, key=lambda part: not part.erased)]

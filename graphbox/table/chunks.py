@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
 
@@ -31,10 +32,9 @@ def _scanned(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Arra
 
 def _listed(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
     """Go through the keys there are now: rows on SSD and in memory change places meanwhile."""
-    keys = table.keys()
-    for begin in range(0, len(keys), chunk_rows):
-        chunk = keys[begin : begin + chunk_rows]
-        rows = table.pull(chunk, create=False)
-        there = table.contains(chunk)  # after the pull: a key that was erased before it is not given
+    scan = _core.table_key_scan(table._table)
+    while len(keys := scan.next(chunk_rows)) > 0:
+        rows = table.pull(keys, create=False)
+        there = table.contains(keys)  # after the pull: a key that was erased before it is not given
         if there.any():
-            yield chunk[there], rows[there]
+            yield keys[there], rows[there]

@@ -12,6 +12,7 @@ from graphbox.errors import FormatError, NotFoundError
 from graphbox.table.document import RESTORE, digest_of, document_text, read_document
 
 __all__ = [
+    "LIVE",
     "MANIFEST",
     "POLICIES",
     "Chain",
@@ -19,6 +20,7 @@ __all__ = [
     "Kind",
     "Manifest",
     "Part",
+    "SealedFile",
     "ServingValues",
     "read_manifest",
 ]
@@ -32,6 +34,7 @@ Contents: TypeAlias = Literal["records", "float32", "float16", "int8"]
 
 MANIFEST: Final = "manifest.json"
 POLICIES: Final = "policies.state"
+LIVE: Final = "live.bits"
 _FORMAT: Final = "graphbox-table-checkpoint"
 _VERSION: Final = 1
 _PART_NAME: Final = re.compile(r"[a-z]+-[0-9]{5,9}\.segment")
@@ -60,6 +63,8 @@ class Part:
     Attributes:
         name: in the checkpoint's folder.
         rows: number of rows, or of erased keys, in it.
+        live_rows: how many of them count. The others are in a segment that a table on SSD and its checkpoint
+            both have; :data:`LIVE` says which.
         bytes: its size.
         crc32c: checksum of its content.
         erased: it holds keys that were erased, not rows.
@@ -67,9 +72,27 @@ class Part:
 
     name: str
     rows: int
+    live_rows: int
     bytes: int
     crc32c: int
     erased: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """What a manifest says of a file that is read at once.
+
+    Attributes:
+        bytes: its size.
+        sha256: of its content.
+    """
+
+    bytes: int
+    sha256: str
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON keeps it."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +105,7 @@ class Manifest:
         table: settings of the table, see :mod:`graphbox.table.checkpoint`.
         chain: of a delta.
         parts: the files.
+        live: the file :data:`LIVE`, where not all rows count.
     """
 
     kind: Kind
@@ -89,11 +113,12 @@ class Manifest:
     table: Mapping[str, Any]
     chain: Chain | None
     parts: tuple[Part, ...]
+    live: SealedFile | None = None
 
     @property
     def rows(self) -> int:
-        """Number of rows in it."""
-        return sum(part.rows for part in self.parts if not part.erased)
+        """Number of rows in it that count."""
+        return sum(part.live_rows for part in self.parts if not part.erased)
 
     @property
     def digest(self) -> str:
@@ -119,6 +144,7 @@ class Manifest:
             "table": dict(self.table),
             "chain": None if self.chain is None else asdict(self.chain),
             "parts": [asdict(part) for part in self.parts],
+            "live": None if self.live is None else self.live.document(),
         }
 
 
@@ -163,7 +189,8 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"kind {kind!r}, contents {contents!r}, chain {chain!r} do not go together")
     parts = tuple(_part(part) for part in document["parts"])
     _refuse_repetitions(part.name for part in parts)
-    return Manifest(kind, contents, _object(document["table"]), chain and _chain(chain), parts)
+    table, live = _object(document["table"]), document["live"]
+    return Manifest(kind, contents, table, chain and _chain(chain), parts, live and _sealed_file(live))
 
 
 def _chain(document: object) -> Chain:
@@ -179,11 +206,21 @@ def _part(document: object) -> Part:
     part = Part(**_object(document))
     if not isinstance(part.name, str) or not _PART_NAME.fullmatch(part.name):
         raise ValueError(f"{part.name!r} is no name of a part")
-    for name in ("rows", "bytes", "crc32c"):
+    for name in ("rows", "live_rows", "bytes", "crc32c"):
         _number(getattr(part, name), name)
+    if part.live_rows > part.rows or (part.erased and part.live_rows < part.rows):
+        raise ValueError(f"live_rows is {part.live_rows} of {part.rows}")
     if not isinstance(part.erased, bool):
         raise TypeError(f"erased is {part.erased!r}")
     return part
+
+
+def _sealed_file(document: object) -> SealedFile:
+    file = SealedFile(**_object(document))
+    _number(file.bytes, "bytes")
+    if not isinstance(file.sha256, str) or not _DIGEST.fullmatch(file.sha256):
+        raise ValueError(f"{file.sha256!r} is no digest")
+    return file
 
 
 def _object(document: object) -> dict[str, Any]:

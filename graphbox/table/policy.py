@@ -31,6 +31,7 @@ __all__ = [
 Eviction: TypeAlias = Literal["clock", "score"]
 
 _MOST_COUNT: Final = 2**32 - 2
+_MOST_EXACT_COUNT: Final = 2**30 - 1
 _MOST_SKETCH_COUNT: Final = 255
 _LEAST_SKETCH_BYTES: Final = 1024
 _MOST_SKETCH_BYTES: Final = 2**34
@@ -66,7 +67,7 @@ class CountAdmission:
     halve_after: int | None = None
 
     def __post_init__(self) -> None:
-        most = _MOST_COUNT if self.sketch_bytes is None else _MOST_SKETCH_COUNT
+        most = _MOST_EXACT_COUNT if self.sketch_bytes is None else _MOST_SKETCH_COUNT
         integer(self.count, "count", 1, most)
         if self.sketch_bytes is not None:
             integer(self.sketch_bytes, "sketch_bytes", _LEAST_SKETCH_BYTES, _MOST_SKETCH_BYTES)

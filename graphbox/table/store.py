@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,14 +17,16 @@ from graphbox.errors import ConflictError, FormatError, NotFoundError, UsageErro
 from graphbox.native import thread_count
 from graphbox.table.arguments import budget_bytes, nonnegative
 from graphbox.table.atomic_folder import atomic_folder, sync_folder, system_errors, write_durably
-from graphbox.table.checkpoint import write_checkpoint
+from graphbox.table.checkpoint_files import CheckpointOf, write_checkpoints
 from graphbox.table.document import RESTORE, document_text, read_document
+from graphbox.table.linked_table import linked_table
 from graphbox.table.manifest import read_manifest
 from graphbox.table.table import EmbeddingTable
 
 __all__ = ["TableStore"]
 
 _CHECKPOINT: Final = "checkpoint"
+_TABLES: Final = "open-tables"
 _INDEX: Final = "store.json"
 _LOCK: Final = "lock"
 _FORMAT: Final = "graphbox-table-store"
@@ -39,9 +43,12 @@ class _Member:
 class TableStore:
     """Named tables that share a budget and are saved together.
 
-    ``save()`` writes one checkpoint of all tables, which appears at once; opening the folder again gives the
-    tables as they were then. Each table is written as it is at one moment; for one moment of all of them,
-    save between two steps. One process at a time may have a store open.
+    ``save()`` writes one checkpoint of all tables as they are at one moment, which appears at once; opening
+    the folder again gives the tables as they were then. One process at a time may have a store open.
+
+    Tables may have rows on SSD (``create(..., on_ssd=True)``): each has a folder in the store for as long as
+    that is open. Saving links their segments into the checkpoint, and opening links them back, so both take
+    the time of what changed, not that of all rows.
 
     The budget is divided by the tables' shares, anew whenever a table comes or goes.
 
@@ -121,14 +128,18 @@ class TableStore:
         """Memory of all tables in bytes."""
         return sum(member.table.nbytes for member in self._members.values())
 
-    def create(self, name: str, dim: int, *, share: float = 1.0, **settings: Any) -> EmbeddingTable:
+    def create(
+        self, name: str, dim: int, *, share: float = 1.0, on_ssd: bool = False, **settings: Any
+    ) -> EmbeddingTable:
         """Add a table.
 
         Args:
             name: letters, digits, ``.``, ``_`` and ``-``, 100 at most, the first one a letter or digit.
             dim: values of a row.
             share: how much of the budget it gets, relative to the others' shares.
-            settings: of :class:`graphbox.table.EmbeddingTable`, but ``memory_bytes`` and ``threads``.
+            on_ssd: rows that find no room in the table's part of ``memory_bytes`` go to the store's folder.
+            settings: of :class:`graphbox.table.EmbeddingTable`, but ``memory_bytes``, ``threads`` and
+                ``path``.
 
         Raises:
             ConflictError: there is one of this name.
@@ -147,16 +158,21 @@ class TableStore:
                 raise UsageError("expected no such setting: it is that of the whole store", where=given)
         if settings.get("path") is not None:
             raise UsageError(
-                "expected a table in memory: those of a store are saved with it and have no folder",
+                "expected no folder: a table of a store has its rows in that of the store",
                 where="path",
-                hint="make a table with rows on SSD by itself, with EmbeddingTable(path=...)",
+                hint="leave it out, and give on_ssd=True for rows on SSD",
             )
         share = _share(share)
         shares = {**self._shares(), name: share}
+        settings["path"] = self._path / _TABLES / name if on_ssd else None
         table = EmbeddingTable(
             dim, **settings, memory_bytes=self._budgets(shares)[name], threads=self._threads
         )
-        self._divide(shares)
+        try:
+            self._divide(shares)
+        except BaseException:
+            self._abandon(name, table)
+            raise
         self._members[name] = _Member(table, share)
         return table
 
@@ -166,52 +182,92 @@ class TableStore:
         Raises:
             NotFoundError: there is none of this name.
         """
-        self._member(name)
+        member = self._member(name)
         del self._members[name]
+        self._abandon(name, member.table)
         self._divide(self._shares())
 
     def save(self) -> None:
-        """Write one checkpoint of all tables, which replaces the last one at once.
+        """Write one checkpoint of all tables as of one moment, which replaces the last one at once.
 
-        Pulls of known keys go on meanwhile.
+        Pulls of known keys go on meanwhile. Pushes to tables in memory wait until these are written, those to
+        tables on SSD for the moment alone: see :meth:`graphbox.table.EmbeddingTable.save`.
 
         Raises:
             DoesNotFitError: the disk is full.
+            UsageError: the store, or a table of it, was closed.
             GraphboxError: the system refuses to write.
         """
         self._check_open()
-        with atomic_folder(self._path / _CHECKPOINT, _is_store, "the checkpoint of a store") as folder:
-            tables = {}
-            for name, member in self._members.items():
-                place = folder / name
+        with ExitStack() as saving:
+            for member in self._members.values():
+                len(member.table)  # one that was closed says so
+                saving.enter_context(member.table._saving)
+            folder = saving.enter_context(
+                atomic_folder(self._path / _CHECKPOINT, _is_store, "the checkpoint of a store")
+            )
+            places = [folder / name for name in self._members]
+            for place in places:
                 place.mkdir()
-                with member.table._saving:
-                    manifest = write_checkpoint(member.table, place, "full", "records", None)
+            written = write_checkpoints(
+                [
+                    CheckpointOf(member.table, place, "full")
+                    for member, place in zip(self._members.values(), places, strict=True)
+                ]
+            )
+            for place in places:
                 sync_folder(place)
-                tables[name] = {"share": member.share, "digest": manifest.digest}
+            tables = {
+                name: {
+                    "share": member.share,
+                    "digest": manifest.digest,
+                    "on_ssd": member.table.path is not None,
+                }
+                for (name, member), (manifest, _) in zip(self._members.items(), written, strict=True)
+            }
             write_durably(folder / _INDEX, _index_text(tables).encode())
 
     def close(self) -> None:
         """Let others open the store; what was not saved is lost."""
         if self._lock is not None:
+            for name, member in self._members.items():
+                self._abandon(name, member.table)
+            shutil.rmtree(self._path / _TABLES, ignore_errors=True)
             os.close(self._lock)
             self._lock = None
             self._members.clear()
 
+    def _abandon(self, name: str, table: EmbeddingTable) -> None:
+        """Leave nothing of the folder of a table that is none of this store any more."""
+        if table.path is not None:
+            table._abandon()
+            shutil.rmtree(self._path / _TABLES / name, ignore_errors=True)
+
     def _load(self) -> None:
         folder = self._path / _CHECKPOINT
+        shutil.rmtree(self._path / _TABLES, ignore_errors=True)  # of a process that was killed
         if not folder.exists():
             return
         tables = _read_index(folder / _INDEX)
         budgets = self._budgets({name: entry["share"] for name, entry in tables.items()})
         for name, entry in tables.items():
-            if read_manifest(folder / name).digest != entry["digest"]:
+            manifest = read_manifest(folder / name)
+            if manifest.digest != entry["digest"]:
                 raise FormatError(
                     "expected the table that the store was saved with, received another one",
                     where=str(folder / name),
                     hint=RESTORE,
                 )
-            table = EmbeddingTable.load(folder / name, memory_bytes=budgets[name], threads=self._threads)
+            if entry["on_ssd"]:
+                table = linked_table(
+                    folder / name,
+                    manifest,
+                    self._path / _TABLES / name,
+                    memory_bytes=budgets[name],
+                    threads=self._threads,
+                )
+            else:
+                table = EmbeddingTable.load(folder / name, memory_bytes=budgets[name], threads=self._threads)
             self._members[name] = _Member(table, entry["share"])
 
     def _member(self, name: str) -> _Member:
@@ -268,10 +324,10 @@ def _locked(path: Path) -> int | None:
 def _refuse_others(path: Path) -> None:
     """Refuse a folder of something else: there a store would lie beside what is not its own."""
     names = {entry.name for entry in path.iterdir() if not entry.name.startswith(f".{_CHECKPOINT}.")}
-    if names - {_CHECKPOINT, _LOCK}:
+    others = names - ({_CHECKPOINT, _LOCK, _TABLES} if _LOCK in names else {_CHECKPOINT})
+    if others:
         raise UsageError(
-            f"expected a store, or an empty folder for a new one, received one with "
-            f"{min(names - {_CHECKPOINT, _LOCK})}",
+            f"expected a store, or an empty folder for a new one, received one with {min(others)}",
             where=str(path),
             hint="choose another folder",
         )
@@ -300,7 +356,11 @@ def _read_index(path: Path) -> dict[str, Any]:
     if not isinstance(tables, dict):
         raise FormatError("the store names no tables", where=str(path), hint=RESTORE)
     for name, entry in tables.items():
-        if not _NAME.fullmatch(name) or not isinstance(entry, dict) or entry.keys() != {"share", "digest"}:
+        if (
+            not _NAME.fullmatch(name)
+            or not isinstance(entry, dict)
+            or entry.keys() != {"share", "digest", "on_ssd"}
+        ):
             raise FormatError(f"{name!r} is no table of a store", where=str(path), hint=RESTORE)
         _share(entry["share"])
     return tables

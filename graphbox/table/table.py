@@ -31,13 +31,9 @@ from graphbox.table.arguments import (
     refuse_unused,
     shard_numbers,
 )
-from graphbox.table.catalogue_contents import CatalogueContents
-from graphbox.table.checkpoint import (
-    ChainName,
-    SavedRows,
-    load_table,
-    save_table,
-)
+from graphbox.table.catalogue_contents import FolderContents
+from graphbox.table.checkpoint import SavedRows, load_table, save_table
+from graphbox.table.checkpoint_files import ChainName
 from graphbox.table.chunks import chunks_of
 from graphbox.table.dump import chunk_rows_for, dump_rows
 from graphbox.table.forgetting import Remnants, find_remnants
@@ -399,7 +395,7 @@ class EmbeddingTable(TableRows):
         if not TableFolder.holds_table(path):
             folder = TableFolder.created(path)
             try:
-                folder.attach(self._table, CatalogueContents(settings))
+                folder.attach(self._table, FolderContents(settings))
             except BaseException:
                 folder.discard(self._table)
                 raise
@@ -421,6 +417,14 @@ class EmbeddingTable(TableRows):
         """Do without the folder: this process was forked from the one that has it open."""
         if self._folder is not None:
             self._table = cast("_core.Table", left_to_parent(self._table, self._folder))
+            self._folder = None
+
+    def _abandon(self) -> None:
+        """Leave nothing of the folder: what the table's store did not save is lost."""
+        if self._folder is not None:
+            self._folder.discard(self._table)
+            reason = ("the table was removed from its store, or the store is closed", "open the store again")
+            self._table = cast("_core.Table", ClosedTable(self._folder.path, reason))
             self._folder = None
 
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
@@ -453,9 +457,11 @@ class EmbeddingTable(TableRows):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a checkpoint, a folder with everything: rows, state and settings.
 
-        A reader sees the old checkpoint or the new one, whatever happens. Pulls of known keys go on
-        meanwhile, changes wait. Besides the table, saving takes 4 MiB for each thread and for two more. The
-        format: docs/formats/table.md.
+        A reader sees the old checkpoint or the new one, whatever happens. Of a table in memory, pulls of
+        known keys go on meanwhile, and changes wait. One with rows on SSD writes the rows that changed to its
+        own segments, as :meth:`flush` does, and links segments into the checkpoint: all goes on, and the
+        checkpoint holds the table as of a moment in between. Besides the table, saving takes 4 MiB for each
+        thread and for two more (12 MiB where segments must be copied). The format: docs/formats/table.md.
 
         Args:
             path: of the folder; a checkpoint that is there is replaced in one step.
@@ -471,7 +477,8 @@ class EmbeddingTable(TableRows):
     def save_base(self, path: str | os.PathLike[str], *, serving: ServingValues | None = None) -> None:
         """Write a checkpoint that :meth:`save_delta` continues: from now on the table notes what changes.
 
-        The note takes a bit for each row and 8 bytes for each erased key, within ``memory_bytes``.
+        The note takes two bits for each row in memory and 8 bytes for each key that the table had and that
+        was erased, within ``memory_bytes``; with admission by count a bit for each byte of the sketch.
 
         Args:
             path: see :meth:`save`.

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -26,8 +26,14 @@ from graphbox.errors import (
 )
 from graphbox.native import Int64Array
 from graphbox.table.atomic_folder import sync_folder
-from graphbox.table.catalogue_contents import CatalogueContents, CatalogueDamage, ListedSegment
+from graphbox.table.catalogue_contents import (
+    CatalogueContents,
+    CatalogueDamage,
+    FolderContents,
+    ListedSegment,
+)
 from graphbox.table.manifest import MANIFEST
+from graphbox.table.state_records import StateDamage, StateRecords
 
 if TYPE_CHECKING:
     from graphbox.table.catalogue import Catalogue
@@ -87,13 +93,15 @@ class Recovery:
 
     Attributes:
         catalogue_damage: why the catalogue was made anew from the segments, or None where it was whole. Made
-            anew, the table holds for each key the row that was written last, flushed or not; passes and what
-            admission counted start at 0.
+            anew, the table holds for each key the row that was written last, flushed or not.
         removed_files: segments of a process that ended before it flushed them.
+        state_damage: why settings, passes and what admission counted could not be read as they were flushed
+            last, and what they are now, or None.
     """
 
     catalogue_damage: str | None
     removed_files: int
+    state_damage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +188,7 @@ class TableFolder:
         self.path = path
         self.recovery = Recovery(None, 0)
         self._catalogue = catalogue
+        self._records = StateRecords(path / "state")
         self._lock = lock
         self._flushing = threading.Lock()
         self.prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
@@ -232,7 +241,7 @@ class TableFolder:
                 raise _occupied(path, others[0])
             (path / "segments").mkdir()
             folder = cls(path, lock, Catalogue(path / "catalogue"))
-            for each in (path / "catalogue", path, path.absolute().parent):
+            for each in (path / "catalogue", path / "state", path, path.absolute().parent):
                 sync_folder(each)
             return folder
         except BaseException:
@@ -240,7 +249,7 @@ class TableFolder:
             raise
 
     @classmethod
-    def opened(cls, path: Path) -> tuple[TableFolder, CatalogueContents]:
+    def opened(cls, path: Path) -> tuple[TableFolder, FolderContents]:
         """Open the folder of a table, and return what is in it. A damaged catalogue is made anew.
 
         Raises:
@@ -267,19 +276,46 @@ class TableFolder:
                 except CatalogueDamage:
                     catalogue.close()
                     raise
-                return cls(path, lock, catalogue), contents
+                folder = cls(path, lock, catalogue)
+                return folder, folder._with_state(contents)
             except CatalogueDamage as damage:
-                contents = _contents_of_segments(path, str(damage))
+                contents = _contents_of_segments(path)
                 _set_aside(path / "catalogue")
                 folder = cls(path, lock, Catalogue(path / "catalogue"))
                 folder.recovery = Recovery(str(damage), 0)
-                _logger.warning("%s: the catalogue is made anew from segments: %s", path, damage)
-                return folder, contents
+                _logger.warning(
+                    "%s: the catalogue is made anew from segments, with rows that were written after the "
+                    "last flush: %s",
+                    path,
+                    damage,
+                )
+                return folder, folder._with_state(contents)
         except BaseException:
             os.close(lock)
             raise
 
-    def attach(self, table: _core.Table, contents: CatalogueContents) -> None:
+    def _with_state(self, contents: CatalogueContents) -> FolderContents:
+        """Return what the folder holds; where the records that count are damaged, what others say."""
+        try:
+            if self.recovery.catalogue_damage is None:
+                state = self._records.read(contents.state_records)
+            else:
+                state = self._records.read_newest()
+            return FolderContents(state.settings, contents.segments, state.policy_states)
+        except StateDamage as damage:
+            reason = str(damage)
+        try:
+            state = self._records.read_newest()
+            settings, policy_states = state.settings, state.policy_states
+            kept = "settings, passes and counts of admission are those of an earlier flush"
+        except StateDamage:
+            settings, policy_states = _settings_of_segments(self.path, reason), ()
+            kept = "the settings are those of the newest segment, passes and counts of admission start at 0"
+        self.recovery = replace(self.recovery, state_damage=f"{reason}; {kept}")
+        _logger.warning("%s: %s", self.path, self.recovery.state_damage)
+        return FolderContents(settings, contents.segments, policy_states)
+
+    def attach(self, table: _core.Table, contents: FolderContents) -> None:
         """Let the table keep rows here, and give it those that are here."""
         settings = json.dumps(contents.settings, default=float)
         _core.table_attach_tier(table, str(self.path / "segments"), settings, self._lock)
@@ -287,12 +323,13 @@ class TableFolder:
             # At once: an index that grows is there twice.
             rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
             table.reserve(rows)
-            if contents.policy_state:
-                table.add_policy_state(contents.policy_state, (0, 1))
+            for state in contents.policy_states:
+                if state:  # of a record of settings alone there is none
+                    table.add_policy_state(state, (0, 1))
             for segment in contents.segments:
                 _core.table_restore_segment(table, segment.sequence, segment.live)
             removed = _core.table_opened(table)
-            self.recovery = Recovery(self.recovery.catalogue_damage, removed)
+            self.recovery = replace(self.recovery, removed_files=removed)
             if removed:
                 _logger.info("%s: removed %d files that were never flushed", self.path, removed)
             self.flush(table, contents.settings)
@@ -305,8 +342,14 @@ class TableFolder:
         """Make the folder hold the table as it is now."""
         with self._flushing:
             segments = [ListedSegment(*segment) for segment in _core.table_flush(table)]
-            self._catalogue.write(CatalogueContents(settings, segments, table.policy_state()))
+            numbers = self._records.write(table, settings)
+            try:
+                self._catalogue.write(CatalogueContents(segments, numbers))
+            except BaseException:
+                self._records.restore(table)
+                raise
             _core.table_flushed(table)
+            self._records.confirm(table)
 
     def stop_prefetches(self) -> None:
         """Let no thread move rows any more."""
@@ -323,7 +366,7 @@ class TableFolder:
         """Leave the folder as empty as it was before the table that could not be made."""
         self.stop_prefetches()
         _core.table_detach_tier(table)  # ends what writes there
-        for name in ("segments", "catalogue"):
+        for name in ("segments", "catalogue", "state"):
             shutil.rmtree(self.path / name, ignore_errors=True)
         self.close()
         (self.path / "lock").unlink(missing_ok=True)
@@ -414,21 +457,26 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _contents_of_segments(path: Path, damage: str) -> CatalogueContents:
-    """Return all segments of a folder, and the settings that the newest of them has."""
+def _contents_of_segments(path: Path) -> CatalogueContents:
+    """Return all segments of a folder, as a catalogue that knows which rows count would not."""
     segments = []
-    newest = (-1, "")
     for file in (path / "segments").glob("*.segment"):
-        sequence, is_erased, rows, settings = _core.segment_header(str(file))
+        sequence, is_erased, rows, _, _ = _core.segment_header(str(file))
         segments.append(ListedSegment(sequence, is_erased, rows, None))
-        newest = max(newest, (sequence, settings))
-    if not segments:
+    return CatalogueContents(sorted(segments, key=lambda segment: segment.sequence))
+
+
+def _settings_of_segments(path: Path, damage: str) -> dict[str, Any]:
+    """Return the settings that the newest segment of a folder has."""
+    headers = [_core.segment_header(str(file)) for file in (path / "segments").glob("*.segment")]
+    if not headers:
         raise FormatError(
-            f"the catalogue of the table is damaged ({damage}), and no segments are there to make it anew",
+            f"the settings of the table cannot be read ({damage}), and no segments are there that have them",
             where=str(path),
             hint="load a checkpoint of the table into a new folder",
         )
-    return CatalogueContents(json.loads(newest[1]), sorted(segments, key=lambda segment: segment.sequence))
+    settings: dict[str, Any] = json.loads(max(headers)[3])
+    return settings
 
 
 def _set_aside(catalogue: Path) -> None:

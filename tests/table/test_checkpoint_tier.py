@@ -94,7 +94,7 @@ def test_a_lost_delta_is_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as context:
-            context.setattr("graphbox.table.checkpoint.write_durably", full_disk)
+            context.setattr("graphbox.table.checkpoint_files.write_durably", full_disk)
             with pytest.raises(DoesNotFitError):
                 table.save_delta(tmp_path / "delta")
         for keys in np.split(KEYS, 40):  # all that changed leaves memory

@@ -43,7 +43,7 @@ def test_base_that_failed_begins_no_chain(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("graphbox.table.checkpoint.write_durably", failing)
+        patched.setattr("graphbox.table.checkpoint_files.write_durably", failing)
         with pytest.raises(GraphboxError, match="Input/output"):
             table.save_base(tmp_path / "base")
     with pytest.raises(DoesNotFitError, match="erased"):
@@ -135,7 +135,7 @@ def test_rows_that_move_do_not_make_another_table(tmp_path: Path) -> None:
 
 
 def test_store_has_no_tables_with_folders(tmp_path: Path) -> None:
-    with TableStore(tmp_path / "store") as store, pytest.raises(UsageError, match="in memory"):
+    with TableStore(tmp_path / "store") as store, pytest.raises(UsageError, match="expected no folder"):
         store.create("users", 4, path=tmp_path / "users")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,6 +43,71 @@ def test_tables_are_saved_together(tmp_path: Path) -> None:
     with TableStore(tmp_path / "store") as store:
         assert list(store) == ["user"]
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["checkpoint", "lock"]
+
+
+def test_tables_on_ssd_in_a_store(tmp_path: Path) -> None:
+    expected = EmbeddingTable(256, seed=3)
+    with TableStore(tmp_path / "store", memory_bytes=40 * MIB) as store:
+        rows = store.create("rows", 256, on_ssd=True, seed=3)
+        other = store.create("other", 16)
+        for keys in np.split(np.arange(30_000), 30):
+            for table in (rows, expected):
+                table.push(keys, np.full((1000, 256), 0.5, Float32))
+        assert rows.tier_statistics().cold_rows > 0
+        train(other, 1)
+        store.save()
+        rows.push(np.arange(500), np.ones((500, 256), Float32))  # is not saved
+        store.remove("other")
+        part = next((tmp_path / "store" / "checkpoint" / "rows").glob("cold-*"))
+        assert part.stat().st_nlink == 2
+    with pytest.raises(UsageError, match="the store is closed"):
+        rows.pull([1])
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["checkpoint", "lock"]
+    for _ in range(2):  # what is done after the save does not touch what was saved
+        with TableStore(tmp_path / "store", memory_bytes=40 * MIB) as store:
+            rows = store["rows"]
+            assert rows.path is not None
+            assert store.nbytes <= 40 * MIB
+            for keys in np.split(np.arange(30_000), 30):
+                assert np.array_equal(rows.pull(keys), expected.pull(keys))
+                rows.push(keys, np.ones((1000, 256), Float32))
+            rows.flush()
+            rows.purge()
+    with TableStore(tmp_path / "store") as store:
+        store.remove("rows")
+        store.save()
+    with TableStore(tmp_path / "store") as store:
+        assert list(store) == ["other"]
+
+
+def test_a_save_is_of_one_moment_of_all_tables(tmp_path: Path) -> None:
+    stop = threading.Event()
+    with TableStore(tmp_path / "store") as store:
+        tables = [
+            store.create(name, 4, optimizer="sgd", lr=1.0, init_scale=0.0, on_ssd=on_ssd)
+            for name, on_ssd in (("a", False), ("b", True), ("c", False))
+        ]
+
+        def push() -> None:
+            while not stop.is_set():
+                for table in tables:
+                    table.push([1], np.full((1, 4), -1.0, Float32))
+
+        pusher = threading.Thread(target=push)
+        pusher.start()
+        try:
+            for number in range(10):
+                store.save()
+                folder = tmp_path / f"{number}"
+                shutil.copytree(tmp_path / "store" / "checkpoint", folder / "checkpoint")
+        finally:
+            stop.set()
+            pusher.join()
+    for number in range(10):
+        with TableStore(tmp_path / f"{number}") as store:
+            counts = [float(store[name].pull([1])[0, 0]) for name in "abc"]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[0] - counts[-1] <= 1
 
 
 def test_the_budget_is_divided(tmp_path: Path) -> None:

@@ -11,8 +11,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "bind/arrays.h"
 #include "bind/bag.h"
@@ -35,6 +39,7 @@ constexpr std::array<std::pair<const char*, Optimizer>, kOptimizers> kOptimizerN
 constexpr std::array<std::pair<const char*, ValueType>, kValueTypes> kValueTypeNames = {{
     {"float32", ValueType::kFloat32},
     {"float16", ValueType::kFloat16},
+    {"int8", ValueType::kInt8},
 }};
 
 // Rows of the batch must match its keys.
@@ -140,16 +145,6 @@ std::tuple<NumpyArray<std::int64_t>, NumpyArray<float, 2>, std::uint64_t> scan(c
   return {to_numpy(std::move(keys)), to_numpy<float, 2>(std::move(values), shape), scanned.next};
 }
 
-using Parts = std::vector<std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint32_t, bool>>;
-
-std::vector<CheckpointPart> parts_of(const Parts& parts) {
-  std::vector<CheckpointPart> all;
-  for (const auto& [name, rows, bytes, crc32c, is_erased] : parts) {
-    all.push_back({name, rows, bytes, crc32c, is_erased});
-  }
-  return all;
-}
-
 RowContents contents_of(std::uint32_t contents) {
   if (contents >= kRowContents) {
     throw Error(ErrorKind::kUsage, "expected contents from 0 to 3, received " + std::to_string(contents), "contents");
@@ -157,28 +152,39 @@ RowContents contents_of(std::uint32_t contents) {
   return static_cast<RowContents>(contents);
 }
 
-Parts write_checkpoint(Table& self, const std::string& folder, std::uint32_t contents, int chain, bool is_delta,
-                       int threads) {
-  const nb::gil_scoped_release release;
-  Parts parts;
-  for (const CheckpointPart& part : self.write_checkpoint({folder, contents_of(contents), chain, is_delta, threads})) {
-    parts.emplace_back(part.name, part.rows, part.bytes, part.crc32c, part.is_erased);
-  }
-  return parts;
+CheckpointPart part_of(const std::string& name, std::uint64_t rows, std::uint64_t live_rows, std::uint64_t bytes,
+                       std::uint32_t crc32c, bool is_erased, const nb::bytes& live) {
+  CheckpointPart part{name, rows, live_rows, bytes, crc32c, is_erased};
+  part.live.resize(live.size() / sizeof(std::uint64_t));
+  std::memcpy(part.live.data(), live.data(), part.live.size() * sizeof(std::uint64_t));
+  return part;
 }
 
-void load_checkpoint(Table& self, const std::string& folder, const Parts& parts, bool is_delta,
+// Of each table: its checkpoint's folder, contents, chain, whether it is a delta, threads.
+using Requests = std::vector<std::tuple<Table*, std::string, std::uint32_t, int, bool, int>>;
+
+std::vector<WrittenCheckpoint> write_checkpoints(const Requests& requests) {
+  std::vector<std::pair<Table*, CheckpointRequest>> tables;
+  for (const auto& [table, folder, contents, chain, is_delta, threads] : requests) {
+    if (table == nullptr) {
+      throw Error(ErrorKind::kUsage, "expected a table, received None", "requests");
+    }
+    for (const auto& [other, request] : tables) {
+      if (other == table) {
+        throw Error(ErrorKind::kUsage, "expected different tables, received one twice", "requests");
+      }
+    }
+    tables.emplace_back(table, CheckpointRequest{folder, contents_of(contents), chain, is_delta, threads});
+  }
+  return Table::write_checkpoints(tables);
+}
+
+void load_checkpoint(Table& self, const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
                      std::pair<std::uint64_t, std::uint64_t> shard, int threads) {
-  const nb::gil_scoped_release release;
-  self.load_checkpoint(folder, parts_of(parts), is_delta, {shard.first, shard.second}, threads);
+  self.load_checkpoint(folder, parts, is_delta, {shard.first, shard.second}, threads);
 }
 
 PartRecords part_records(const Table& self, std::uint32_t contents) { return self.part_records(contents_of(contents)); }
-
-void apply_values(Table& self, const std::string& folder, const Parts& parts, const PartRecords& records, int threads) {
-  const nb::gil_scoped_release release;
-  self.apply_values(folder, parts_of(parts), records, threads);
-}
 
 }  // namespace
 
@@ -227,6 +233,37 @@ void add_table(nb::module_& module) {
       .def_ro("clip_value", &OptimizerConfig::clip_value)
       .def_ro("mean_gradient", &OptimizerConfig::mean_gradient);
   add_policy_classes(module);
+  nb::class_<CheckpointPart>(module, "CheckpointPart", "A file of a checkpoint.")
+      .def(
+          "__init__",
+          [](CheckpointPart* self, const std::string& name, std::uint64_t rows, std::uint64_t live_rows,
+             std::uint64_t bytes, std::uint32_t crc32c, bool erased, const nb::bytes& live) {
+            new (self) CheckpointPart(part_of(name, rows, live_rows, bytes, crc32c, erased, live));
+          },
+          nb::arg("name"), nb::arg("rows"), nb::arg("live_rows"), nb::arg("bytes"), nb::arg("crc32c"),
+          nb::arg("erased"), nb::arg("live"))
+      .def_ro("name", &CheckpointPart::name)
+      .def_ro("rows", &CheckpointPart::rows, "In the file, or erased keys.")
+      .def_ro("live_rows", &CheckpointPart::live_rows, "So many of them count.")
+      .def_ro("bytes", &CheckpointPart::bytes)
+      .def_ro("crc32c", &CheckpointPart::crc32c, "Of the checksums of the records, or of erased keys.")
+      .def_ro("erased", &CheckpointPart::is_erased)
+      .def_prop_ro(
+          "live",
+          [](const CheckpointPart& self) {
+            return nb::bytes(self.live.data(), self.live.size() * sizeof(std::uint64_t));
+          },
+          "A bit for each row, where not all count.");
+  nb::class_<WrittenCheckpoint>(module, "WrittenCheckpoint", "What was written of a table, all of one moment.")
+      .def_ro("parts", &WrittenCheckpoint::parts)
+      .def_prop_ro("policy_state",
+                   [](const WrittenCheckpoint& self) {
+                     return nb::bytes(self.policy_state.data(), self.policy_state.size());
+                   })
+      .def_ro("lr", &WrittenCheckpoint::lr)
+      .def_ro("changes", &WrittenCheckpoint::changes)
+      .def_ro("linked_files", &WrittenCheckpoint::linked_files, "Segments that are the table's, too.")
+      .def_ro("copied_files", &WrittenCheckpoint::copied_files, "Segments that could not be linked there.");
   nb::class_<PartRecords>(module, "PartRecords", "What the records of a checkpoint are.");
   add_pulled_rows(module);
   nb::class_<Table> table(module, "Table", "Rows for any int64 keys, with optimizer state, in memory.");
@@ -237,7 +274,7 @@ void add_table(nb::module_& module) {
           [](Table* self, std::uint64_t dim, const std::string& dtype, const OptimizerConfig& optimizer,
              float init_scale, std::uint64_t seed, std::uint64_t memory_bytes, bool skip_nonfinite,
              const PolicyConfig& policies) {
-            new (self) Table({dim, value_of(kValueTypeNames, dtype, "float32 or float16", "dtype"), optimizer,
+            new (self) Table({dim, value_of(kValueTypeNames, dtype, "float32, float16 or int8", "dtype"), optimizer,
                               init_scale, seed, memory_bytes, skip_nonfinite, policies});
           },
           nb::arg("dim"), nb::kw_only(), nb::arg("dtype"), nb::arg("optimizer"), nb::arg("init_scale"),
@@ -292,9 +329,6 @@ void add_table(nb::module_& module) {
       .def_prop_ro("skipped_gradients", &Table::skipped_gradients, "Gradients left out because they were not finite.")
       .def_prop_rw(
           "lr", [](const Table& self) { return self.config().optimizer.lr; }, [](Table& self, float lr) { self.set_lr(lr); })
-      .def("write_checkpoint", &write_checkpoint, nb::arg("folder"), nb::arg("contents"), nb::arg("chain"),
-           nb::arg("is_delta"), nb::arg("threads"),
-           "Write rows to new segments in a folder; returns name, rows, bytes, CRC-32C and whether they are erased keys.")
       .def("track_changes", &Table::track_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
            "Follow what changes from now on.")
       .def("confirm_changes", &Table::confirm_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
@@ -304,12 +338,16 @@ void add_table(nb::module_& module) {
       .def("reserve", &Table::reserve, nb::arg("rows"), nb::call_guard<nb::gil_scoped_release>(),
            "Make room for that many more rows.")
       .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
-           nb::arg("shard"), nb::arg("threads"), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
+           nb::arg("shard"), nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
       .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
-      .def("apply_values", &apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"), nb::arg("threads"),
+      .def("apply_values", &Table::apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"),
+           nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
   add_bags(table);
 
+  module.def("write_checkpoints", &write_checkpoints, nb::arg("requests"), nb::call_guard<nb::gil_scoped_release>(),
+             "Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, "
+             "chain, whether it is a delta, threads).");
   module.def(
       "shard_of",
       [](InputArray<std::int64_t> keys, std::uint64_t shards) {

@@ -105,16 +105,20 @@ void add_policy_methods(nb::class_<Table>& table) {
       .def("counters", &counters, nb::arg("keys").noconvert(), nb::arg("threads"),
            "Whether keys have rows; shows, clicks, scores, passes unseen, second last seen of each.")
       .def(
-          "policy_state",
-          [](const Table& self) {
-            std::vector<std::byte> state;
+          "take_state",
+          [](Table& self, bool is_whole) -> nb::object {
+            std::optional<std::vector<std::byte>> state;
             {
               const nb::gil_scoped_release release;
-              state = self.policy_state();
+              state = self.take_state(is_whole);
             }
-            return nb::bytes(state.data(), state.size());
+            return state ? nb::object(nb::bytes(state->data(), state->size())) : nb::none();
           },
-          "What policies know besides the counters of rows.")
+          nb::arg("is_whole"),
+          "What policies know besides the counters of rows, all or what changed since it was last taken; None: nothing.",
+          nb::sig("def take_state(self, is_whole: bool) -> bytes | None"))
+      .def("confirm_state", &Table::confirm_state, nb::call_guard<nb::gil_scoped_release>(), "What was taken is safe.")
+      .def("restore_state", &Table::restore_state, nb::call_guard<nb::gil_scoped_release>(), "What was taken is lost.")
       .def(
           "add_policy_state",
           [](Table& self, const nb::bytes& state, std::pair<std::uint64_t, std::uint64_t> shard) {

@@ -19,6 +19,7 @@
 #include "table/cold_rows.h"
 #include "table/segment_file.h"
 #include "table/table.h"
+#include "table/tier_snapshot.h"
 
 namespace graphbox::bind {
 namespace {
@@ -127,6 +128,22 @@ void add_table_tier(nb::module_& module) {
   module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
              "Rewrite segments that hold rows of erased keys; returns how many.");
   module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
+  nb::class_<KeyScan>(module, "KeyScan", "The keys that a table had at a moment, a part at a time.")
+      .def(
+          "next",
+          [](KeyScan& self, std::uint64_t most) {
+            PooledArray<std::int64_t> keys;
+            {
+              const nb::gil_scoped_release release;
+              const std::vector<std::int64_t> part = self.next(most);
+              keys.resize(static_cast<std::int64_t>(part.size()));
+              std::copy(part.begin(), part.end(), keys.data());
+            }
+            return to_numpy(std::move(keys));
+          },
+          nb::arg("most"), "At most so many keys, int64[n]; none at the end.");
+  module.def("table_key_scan", [](Table& table) { return tiered(table).begin_key_scan(); }, nb::arg("table"),
+             nb::call_guard<nb::gil_scoped_release>(), "Begin to go through the keys there are now.");
   module.def(
       "segment_keys",
       [](const std::string& path) {
@@ -145,13 +162,17 @@ void add_table_tier(nb::module_& module) {
       "segment_header",
       [](const std::string& path) {
         SegmentInfo info;
+        std::uint32_t content_crc32c = 0;
         {
           const nb::gil_scoped_release release;
-          info = SegmentReader(path, "remove the file, or load a checkpoint of the table").info();
+          const SegmentReader segment(path, "remove the file, or load a checkpoint of the table");
+          info = segment.info();
+          content_crc32c = segment.content_crc32c();
         }
-        return std::tuple(info.sequence, info.kind == SegmentKind::kErasedKeys, info.rows, info.settings);
+        return std::tuple(info.sequence, info.kind == SegmentKind::kErasedKeys, info.rows, info.settings,
+                          content_crc32c);
       },
-      nb::arg("path"), "Sequence number, whether it is of erased keys, rows and settings of a segment.");
+      nb::arg("path"), "Sequence number, whether it is of erased keys, rows, settings and CRC-32C of a segment.");
 }
 
 }  // namespace graphbox::bind

@@ -1,6 +1,7 @@
 #include "table/admission.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -13,7 +14,11 @@ namespace {
 
 constexpr std::size_t kBlock = 16;  // keys whose counters are asked for before the first is needed
 
-constexpr std::uint32_t kMostCount = kElsewhere - 1;  // that an index can hold in place of a row
+constexpr std::uint32_t kMostCount = (std::uint32_t{1} << 30) - 1;  // that an index holds in place of a row, with a bit
+
+// What a state holds.
+constexpr std::uint32_t kAll = 0;
+constexpr std::uint32_t kChanges = 1;
 
 struct KeyCount {
   std::int64_t key;
@@ -40,7 +45,7 @@ bool KeyAdmission::admits(std::int64_t key, std::uint32_t pass) const {
       break;
   }
   const std::uint32_t count = counts_.find(key, counts_.hash(key));
-  return count != kNoRow && count >= config_.admission_count;
+  return count != kNoRow && (count & ~kChangedCount) >= config_.admission_count;
 }
 
 void KeyAdmission::count(const std::int64_t* keys, const std::vector<std::int64_t>& positions) {
@@ -70,8 +75,8 @@ void KeyAdmission::take_back() {
   for (const std::int64_t key : counted_) {
     const std::uint64_t hash = counts_.hash(key);
     const std::uint32_t count = counts_.find(key, hash);
-    if (count == 1) {
-      forget(key);
+    if ((count & ~kChangedCount) == 1) {
+      drop_count(key);
     } else {
       counts_.replace(key, hash, count - 1);
     }
@@ -85,22 +90,34 @@ void KeyAdmission::count_exactly(std::int64_t key) {
   const std::uint64_t hash = counts_.hash(key);
   const std::uint32_t count = counts_.find(key, hash);
   if (count == kNoRow) {
-    counts_.insert(key, hash, 1);
+    counts_.insert(key, hash, 1 | kChangedCount);
     ++counted_keys_;
-  } else if (count < kMostCount) {
-    counts_.replace(key, hash, count + 1);
+  } else if ((count & ~kChangedCount) < kMostCount) {
+    counts_.replace(key, hash, (count + 1) | kChangedCount);
   }
 }
 
 void KeyAdmission::forget(std::int64_t key) {
-  if (config_.admission != Admission::kCount) {
+  if (config_.admission != Admission::kCount || counts_.find(key, counts_.hash(key)) == kNoRow) {
     return;
   }
-  const std::uint64_t hash = counts_.hash(key);
-  if (counts_.find(key, hash) != kNoRow) {
-    counts_.erase(key, hash);
-    --counted_keys_;
+  drop_count(key);
+  for (Following& following : following_) {
+    std::vector<std::int64_t>& removed = following.now.removed;
+    if (!following.is_on) {
+      continue;
+    }
+    if (removed.size() == removed.capacity()) {  // the same key may come and go
+      std::sort(removed.begin(), removed.end());
+      removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
+    }
+    removed.push_back(key);
   }
+}
+
+void KeyAdmission::drop_count(std::int64_t key) {
+  counts_.erase(key, counts_.hash(key));
+  --counted_keys_;
 }
 
 std::uint64_t KeyAdmission::bytes_for(std::uint64_t more_keys) const {
@@ -142,6 +159,7 @@ void KeyAdmission::count_in_sketch(const std::int64_t* keys, const std::vector<s
         if (sketch_[cell] == least && least != UINT8_MAX) {
           raised_.emplace_back(cell, least);
           ++sketch_[cell];
+          note_cell(cell);
         }
       }
     }
@@ -150,75 +168,298 @@ void KeyAdmission::count_in_sketch(const std::int64_t* keys, const std::vector<s
 
 void KeyAdmission::halve() {
   pulls_ /= 2;
+  for (Following& following : following_) {
+    following.now.halvings += following.is_on ? 1 : 0;
+  }
   for (std::uint8_t& cell : sketch_) {
     cell = static_cast<std::uint8_t>(cell / 2);
   }
   std::vector<std::int64_t> gone;
   counts_.for_each([&](std::int64_t key, std::uint32_t& count) {
-    count /= 2;
-    if (count == 0) {
+    const std::uint32_t half = (count & ~kChangedCount) / 2;
+    count = half | (count & kChangedCount);
+    if (half == 0) {
       gone.push_back(key);
     }
   });
   for (const std::int64_t key : gone) {
-    forget(key);
+    drop_count(key);
   }
+}
+
+// --- Following -------------------------------------------------------------------------------------------------------
+
+std::uint64_t KeyAdmission::followed_bytes() const {
+  std::uint64_t numbers = 0;
+  for (const Following& following : following_) {
+    numbers += following.now.cells.size() + following.now.removed.capacity() + following.changed_then.capacity();
+    numbers += following.before ? following.before->cells.size() + following.before->removed.capacity() : 0;
+  }
+  return numbers * sizeof(std::uint64_t);
+}
+
+void KeyAdmission::note_cell(std::uint64_t cell) {
+  for (Following& following : following_) {
+    if (following.is_on) {
+      following.now.cells[cell / 64] |= std::uint64_t{1} << (cell % 64);
+    }
+  }
+}
+
+void KeyAdmission::follow(Follower follower) {
+  Following& following = following_[follower];
+  following = {};
+  following.is_on = true;
+  begin_next(follower);
+  following.before.reset();
+  following.changed_then = {};
+}
+
+bool KeyAdmission::has_changed(Follower follower) const {
+  const Following& following = following_[follower];
+  return !following.is_on || following.now.pulls != pulls_ || following.now.halvings > 0 ||
+         !following.now.removed.empty() ||
+         std::any_of(following.now.cells.begin(), following.now.cells.end(), [](std::uint64_t bits) { return bits != 0; });
+}
+
+void KeyAdmission::begin_next(Follower follower) {
+  Following& following = following_[follower];
+  if (following.is_on) {
+    following.before = std::exchange(following.now, {});
+  }
+  following.is_on = true;
+  following.now.cells.resize((sketch_.size() + 63) / 64);
+  following.now.pulls = pulls_;
+  if (follower != kChain) {  // tables with rows on SSD count in a sketch alone
+    return;
+  }
+  counts_.for_each([&](std::int64_t key, std::uint32_t& count) {
+    if ((count & kChangedCount) != 0) {
+      following.changed_then.push_back(key);
+      count &= ~kChangedCount;
+    }
+  });
+}
+
+void KeyAdmission::confirm(Follower follower) {
+  following_[follower].before.reset();
+  following_[follower].changed_then = {};
+}
+
+void KeyAdmission::restore(Follower follower) {
+  Following& following = following_[follower];
+  if (!following.before) {
+    following = {};  // there is nothing to go on from
+    return;
+  }
+  for (std::size_t word = 0; word < following.now.cells.size(); ++word) {
+    following.now.cells[word] |= following.before->cells[word];
+  }
+  following.now.removed.insert(following.now.removed.end(), following.before->removed.begin(),
+                               following.before->removed.end());
+  following.now.halvings += following.before->halvings;
+  following.now.pulls = following.before->pulls;
+  for (const std::int64_t key : following.changed_then) {
+    const std::uint64_t hash = counts_.hash(key);
+    const std::uint32_t count = counts_.find(key, hash);
+    if (count != kNoRow) {
+      counts_.replace(key, hash, count | kChangedCount);
+    }
+  }
+  confirm(follower);
 }
 
 // --- Kept with the table ---------------------------------------------------------------------------------------------
 
-// How many pulls were counted since the last halving, then the sketch, or keys and their counts in the order of keys.
+namespace {
+
+class StateWriter {
+ public:
+  template <typename Number>
+  void add(Number number) {
+    add(&number, sizeof number);
+  }
+  void add(const void* data, std::size_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(data);
+    state_.insert(state_.end(), begin, begin + bytes);
+  }
+  // Seven bits in each byte, the lowest first; the last byte's highest bit is not set (LEB128).
+  void add_short(std::uint64_t number) {
+    for (; number >= 0x80; number >>= 7) {
+      state_.push_back(static_cast<std::byte>(number | 0x80));
+    }
+    state_.push_back(static_cast<std::byte>(number));
+  }
+  std::vector<std::byte> take() { return std::move(state_); }
+
+ private:
+  std::vector<std::byte> state_;
+};
+
+class StateReader {
+ public:
+  StateReader(const std::byte* state, std::size_t bytes) : next_(state), end_(state + bytes) {}
+
+  const std::byte* rest() const { return next_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(end_ - next_); }
+  template <typename Number>
+  Number take() {
+    Number number;
+    check(bytes() >= sizeof number);
+    std::memcpy(&number, next_, sizeof number);
+    next_ += sizeof number;
+    return number;
+  }
+  std::uint64_t take_short() {
+    std::uint64_t number = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      check(shift < 64);
+      const auto byte = static_cast<std::uint64_t>(take<std::uint8_t>());
+      number |= (byte & 0x7F) << shift;
+      if (byte < 0x80) {
+        return number;
+      }
+    }
+  }
+  static void check(bool fits) {
+    if (!fits) {
+      throw Error(ErrorKind::kFormat, "the counts of keys without a row do not fit the table's admission");
+    }
+  }
+
+ private:
+  const std::byte* next_;
+  const std::byte* end_;
+};
+
+}  // namespace
+
+// How many pulls were counted since the last halving; then the sketch, or keys and their counts in the order of keys.
 std::vector<std::byte> KeyAdmission::state() const {
   std::vector<KeyCount> counts;
-  counts_.for_each([&](std::int64_t key, std::uint32_t count) { counts.push_back({key, count}); });
+  counts_.for_each(
+      [&](std::int64_t key, std::uint32_t count) { counts.push_back({key, count & ~kChangedCount}); });
   std::sort(counts.begin(), counts.end(), [](const KeyCount& a, const KeyCount& b) { return a.key < b.key; });
-  const std::size_t count_bytes = counts.size() * sizeof(KeyCount);
-  std::vector<std::byte> state(sizeof pulls_ + sketch_.size() + count_bytes);
-  std::memcpy(state.data(), &pulls_, sizeof pulls_);
-  if (!sketch_.empty()) {
-    std::memcpy(state.data() + sizeof pulls_, sketch_.data(), sketch_.size());
-  }
-  if (!counts.empty()) {
-    std::memcpy(state.data() + sizeof pulls_ + sketch_.size(), counts.data(), count_bytes);
-  }
-  return state;
+  StateWriter state;
+  state.add(pulls_);
+  state.add(kAll);
+  state.add(sketch_.data(), sketch_.size());
+  state.add(counts.data(), counts.size() * sizeof(KeyCount));
+  return state.take();
 }
 
-void KeyAdmission::add_state(const std::byte* state, std::size_t bytes,
-                             const std::function<bool(std::int64_t)>& is_of_table) {
+// The same with halvings, then cells of the sketch as they are now: how many are skipped, and the value; or keys that
+// are counted no more, and keys and their counts.
+std::vector<std::byte> KeyAdmission::changes(Follower follower) const {
+  const Following& following = following_[follower];
+  if (!following.is_on) {
+    return state();
+  }
+  std::vector<std::byte> changed = config_.admission == Admission::kCount ? count_changes(following.now)
+                                                                          : cell_changes(following.now);
+  const std::uint64_t all = sizeof pulls_ + sizeof kAll + sketch_.size() + counted_keys_ * sizeof(KeyCount);
+  return changed.size() < all ? changed : state();
+}
+
+std::vector<std::byte> KeyAdmission::cell_changes(const Changes& changes) const {
+  StateWriter state;
+  state.add(pulls_);
+  state.add(kChanges);
+  state.add(changes.halvings);
+  std::uint64_t next = 0;
+  for (std::size_t word = 0; word < changes.cells.size(); ++word) {
+    for (std::uint64_t bits = changes.cells[word]; bits != 0; bits &= bits - 1) {
+      const std::uint64_t cell = word * 64 + static_cast<std::uint64_t>(std::countr_zero(bits));
+      state.add_short(cell - next);
+      state.add(sketch_[cell]);
+      next = cell + 1;
+    }
+  }
+  return state.take();
+}
+
+std::vector<std::byte> KeyAdmission::count_changes(const Changes& changes) const {
+  std::vector<std::int64_t> removed = changes.removed;
+  std::sort(removed.begin(), removed.end());
+  removed.erase(std::unique(removed.begin(), removed.end()), removed.end());
+  std::vector<KeyCount> counts;
+  counts_.for_each([&](std::int64_t key, std::uint32_t count) {
+    if ((count & kChangedCount) != 0) {
+      counts.push_back({key, count & ~kChangedCount});
+    }
+  });
+  std::sort(counts.begin(), counts.end(), [](const KeyCount& a, const KeyCount& b) { return a.key < b.key; });
+  StateWriter state;
+  state.add(pulls_);
+  state.add(kChanges);
+  state.add(changes.halvings);
+  state.add(std::uint64_t{removed.size()});
+  state.add(removed.data(), removed.size() * sizeof(std::int64_t));
+  state.add(counts.data(), counts.size() * sizeof(KeyCount));
+  return state.take();
+}
+
+void KeyAdmission::add_state(const std::byte* state, std::size_t bytes, const IsOfTable& is_of_table) {
+  StateReader reader(state, bytes);
+  const auto pulls = reader.take<std::uint64_t>();
+  const auto form = reader.take<std::uint32_t>();
+  StateReader::check(form <= kChanges);
   const bool counts_keys = config_.admission == Admission::kCount;
-  const std::size_t rest = bytes - std::min(bytes, sizeof pulls_);
-  if (bytes < sizeof pulls_ || (counts_keys ? rest % sizeof(KeyCount) != 0 : rest != sketch_.size())) {
-    throw Error(ErrorKind::kFormat,
-                "the counts of keys without a row do not fit the table's admission: " + std::to_string(bytes) + " bytes");
-  }
-  std::uint64_t pulls = 0;
-  std::memcpy(&pulls, state, sizeof pulls);
-  pulls_ += pulls;
-  state += sizeof pulls;
-  for (std::size_t cell = 0; cell < sketch_.size(); ++cell) {
-    const unsigned sum = sketch_[cell] + std::to_integer<unsigned>(state[cell]);
-    sketch_[cell] = static_cast<std::uint8_t>(std::min<unsigned>(sum, UINT8_MAX));
-  }
-  if (!counts_keys) {
+  if (form == kAll) {
+    if (counts_keys) {
+      counts_ = RowIndex();
+      counted_keys_ = 0;
+      add_counts(reader.rest(), reader.bytes(), is_of_table);
+    } else {
+      StateReader::check(reader.bytes() == sketch_.size());
+      std::transform(reader.rest(), reader.rest() + reader.bytes(), sketch_.begin(), std::to_integer<std::uint8_t>);
+    }
+    pulls_ = pulls;
     return;
   }
-  for (std::size_t i = 0; i < rest / sizeof(KeyCount); ++i) {
+  for (auto halvings = std::min<std::uint32_t>(reader.take<std::uint32_t>(), 32); halvings > 0; --halvings) {
+    halve();
+  }
+  if (counts_keys) {
+    for (auto removed = reader.take<std::uint64_t>(); removed > 0; --removed) {
+      forget(reader.take<std::int64_t>());
+    }
+    add_counts(reader.rest(), reader.bytes(), is_of_table);
+  } else {
+    add_cell_changes(reader.rest(), reader.bytes());
+  }
+  pulls_ = pulls;
+}
+
+void KeyAdmission::add_cell_changes(const std::byte* state, std::size_t bytes) {
+  StateReader reader(state, bytes);
+  for (std::uint64_t cell = 0; reader.bytes() > 0; ++cell) {
+    const std::uint64_t skipped = reader.take_short();
+    StateReader::check(skipped < sketch_.size() && cell + skipped < sketch_.size());
+    cell += skipped;
+    sketch_[cell] = reader.take<std::uint8_t>();
+    note_cell(cell);
+  }
+}
+
+// Pairs of keys and counts, which stand instead of those there are.
+void KeyAdmission::add_counts(const std::byte* pairs, std::size_t bytes, const IsOfTable& is_of_table) {
+  StateReader::check(bytes % sizeof(KeyCount) == 0);
+  for (std::size_t i = 0; i < bytes / sizeof(KeyCount); ++i) {
     KeyCount added;
-    std::memcpy(&added, state + i * sizeof added, sizeof added);
+    std::memcpy(&added, pairs + i * sizeof added, sizeof added);
     if (!is_of_table(added.key)) {
       continue;
     }
     const std::uint64_t hash = counts_.hash(added.key);
-    const std::uint32_t count = counts_.find(added.key, hash);
-    if (count == kNoRow) {
-      counts_.reserve(counted_keys_ + 1);
-      counts_.insert(added.key, hash, static_cast<std::uint32_t>(std::min<std::uint64_t>(added.count, kMostCount)));
-      ++counted_keys_;
-    } else {
-      counts_.replace(added.key, hash, static_cast<std::uint32_t>(std::min<std::uint64_t>(
-                                           std::uint64_t{count} + added.count, kMostCount)));
+    const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(added.count, kMostCount));
+    if (counts_.find(added.key, hash) != kNoRow) {
+      counts_.replace(added.key, hash, count | kChangedCount);
+      continue;
     }
+    counts_.reserve(counted_keys_ + 1);
+    counts_.insert(added.key, counts_.hash(added.key), count | kChangedCount);
+    ++counted_keys_;
   }
 }
 

@@ -156,7 +156,7 @@ Table::Found Table::sum_rows(PulledRows& pulled, const Bags& bags, float* out, i
       } else if (is_float32) {
         values = reinterpret_cast<const float*>(data);
       } else {
-        from_float16(reinterpret_cast<const std::uint16_t*>(data), unpacked.data(), dim);
+        slab_.unpack_values(data, unpacked.data());
       }
       if (visited != nullptr && is_hot(row)) {
         visited->visit(row);

@@ -1,6 +1,7 @@
 // Which rows changed and which keys were erased since a checkpoint: what the next delta holds.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,55 +11,59 @@
 
 namespace graphbox {
 
-// Rows on SSD are known by their segments: what changed since and went there is in segments written since. That may be
-// more than changed, never less.
+// Rows in memory are known by a bit for each. Of a table with rows on SSD, changed rows are those in segments that were
+// written since: that may be more than changed, never less.
 //
-// Off until start(). A row's number may pass to another key: the row of a new key counts as changed, and the old key as
-// erased. Changes are made with the table locked, but for mark(), which several threads may call at once.
+// Off until it is begun. A row's number may pass to another key: the row of a new key counts as changed, and the old key
+// as erased, unless that had come since. Changes are made with the table locked, but for mark(), which several threads
+// may call at once.
 class ChangeTracker {
  public:
   bool is_on() const { return is_on_; }
-  bool has_changed(std::uint32_t row) const { return (now_.rows[row / 64] >> (row % 64) & 1) != 0; }
+  bool has_changed(std::uint32_t row) const { return has_bit(now_.rows, row); }
   const std::vector<std::uint64_t>& changed_rows() const { return now_.rows; }  // a bit for each
   const std::vector<std::int64_t>& erased_keys() const { return now_.erased; }
   // Segments from this sequence number on were written since.
   std::uint64_t first_sequence() const { return now_.first_sequence; }
-  // The same, also if the old changes are taken back.
-  std::uint64_t oldest_sequence() const { return before_ ? before_->first_sequence : now_.first_sequence; }
-  // What it takes with `rows` rows.
+
+  // What it takes with `rows` rows in memory.
   std::size_t bytes_for(std::uint64_t rows) const {
-    const std::size_t before = before_ ? before_->rows.size() + before_->erased.capacity() : 0;
-    return is_on_ ? ((rows + 63) / 64 + now_.erased.capacity() + before) * 8 : 0;
+    const std::size_t before = before_ ? before_->words() : 0;
+    return is_on_ ? ((follows_rows_ ? 2 * ((rows + 63) / 64) : 0) + now_.erased.capacity() + before) * 8 : 0;
+  }
+  // By how much that grows with the next erased key.
+  std::size_t growth_bytes() const {
+    return is_on_ && now_.erased.size() == now_.erased.capacity() ? grown_size() * 8 - now_.erased.capacity() * 8 : 0;
   }
 
-  void start(std::uint64_t rows, std::uint64_t next_sequence) {
+  void follow_rows(std::uint64_t rows) {
+    stop();
+    is_on_ = follows_rows_ = true;
+    grow(rows);
+  }
+  void follow_segments(std::uint64_t next_sequence) {
     stop();
     is_on_ = true;
     now_.first_sequence = next_sequence;
-    grow(rows);
   }
-
-  // The same with a checkpoint that is not whole yet: restore() ends it again, for there is none to go on from.
-  void begin_first(std::uint64_t rows, std::uint64_t next_sequence) {
-    start(rows, next_sequence);
-    is_first_ = true;
-  }
+  // The checkpoint that it was begun with is not whole yet: restore() ends it again, for there is none to go on from.
+  void await_first() { is_first_ = true; }
 
   void stop() {
     now_ = {};
     before_.reset();
-    is_on_ = false;
-    is_first_ = false;
+    is_on_ = follows_rows_ = is_first_ = false;
   }
 
   void grow(std::uint64_t rows) {
-    if (is_on_ && now_.rows.size() * 64 < rows) {
+    if (follows_rows_ && now_.rows.size() * 64 < rows) {
       now_.rows.resize((rows + 63) / 64);
+      now_.created.resize(now_.rows.size());
     }
   }
 
   void mark(std::uint32_t row) {
-    if (!is_on_) {
+    if (!follows_rows_) {
       return;
     }
     std::atomic_ref<std::uint64_t> word(now_.rows[row / 64]);
@@ -68,17 +73,32 @@ class ChangeTracker {
     }
   }
 
-  // The row was read from a segment that is older than all changes.
-  void unmark(std::uint32_t row) {
-    if (is_on_) {
-      now_.rows[row / 64] &= ~(std::uint64_t{1} << (row % 64));
+  // The row is that of a key which had none.
+  void mark_created(std::uint32_t row) {
+    if (follows_rows_) {
+      mark(row);
+      now_.created[row / 64] |= std::uint64_t{1} << (row % 64);
     }
   }
 
+  // Notes a key; of one whose row is in memory, see the next.
   void erase(std::int64_t key) {
-    if (is_on_) {
-      now_.erased.push_back(key);
+    if (!is_on_) {
+      return;
     }
+    if (now_.erased.size() == now_.erased.capacity()) {
+      now_.drop_repetitions();
+      now_.erased.reserve(grown_size());
+    }
+    now_.erased.push_back(key);
+  }
+  // So no more keys are noted than the table had rows.
+  void erase(std::int64_t key, std::uint32_t row) {
+    if (follows_rows_ && has_bit(now_.created, row)) {
+      now_.created[row / 64] &= ~(std::uint64_t{1} << (row % 64));
+      return;
+    }
+    erase(key);
   }
 
   // What changed so far was written: what changes from now on is for the checkpoint after that one. Until confirm()
@@ -87,6 +107,7 @@ class ChangeTracker {
     const std::size_t words = now_.rows.size();
     before_ = std::exchange(now_, {});
     now_.rows.resize(words);
+    now_.created.resize(words);
     now_.first_sequence = next_sequence;
   }
   void confirm() {
@@ -102,6 +123,7 @@ class ChangeTracker {
     }
     for (std::size_t word = 0; word < before_->rows.size(); ++word) {
       now_.rows[word] |= before_->rows[word];
+      now_.created[word] |= before_->created[word];
     }
     now_.erased.insert(now_.erased.begin(), before_->erased.begin(), before_->erased.end());
     now_.first_sequence = before_->first_sequence;
@@ -109,13 +131,29 @@ class ChangeTracker {
   }
 
  private:
+  static constexpr std::size_t kFewestErased = 128;  // that there is room for, once there is one
+
   struct Changes {
     std::vector<std::uint64_t> rows;
+    std::vector<std::uint64_t> created;
     std::vector<std::int64_t> erased;
     std::uint64_t first_sequence = 0;
+
+    std::size_t words() const { return rows.size() + created.size() + erased.capacity(); }
+    void drop_repetitions() {
+      std::sort(erased.begin(), erased.end());
+      erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
+    }
   };
 
+  static bool has_bit(const std::vector<std::uint64_t>& bits, std::uint32_t row) {
+    return (bits[row / 64] >> (row % 64) & 1) != 0;
+  }
+  // Room for a quarter more than there are, so that repetitions are looked for seldom.
+  std::size_t grown_size() const { return std::max(kFewestErased, now_.erased.size() + now_.erased.size() / 4 + 1); }
+
   bool is_on_ = false;
+  bool follows_rows_ = false;
   bool is_first_ = false;  // begun with a checkpoint that may not become whole
   Changes now_;
   std::optional<Changes> before_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdio>
 
 #include "errors/error.h"
 #include "io/crc32c.h"
@@ -67,7 +69,32 @@ std::unique_ptr<SegmentReader> open_part(const std::string& path, const Checkpoi
                 path, kRestoreCheckpoint);
   }
   check_filling(*segment);
+  std::uint64_t live_rows = part.live.empty() ? part.rows : 0;
+  for (const std::uint64_t word : part.live) {
+    live_rows += static_cast<std::uint64_t>(std::popcount(word));
+  }
+  const bool fits = part.live.empty() || part.live.size() == (part.rows + 63) / 64;
+  if (live_rows != part.live_rows || !fits || (!part.live.empty() && part.live.back() >> (part.rows - 1) % 64 > 1)) {
+    throw Error(ErrorKind::kFormat,
+                "expected a bit for each of the " + std::to_string(part.rows) + " rows, " +
+                    std::to_string(part.live_rows) + " of them set; received " + std::to_string(live_rows) + " in " +
+                    std::to_string(part.live.size() * sizeof(std::uint64_t)) + " bytes",
+                path, kRestoreCheckpoint);
+  }
   return segment;
+}
+
+std::string part_name(const char* kind, std::uint64_t number) {
+  std::array<char, 64> name;
+  std::snprintf(name.data(), name.size(), "%s-%05llu.segment", kind, static_cast<unsigned long long>(number));
+  return name.data();
+}
+
+void encode_row(std::int64_t key, const std::vector<float>& values, RowContents contents, std::byte* record) {
+  if (!encode_values(values, contents, record)) {
+    throw Error(ErrorKind::kData, "the row holds NaN or infinity, which cannot be saved for serving as this type",
+                "key " + std::to_string(key), "save float32 rows, or erase the key");
+  }
 }
 
 void PartChecksum::add(std::uint64_t first, std::uint64_t count, std::size_t bytes, std::uint32_t crc32c) {

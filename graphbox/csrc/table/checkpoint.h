@@ -19,14 +19,19 @@ inline constexpr const char* kRestoreCheckpoint = "restore the checkpoint from a
 // As the manifest of the checkpoint lists it.
 struct CheckpointPart {
   std::string name;
-  std::uint64_t rows = 0;  // or erased keys
+  std::uint64_t rows = 0;       // or erased keys
+  std::uint64_t live_rows = 0;  // so many of them count
   std::uint64_t bytes = 0;
   std::uint32_t crc32c = 0;  // of the checksums of the records in their order; of erased keys, of these
   bool is_erased = false;
+  std::vector<std::uint64_t> live = {};  // where not all of them count: a bit for each
+
+  bool counts(std::uint64_t place) const { return live.empty() || (live[place / 64] >> (place % 64) & 1) != 0; }
 };
 
 // Who follows the changes of a table: each is written to deltas of its own.
 inline constexpr int kChains = 2;
+inline constexpr int kTrainingChain = 0;  // of whole rows
 
 struct CheckpointRequest {
   std::string folder;
@@ -34,6 +39,16 @@ struct CheckpointRequest {
   int chain = -1;          // whose changes are taken; -1: none's
   bool is_delta = false;   // only these changes are written
   int threads = 1;
+};
+
+// A checkpoint whose files are durable, but for the folder that they are in.
+struct WrittenCheckpoint {
+  std::vector<CheckpointPart> parts;
+  std::vector<std::byte> policy_state;  // of the moment of the rows, as is what follows
+  float lr = 0;
+  std::uint64_t changes = 0;
+  std::uint64_t linked_files = 0;  // segments of the table that are the checkpoint's, too
+  std::uint64_t copied_files = 0;  // and those that could not be, but were worth it
 };
 
 // The tables that a checkpoint is divided among have the keys for which shard_of() says their number.
@@ -55,6 +70,11 @@ PartRecords records_of(const RowLayout& layout, Optimizer optimizer, RowContents
 // Opens a part, and checks it against what the manifest says.
 std::unique_ptr<SegmentReader> open_part(const std::string& path, const CheckpointPart& part,
                                          const PartRecords& records);
+
+// The row's values, as a checkpoint for serving keeps them.
+void encode_row(std::int64_t key, const std::vector<float>& values, RowContents contents, std::byte* record);
+
+std::string part_name(const char* kind, std::uint64_t number);
 
 // Adds up the checksum of a part from pieces that come in any order.
 class PartChecksum {

@@ -1,6 +1,7 @@
 // Loading checkpoints: the keys of a part get their rows in order, then several threads fill the rows of several parts.
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 
 #include "errors/error.h"
@@ -108,7 +109,7 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
   const std::unique_lock lock(mutex_);
   std::uint64_t most_rows = slab_.rows();
   for (const CheckpointPart& part : parts) {
-    most_rows += part.rows;
+    most_rows += part.live_rows;
   }
   slab_.reserve(most_rows);  // rows are filled while those of later parts are placed
   Turns turns;
@@ -124,7 +125,7 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
       if (part.is_erased) {
         forget(erased_keys(*segment, part));
       } else {
-        rows = place_keys(*segment, is_delta, shard);
+        rows = place_keys(*segment, part, is_delta, shard);
       }
       turns.end(number, false);
     } catch (...) {
@@ -161,14 +162,15 @@ void Table::load_through_tier(const std::string& folder, const std::vector<Check
     }
     const std::uint64_t stride = segment->info().stride();
     scan_rows(*segment, part,
-              [&](std::uint64_t, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
+              [&](std::uint64_t first, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
                 for (std::uint64_t i = 0; i < count; ++i) {
                   if (i % kPlacedRows == 0) {
                     const std::uint64_t coming = std::min(count - i, kPlacedRows);
                     make_index_room(coming);
                     make_space(coming, 0);
                   }
-                  if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
+                  if (!part.counts(first + i) ||
+                      (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number)) {
                     continue;
                   }
                   if (!is_delta && find(keys[i]) != kNoRow) {
@@ -200,8 +202,10 @@ void Table::put_record(std::int64_t key, const std::byte* record) {
   note_changed(&row, 1);
 }
 
-// The rows of a segment's keys, new ones for those that have none; kNoRow for those of other shards.
-PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard) {
+// The rows of a segment's keys, new ones for those that have none; kNoRow for those of other shards, and for rows that
+// do not count.
+PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, const CheckpointPart& part, bool is_delta,
+                                             const Shard& shard) {
   PooledArray<std::uint32_t> rows(static_cast<std::int64_t>(segment.info().rows));
   segment.scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -210,6 +214,9 @@ PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, bool 
       }
       std::uint32_t& row = rows[static_cast<std::int64_t>(first + i)];
       row = kNoRow;
+      if (!part.counts(first + i)) {
+        continue;
+      }
       if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
         continue;
       }
@@ -239,6 +246,19 @@ void Table::forget(const std::vector<std::int64_t>& keys) {
   ++updates_;
 }
 
+// Rows of int8 cannot hold NaN or infinity.
+void Table::check_packable(std::int64_t key, const std::byte* record, RowContents contents,
+                           std::vector<float>& values) const {
+  if (config_.value_type != ValueType::kInt8 || contents == RowContents::kInt8) {
+    return;
+  }
+  decode_values(record, contents, values);
+  if (!all_finite(values.data(), values.size())) {
+    throw Error(ErrorKind::kData, "the row holds NaN or infinity, which rows of int8 cannot", "key " + std::to_string(key),
+                "hold the rows as float32 or float16");
+  }
+}
+
 // --- Serving ---------------------------------------------------------------------------------------------------------
 
 std::uint64_t Table::check_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
@@ -255,11 +275,17 @@ std::uint64_t Table::check_values(const std::string& folder, const std::vector<C
       erased_keys(*segment, part);
       return;
     }
-    scan_rows(*segment, part, [&](std::uint64_t, const std::int64_t* keys, const std::byte*, std::uint64_t count) {
-      const std::shared_lock lock(mutex_);
-      unknown += static_cast<std::uint64_t>(
-          std::count_if(keys, keys + count, [&](std::int64_t key) { return find(key) == kNoRow; }));
-    });
+    std::vector<float> values(config_.dim);
+    scan_rows(*segment, part,
+              [&](std::uint64_t first, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
+                const std::shared_lock lock(mutex_);
+                for (std::uint64_t i = 0; i < count; ++i) {
+                  if (part.counts(first + i)) {
+                    unknown += find(keys[i]) == kNoRow ? 1 : 0;
+                    check_packable(keys[i], data + i * segment->info().stride(), records.values, values);
+                  }
+                }
+              });
   });
   return unknown;
 }
@@ -278,18 +304,25 @@ void Table::apply_values(const std::string& folder, const std::vector<Checkpoint
     }
     std::vector<float> values(config_.dim);
     scan_rows(*segment, part,
-              [&](std::uint64_t, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
+              [&](std::uint64_t first, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
                 const std::unique_lock lock(mutex_);
                 for (std::uint64_t i = 0; i < count; ++i) {
-                  decode_values(data + i * segment->info().stride(), records.values, values);
-                  set_row(keys[i], values.data());
+                  if (!part.counts(first + i)) {
+                    continue;
+                  }
+                  const std::byte* const record = data + i * segment->info().stride();
+                  decode_values(record, records.values, values);
+                  const std::uint32_t row = set_row(keys[i], values.data());
+                  if (config_.value_type == ValueType::kInt8 && records.values == RowContents::kInt8) {
+                    std::memcpy(slab_.data(row), record, slab_.layout().value_bytes);  // rounded once is enough
+                  }
                 }
               });
   });
 }
 
 // Gives the key these values, and the state that new rows have.
-void Table::set_row(std::int64_t key, const float* values) {
+std::uint32_t Table::set_row(std::int64_t key, const float* values) {
   std::uint32_t row = find(key);
   if (row == kNoRow) {
     row = take_row();
@@ -299,6 +332,7 @@ void Table::set_row(std::int64_t key, const float* values) {
   slab_.set_values(row, values);
   initialize_state(row);
   ++updates_;
+  return row;
 }
 
 }  // namespace graphbox

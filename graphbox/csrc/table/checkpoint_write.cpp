@@ -1,19 +1,17 @@
 // Writing checkpoints: rows are gathered into large buffers by several threads, which write them past the page cache.
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstdio>
-#include <cstring>
+#include <functional>
 #include <mutex>
+#include <utility>
 
 #include "errors/error.h"
-#include "io/crc32c.h"
-#include "io/file.h"
 #include "parallel/parallel_for.h"
 #include "table/checkpoint.h"
 #include "table/cold_rows.h"
 #include "table/table.h"
 #include "table/table_tier.h"
+#include "table/tier_snapshot.h"
 
 namespace graphbox {
 namespace {
@@ -62,16 +60,9 @@ struct Division {
   std::uint64_t batches_of_part;
 };
 
-std::string part_name(const char* kind, std::uint64_t number) {
-  std::array<char, 64> name;
-  std::snprintf(name.data(), name.size(), "%s-%05llu.segment", kind, static_cast<unsigned long long>(number));
-  return name.data();
-}
-
 // A part that is being written.
 struct OpenPart {
   std::unique_ptr<SegmentWriter> writer;
-  PartChecksum checksum;
   std::uint64_t written = 0;
 };
 
@@ -87,20 +78,18 @@ class PartsWriter {
     const std::uint64_t first = batch % division_.batches_of_part * division_.batch_rows;
     SegmentWriter& writer = open(number);
     writer.write(first, keys, rows, count);
-    const std::uint32_t checksum = checksum_of_records(rows, writer.info().stride(), count);
     std::unique_ptr<SegmentWriter> finished;
     {
       const std::lock_guard lock(mutex_);
       OpenPart& part = open_[number];
-      part.checksum.add(first, count, sizeof(std::uint32_t), checksum);
       part.written += count;
       if (part.written == writer.info().rows) {
         finished = std::move(part.writer);
-        parts_[number].crc32c = part.checksum.value();
       }
     }
     if (finished != nullptr) {
       finished->commit(false);
+      parts_[number].crc32c = finished->content_crc32c();
     }
   }
 
@@ -117,7 +106,7 @@ class PartsWriter {
       info.layout_digest = records_.digest;
       const std::string name = part_name("rows", number);
       part.writer = std::make_unique<SegmentWriter>(folder_ + "/" + name, info);
-      parts_[number] = {name, info.rows, info.file_bytes(), 0, false};
+      parts_[number] = {name, info.rows, info.rows, info.file_bytes(), 0, false};
     }
     return *part.writer;
   }
@@ -168,13 +157,6 @@ std::vector<std::uint32_t> rows_from(const std::vector<std::uint64_t>& selected,
   return rows;
 }
 
-void encode_row(std::int64_t key, const std::vector<float>& values, RowContents contents, std::byte* record) {
-  if (!encode_values(values, contents, record)) {
-    throw Error(ErrorKind::kData, "the row holds NaN or infinity, which cannot be saved for serving as this type",
-                "key " + std::to_string(key), "save float32 rows, or erase the key");
-  }
-}
-
 CheckpointPart write_erased(const std::string& folder, const std::vector<std::int64_t>& keys) {
   SegmentInfo info;
   info.kind = SegmentKind::kErasedKeys;
@@ -183,23 +165,81 @@ CheckpointPart write_erased(const std::string& folder, const std::vector<std::in
   SegmentWriter writer(folder + "/" + name, info);
   writer.write(0, keys.data(), nullptr, info.rows);
   writer.commit(false);
-  return {name, info.rows, info.file_bytes(), crc32c(0, keys.data(), keys.size() * sizeof(std::int64_t)), true};
+  return {name, info.rows, info.rows, info.file_bytes(), writer.content_crc32c(), true};
 }
 
 }  // namespace
 
-std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& request) {
-  if (request.folder.empty()) {
-    throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
+// A table that is being saved, from the moment it is saved as of.
+struct Table::Saving {
+  Table* table;
+  const CheckpointRequest* request;
+  std::unique_lock<std::mutex> one_at_a_time;
+  std::unique_lock<std::mutex> moving;            // of a table with rows on SSD, as the next
+  std::unique_lock<std::shared_mutex> alone;
+  std::shared_lock<std::shared_mutex> unchanged;  // of one in memory, until all is written
+  std::unique_ptr<TierSnapshot> snapshot;
+  std::vector<std::int64_t> erased;
+  WrittenCheckpoint written;
+};
+
+WrittenCheckpoint Table::write_checkpoint(const CheckpointRequest& request) {
+  return std::move(write_checkpoints({{this, request}})[0]);
+}
+
+// Tables in memory do not change until they are written: whatever changes them waits, lookups of known keys go on. Of
+// those with rows on SSD all changed rows go to segments, most of them before the moment, and what segments hold then
+// is noted: that does not change, so everything else goes on.
+std::vector<WrittenCheckpoint> Table::write_checkpoints(
+    const std::vector<std::pair<Table*, CheckpointRequest>>& tables) {
+  std::vector<Saving> savings(tables.size());
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    savings[i].table = tables[i].first;
+    savings[i].request = &tables[i].second;
+    if (tables[i].second.folder.empty()) {
+      throw Error(ErrorKind::kUsage, "expected the path of a folder, received nothing", "folder");
+    }
   }
-  const std::lock_guard saving(saving_);
-  std::unique_lock<std::mutex> moving;
-  if (tier_ != nullptr) {
-    moving = std::unique_lock(tier_->moving);  // rows on SSD stay where they are, and all of them are in files
-    const std::unique_lock lock(mutex_);
-    tier_->cold.write_all();
+  std::vector<Saving*> order;  // the same for all threads, so that none waits for another in a circle
+  for (Saving& saving : savings) {
+    order.push_back(&saving);
   }
-  const std::shared_lock lock(mutex_);
+  std::sort(order.begin(), order.end(), [](const Saving* a, const Saving* b) { return std::less<>()(a->table, b->table); });
+  for (Saving* const saving : order) {
+    saving->one_at_a_time = std::unique_lock(saving->table->saving_);
+    if (saving->table->tier_ != nullptr) {
+      saving->table->write_changed_in_parts();
+    }
+  }
+  for (Saving* const saving : order) {
+    Table& table = *saving->table;
+    if (table.tier_ != nullptr) {
+      saving->moving = std::unique_lock(table.tier_->moving);
+      saving->alone = std::unique_lock(table.mutex_);
+    } else {
+      saving->unchanged = std::shared_lock(table.mutex_);
+    }
+  }
+  for (Saving* const saving : order) {
+    saving->table->begin_saving(*saving);
+  }
+  for (Saving* const saving : order) {
+    if (saving->snapshot != nullptr) {
+      saving->alone.unlock();
+      saving->moving.unlock();
+    }
+  }
+  std::vector<WrittenCheckpoint> written;
+  for (Saving& saving : savings) {
+    saving.table->finish_saving(saving);
+    written.push_back(std::move(saving.written));
+  }
+  return written;
+}
+
+// At the moment: notes what does not wait for the rows to be written.
+void Table::begin_saving(Saving& saving) {
+  const CheckpointRequest& request = *saving.request;
   ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
   if (request.is_delta && (changes == nullptr || !changes->is_on())) {
     throw Error(ErrorKind::kDoesNotFit,
@@ -207,30 +247,66 @@ std::vector<CheckpointPart> Table::write_checkpoint(const CheckpointRequest& req
                 "not known",
                 {}, "save a base");
   }
-  std::vector<std::uint64_t> selected = live_;
+  saving.written.lr = config_.optimizer.lr;
+  saving.written.changes = updates_;
   if (request.is_delta) {
-    for (std::size_t word = 0; word < selected.size(); ++word) {
-      selected[word] &= word < changes->changed_rows().size() ? changes->changed_rows()[word] : 0;
-    }
+    saving.erased = erased_since(*changes);
   }
-  std::vector<CheckpointPart> parts = write_rows(request, selected);
   if (tier_ != nullptr) {
-    const std::vector<CheckpointPart> cold =
-        write_cold_rows(request, request.is_delta ? changes->first_sequence() : 0);
-    parts.insert(parts.end(), cold.begin(), cold.end());
+    saving.snapshot = take_snapshot(request.is_delta ? changes->first_sequence() : 0);
   }
-  if (request.is_delta) {
-    const std::vector<std::int64_t> erased = erased_since(*changes);
-    if (!erased.empty()) {
-      parts.push_back(write_erased(request.folder, erased));
+  if (request.contents == RowContents::kRecords) {
+    saving.written.policy_state = take_policy_state(request);
+  }
+  if (tier_ != nullptr && changes != nullptr) {
+    begin_changes(*changes);
+  }
+}
+
+void Table::finish_saving(Saving& saving) {
+  const CheckpointRequest& request = *saving.request;
+  WrittenCheckpoint& written = saving.written;
+  if (saving.snapshot != nullptr) {
+    write_snapshot(request, *saving.snapshot, written);
+    saving.snapshot = nullptr;
+  } else {
+    std::vector<std::uint64_t> selected = live_;
+    ChangeTracker* const changes = request.chain < 0 ? nullptr : &tracker(request.chain);
+    if (request.is_delta) {
+      for (std::size_t word = 0; word < selected.size(); ++word) {
+        selected[word] &= word < changes->changed_rows().size() ? changes->changed_rows()[word] : 0;
+      }
     }
+    written.parts = write_rows(request, selected);
+    if (changes != nullptr) {
+      // Nothing changes meanwhile: whatever changes rows waits for the lock.
+      const std::lock_guard following(following_);
+      begin_changes(*changes);
+    }
+    saving.unchanged.unlock();
   }
-  if (changes != nullptr) {
-    // Nothing changes meanwhile: whatever changes rows waits for the lock.
-    const std::lock_guard following(following_);
-    changes->is_on() ? changes->begin_next(next_sequence()) : changes->begin_first(slab_.rows(), next_sequence());
+  if (!saving.erased.empty()) {
+    written.parts.push_back(write_erased(request.folder, saving.erased));
   }
-  return parts;
+  saving.one_at_a_time.unlock();
+}
+
+// What changes from now on is for the next checkpoint of the chain, which may be its first.
+void Table::begin_changes(ChangeTracker& changes) {
+  if (changes.is_on()) {
+    changes.begin_next(next_sequence());
+    return;
+  }
+  follow(changes);
+  changes.await_first();
+}
+
+void Table::follow(ChangeTracker& changes) {
+  if (tier_ != nullptr) {
+    changes.follow_segments(next_sequence());
+  } else {
+    changes.follow_rows(slab_.rows());
+  }
 }
 
 // Writes the rows of the set bits.
@@ -259,49 +335,6 @@ std::vector<CheckpointPart> Table::write_rows(const CheckpointRequest& request,
     writer.write(batch, keys.data(), bytes.data(), rows.size());
   });
   return writer.parts();
-}
-
-// Writes the rows that are on SSD in segments from a sequence number on: a part for each, with those of its rows that
-// are not in memory as well.
-std::vector<CheckpointPart> Table::write_cold_rows(const CheckpointRequest& request,
-                                                   std::uint64_t first_sequence) const {
-  const PartRecords records = part_records(request.contents);
-  const std::uint64_t stride = records.bytes + sizeof(std::uint32_t);
-  std::vector<CheckpointPart> parts;
-  std::vector<float> values(config_.dim);
-  for (const auto& segment : tier_->cold.segments()) {
-    if (segment == nullptr || segment->live_rows == 0 || segment->sequence < first_sequence) {
-      continue;
-    }
-    std::vector<std::int64_t> keys;
-    PooledArray<std::byte> rows(static_cast<std::int64_t>(segment->live_rows * stride));
-    tier_->cold.visit_live(*segment, [&](std::int64_t key, std::uint32_t location, const std::byte* record) {
-      if (find(key) != location) {
-        return;
-      }
-      std::byte* const row = rows.data() + keys.size() * stride;
-      keys.push_back(key);
-      if (request.contents == RowContents::kRecords) {
-        std::memcpy(row, record, records.bytes);
-        return;
-      }
-      slab_.copy_record_values(record, values.data());
-      encode_row(key, values, request.contents, row);
-    });
-    if (keys.empty()) {
-      continue;
-    }
-    SegmentInfo info;
-    info.rows = keys.size();
-    info.record_bytes = records.bytes;
-    info.layout_digest = records.digest;
-    const std::string name = part_name("cold", parts.size());
-    SegmentWriter writer(request.folder + "/" + name, info);
-    writer.write(0, keys.data(), rows.data(), info.rows);
-    writer.commit(false);
-    parts.push_back({name, info.rows, info.file_bytes(), checksum_of_records(rows.data(), stride, info.rows), false});
-  }
-  return parts;
 }
 
 void Table::gather(const std::vector<std::uint32_t>& rows, RowContents contents, std::uint64_t stride,
@@ -351,17 +384,28 @@ std::uint64_t Table::followed_bytes(std::uint64_t rows) const {
   return bytes;
 }
 
-// Erasing is never refused: where the budget has no room for the key, the chain ends instead.
-void Table::note_erased(std::int64_t key) {
+// Erasing is never refused: where the key finds no room, the chain ends instead. Of a table that drops rows a share of
+// memory is set aside for these keys; one with rows on SSD evicts some for them with the next batch.
+void Table::note_erased(std::int64_t key, std::uint32_t row) {
   for (ChangeTracker& changes : trackers_) {
-    changes.erase(key);
-  }
-  // A table with rows on SSD evicts some for it with the next batch.
-  if (tier_ == nullptr && bytes_now() > config_.memory_bytes) {
-    for (ChangeTracker& changes : trackers_) {
+    if (!changes.is_on()) {
+      continue;
+    }
+    if (const std::size_t growth = changes.growth_bytes(); growth > 0 && !is_room_to_follow(growth)) {
       changes.stop();
+    } else if (row != kNoRow) {
+      changes.erase(key, row);
+    } else {
+      changes.erase(key);
     }
   }
+}
+
+bool Table::is_room_to_follow(std::uint64_t more_bytes) const {
+  if (tier_ != nullptr || drops_rows()) {
+    return followed_bytes(slab_.rows()) + more_bytes <= most_followed_bytes();
+  }
+  return bytes_now() + more_bytes <= config_.memory_bytes;
 }
 
 void Table::track_changes(int chain) {
@@ -371,19 +415,29 @@ void Table::track_changes(int chain) {
   }
   const std::unique_lock lock(mutex_);
   if (tier_ != nullptr) {
-    tier_->cold.write_all();  // what is there now is in segments that are older than those to come
+    write_changed(0, slab_.rows());  // what is there now is in segments that are older than those to come
+    tier_->cold.seal_open();
   }
-  tracker(chain).start(slab_.rows(), next_sequence());
+  follow(tracker(chain));
+  if (chain == kTrainingChain) {
+    admission_.follow(KeyAdmission::kChain);
+  }
 }
 
 void Table::confirm_changes(int chain) {
   const std::unique_lock lock(mutex_);
   tracker(chain).confirm();
+  if (chain == kTrainingChain) {
+    admission_.confirm(KeyAdmission::kChain);
+  }
 }
 
 void Table::restore_changes(int chain) {
   const std::unique_lock lock(mutex_);
   tracker(chain).restore();
+  if (chain == kTrainingChain) {
+    admission_.restore(KeyAdmission::kChain);
+  }
 }
 
 }  // namespace graphbox

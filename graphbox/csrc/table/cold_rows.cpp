@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <system_error>
@@ -24,6 +25,10 @@ constexpr const char* kRepair = "load a checkpoint of the table, or erase the ke
 
 // Segments that may exist besides twice as many as the rows would fill.
 constexpr std::size_t kSpareSegments = 64;
+
+// Files of erased keys from which on they are merged, and the most keys of one that is.
+constexpr std::size_t kMostErasedFiles = 8;
+constexpr std::uint64_t kMostMergedKeys = std::uint64_t{1} << 20;
 
 std::uint64_t block_begin(std::uint64_t offset) { return offset / kBlockBytes * kBlockBytes; }
 std::uint64_t block_end(std::uint64_t offset) { return block_begin(offset + kBlockBytes - 1); }
@@ -360,16 +365,39 @@ void ColdRows::write_all() {
   sync_folder_of(path_of(0));
 }
 
-void ColdRows::write_erased(const std::vector<std::int64_t>& keys) {
-  SegmentInfo info = info_of(keys.size(), next_sequence_);
-  info.kind = SegmentKind::kErasedKeys;
-  info.record_bytes = 0;
-  SegmentWriter writer(path_of(info.sequence), info);
-  writer.write(0, keys.data(), nullptr, keys.size());
-  writer.commit();
-  ++next_sequence_;
-  shared_->bytes_written.fetch_add(info.file_bytes(), std::memory_order_relaxed);
-  erased_.push_back({info.sequence, keys.size(), false});
+void ColdRows::write_erased(std::vector<std::int64_t> keys, const IsErased& is_erased) {
+  std::vector<ErasedKeys> merged;
+  if (erased_.size() >= kMostErasedFiles) {
+    for (const ErasedKeys& erased : erased_) {
+      if (erased.rows > kMostMergedKeys) {
+        continue;
+      }
+      try {
+        const std::vector<std::int64_t> earlier = SegmentReader(path_of(erased.sequence), kRepair).keys();
+        std::copy_if(earlier.begin(), earlier.end(), std::back_inserter(keys), is_erased);
+        merged.push_back(erased);
+      } catch (const Error&) {
+        // It is damaged: it stays, and whoever needs it is told.
+      }
+    }
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  if (!keys.empty()) {
+    SegmentInfo info = info_of(keys.size(), next_sequence_);
+    info.kind = SegmentKind::kErasedKeys;
+    info.record_bytes = 0;
+    SegmentWriter writer(path_of(info.sequence), info);
+    writer.write(0, keys.data(), nullptr, keys.size());
+    writer.commit();
+    ++next_sequence_;
+    shared_->bytes_written.fetch_add(info.file_bytes(), std::memory_order_relaxed);
+    erased_.push_back({info.sequence, keys.size(), false});
+  }
+  for (const ErasedKeys& each : merged) {
+    retired_.push_back(each.sequence);
+    std::erase_if(erased_, [&](const ErasedKeys& other) { return other.sequence == each.sequence; });
+  }
 }
 
 // --- Reading ---------------------------------------------------------------------------------------------------------
@@ -377,6 +405,17 @@ void ColdRows::write_erased(const std::vector<std::int64_t>& keys) {
 std::shared_ptr<const SegmentReader> ColdRows::file_of(const ColdSegment& segment) const {
   const std::lock_guard lock(shared_->mutex);
   return segment.file;
+}
+
+std::vector<std::int64_t> ColdRows::live_keys_in_memory(const ColdSegment& segment) const {
+  std::vector<std::int64_t> keys;
+  const std::lock_guard lock(shared_->mutex);
+  for (std::uint32_t place = 0; segment.memory != nullptr && place < segment.rows; ++place) {
+    if (segment.is_live(place)) {
+      keys.push_back(segment.memory->keys()[place]);
+    }
+  }
+  return keys;
 }
 
 ColdReading ColdRows::reading(std::vector<WantedRow> rows) const {

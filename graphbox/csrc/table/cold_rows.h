@@ -177,8 +177,11 @@ class ColdRows {
   using HeldFiles = std::shared_ptr<const void>;
   HeldFiles hold_files();
 
-  // Writes keys that were erased, and of which segments may hold rows.
-  void write_erased(const std::vector<std::int64_t>& keys);
+  // Writes keys that were erased, and of which segments may hold rows. Where there are many such files, the keys of
+  // the small ones for which is_erased() holds are written with them, and those files are not needed any more.
+  using IsErased = std::function<bool(std::int64_t key)>;
+  void write_erased(std::vector<std::int64_t> keys, const IsErased& is_erased);
+  bool has_erased() const { return !erased_.empty(); }
 
   // --- Reading
 
@@ -199,6 +202,7 @@ class ColdRows {
 
   const std::vector<std::shared_ptr<ColdSegment>>& segments() const { return segments_; }  // by slot; null: free
   std::shared_ptr<const SegmentReader> file_of(const ColdSegment& segment) const;  // null: still in memory
+  std::vector<std::int64_t> live_keys_in_memory(const ColdSegment& segment) const;  // none: it is a file
   // Calls visit(key, location, record) for each live row of a segment on disk. A damaged one is marked as such, and
   // its error thrown.
   using VisitLive = std::function<void(std::int64_t key, std::uint32_t location, const std::byte* record)>;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "portability/cpu.h"
 #include "table/float16.h"
 #include "table/optimizer.h"
 
@@ -25,25 +26,29 @@ std::int8_t rounded_int8(float units) {
   return static_cast<std::int8_t>(std::clamp(std::nearbyint(units), -kLargestInt8, kLargestInt8));
 }
 
-void encode_int8(std::span<const float> values, std::byte* out) {
-  const float scale = largest_magnitude(values) / kLargestInt8;
-  std::memcpy(out, &scale, sizeof scale);
-  auto* const units = reinterpret_cast<std::int8_t*>(out + sizeof scale);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    units[i] = scale == 0 ? std::int8_t{0} : rounded_int8(values[i] / scale);
-  }
-}
-
-void decode_int8(const std::byte* encoded, std::span<float> values) {
-  float scale = 0;
-  std::memcpy(&scale, encoded, sizeof scale);
-  const auto* const units = reinterpret_cast<const std::int8_t*>(encoded + sizeof scale);
-  for (std::size_t i = 0; i < values.size(); ++i) {
+GRAPHBOX_CLONES
+void from_int8(const std::int8_t* __restrict units, float scale, float* __restrict values, std::size_t dim) {
+  for (std::size_t i = 0; i < dim; ++i) {
     values[i] = static_cast<float>(units[i]) * scale;
   }
 }
 
 }  // namespace
+
+void encode_int8(const float* values, std::size_t dim, std::byte* out) {
+  const float scale = largest_magnitude({values, dim}) / kLargestInt8;
+  std::memcpy(out, &scale, sizeof scale);
+  auto* const units = reinterpret_cast<std::int8_t*>(out + sizeof scale);
+  for (std::size_t i = 0; i < dim; ++i) {
+    units[i] = scale == 0 ? std::int8_t{0} : rounded_int8(values[i] / scale);
+  }
+}
+
+void decode_int8(const std::byte* encoded, float* values, std::size_t dim) {
+  float scale = 0;
+  std::memcpy(&scale, encoded, sizeof scale);
+  from_int8(reinterpret_cast<const std::int8_t*>(encoded + sizeof scale), scale, values, dim);
+}
 
 std::size_t served_bytes(std::size_t dim, RowContents contents) {
   switch (contents) {
@@ -64,7 +69,7 @@ bool encode_values(std::span<const float> values, RowContents contents, std::byt
   if (contents == RowContents::kFloat16) {
     to_float16(values.data(), reinterpret_cast<std::uint16_t*>(out), values.size());
   } else {
-    encode_int8(values, out);
+    encode_int8(values.data(), values.size(), out);
   }
   return true;
 }
@@ -74,7 +79,7 @@ void decode_values(const std::byte* encoded, RowContents contents, std::span<flo
     case RowContents::kFloat16:
       from_float16(reinterpret_cast<const std::uint16_t*>(encoded), values.data(), values.size());
       break;
-    case RowContents::kInt8: decode_int8(encoded, values); break;
+    case RowContents::kInt8: decode_int8(encoded, values.data(), values.size()); break;
     default: std::memcpy(values.data(), encoded, values.size_bytes());
   }
 }

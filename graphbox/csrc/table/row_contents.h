@@ -15,6 +15,10 @@ enum class RowContents : std::uint32_t {
 };
 inline constexpr std::uint32_t kRowContents = 4;
 
+// A scale and values in units of it; they must be finite.
+void encode_int8(const float* values, std::size_t dim, std::byte* out);
+void decode_int8(const std::byte* encoded, float* values, std::size_t dim);
+
 // Bytes of the values of a row; not of kRecords.
 std::size_t served_bytes(std::size_t dim, RowContents contents);
 

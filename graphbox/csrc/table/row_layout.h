@@ -24,14 +24,23 @@ static_assert(sizeof(RowCounters) == 16);
 enum class ValueType : std::uint32_t {
   kFloat32 = 0,
   kFloat16 = 1,  // rounded stochastically, by draws that the row's steps number
+  kInt8 = 2,     // a float32 scale, then values in units of it: for lookups alone
 };
-inline constexpr std::uint32_t kValueTypes = 2;
+inline constexpr std::uint32_t kValueTypes = 3;
+
+constexpr std::size_t value_bytes_of(ValueType type, std::size_t dim) {
+  switch (type) {
+    case ValueType::kFloat16: return dim * sizeof(std::uint16_t);
+    case ValueType::kInt8: return sizeof(float) + dim;
+    default: return dim * sizeof(float);
+  }
+}
 
 struct RowLayout {
   RowLayout(std::size_t row_dim, ValueType type, Optimizer optimizer, bool with_counters)
       : dim(row_dim),
         value_type(type),
-        value_bytes(row_dim * (type == ValueType::kFloat16 ? sizeof(std::uint16_t) : sizeof(float))),
+        value_bytes(value_bytes_of(type, row_dim)),
         state_bytes(row_dim * state_per_value(optimizer) * sizeof(float)),
         has_accumulator(graphbox::has_accumulator(optimizer)),
         has_steps(graphbox::has_steps(optimizer) || type == ValueType::kFloat16),

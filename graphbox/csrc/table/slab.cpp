@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "table/float16.h"
+#include "table/row_contents.h"
 
 namespace graphbox {
 namespace {
@@ -68,25 +69,29 @@ void Slab::release_from(std::uint64_t rows) {
   }
 }
 
-void Slab::copy_values(std::uint32_t row, float* values) const {
+void Slab::unpack_values(const std::byte* data, float* values) const {
   if (layout_.value_type == ValueType::kFloat16) {
-    from_float16(float16_values(row), values, layout_.dim);
+    from_float16(reinterpret_cast<const std::uint16_t*>(data), values, layout_.dim);
   } else {
-    std::memcpy(values, data(row), layout_.value_bytes);
+    decode_int8(data, values, layout_.dim);
   }
 }
 
+void Slab::copy_values(std::uint32_t row, float* values) const { copy_record_values(data(row), values); }
+
 void Slab::copy_record_values(const std::byte* record, float* values) const {
-  if (layout_.value_type == ValueType::kFloat16) {
-    from_float16(reinterpret_cast<const std::uint16_t*>(record), values, layout_.dim);
-  } else {
+  if (layout_.value_type == ValueType::kFloat32) {
     std::memcpy(values, record, layout_.value_bytes);
+  } else {
+    unpack_values(record, values);
   }
 }
 
 void Slab::set_values(std::uint32_t row, const float* values) const {
   if (layout_.value_type == ValueType::kFloat16) {
     to_float16(values, float16_values(row), layout_.dim);
+  } else if (layout_.value_type == ValueType::kInt8) {
+    encode_int8(values, layout_.dim, data(row));
   } else {
     std::memcpy(data(row), values, layout_.value_bytes);
   }

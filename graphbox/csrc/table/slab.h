@@ -53,7 +53,9 @@ class Slab {
 
   // The values as float32, whatever the layout keeps.
   void copy_values(std::uint32_t row, float* values) const;
-  // Rounds to the nearest where they are kept as float16.
+  // The same of what data() points to, in a layout whose values are not float32.
+  void unpack_values(const std::byte* data, float* values) const;
+  // Rounds to the nearest where they are kept as float16 or int8, which must be finite.
   void set_values(std::uint32_t row, const float* values) const;
 
   std::int64_t& key(std::uint32_t row) const { return column<std::int64_t>(row, keys_offset_); }

@@ -179,7 +179,7 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
                 } else if (is_float32) {
                   std::memcpy(target, data, row_bytes);
                 } else {
-                  from_float16(reinterpret_cast<const std::uint16_t*>(data), target, dim);
+                  slab_.unpack_values(data, target);
                 }
               });
     });
@@ -292,7 +292,11 @@ std::uint64_t Table::bytes_with(std::uint64_t rows, std::uint64_t counted_keys) 
   std::uint64_t bytes = index_.bytes() + std::max(slab_.bytes(), slab_.bytes_for(rows));
   bytes += index_.has_room_for(rows) ? 0 : index_.bytes_for(rows);
   bytes += admission_.bytes_for(counted_keys) + followed_bytes(std::max(slab_.rows(), rows));
-  bytes += drops_rows() ? std::max(slab_.rows(), rows) / 4 : 0;  // marks and pins
+  if (drops_rows()) {
+    const std::uint64_t followed = followed_bytes(std::max(slab_.rows(), rows));
+    bytes += most_followed_bytes() > followed ? most_followed_bytes() - followed : 0;
+    bytes += std::max(slab_.rows(), rows) / 4;  // marks and pins
+  }
   return bytes;
 }
 
@@ -329,7 +333,7 @@ std::uint32_t Table::take_row(std::uint64_t new_keys) {
   set_live(row, true);
   for (ChangeTracker& changes : trackers_) {
     changes.grow(slab_.rows());
-    changes.mark(row);
+    changes.mark_created(row);
   }
   if (marks_visits()) {
     visited_.resize(slab_.rows());
@@ -343,7 +347,7 @@ void Table::give_back(std::uint32_t row) {
     forget_home(row);
   }
   index_.erase(slab_.key(row), index_.hash(slab_.key(row)));
-  note_erased(slab_.key(row));
+  note_erased(slab_.key(row), row);
   free_rows_.push_back(row);
   set_live(row, false);
 }

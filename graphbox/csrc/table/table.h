@@ -39,6 +39,9 @@ struct ColdReading;
 struct ColdSegment;
 struct ListedSegment;
 struct TableTier;
+struct TierSnapshot;
+struct SegmentAtMoment;
+class KeyScan;
 struct WantedRow;
 
 struct TableConfig {
@@ -125,6 +128,9 @@ class Table {
   };
   Scanned scan(std::uint64_t begin, std::int64_t count, std::int64_t* keys, float* values) const;
 
+  // The keys there are now, of a table with rows on SSD: tier_snapshot.h.
+  KeyScan begin_key_scan() const;
+
   // --- Rows on SSD: table_tier.h
 
   // Lets rows that find no room in memory go to segments in this folder. The table must be empty. `settings` are
@@ -190,8 +196,12 @@ class Table {
   PolicyEvents policy_events() const;
   void counters(const std::int64_t* keys, std::int64_t count, const KeyCounters& out, int threads) const;
 
-  // What policies know besides the counters of rows, to be kept with them; and of a table that these rows were in.
-  std::vector<std::byte> policy_state() const;
+  // What policies know besides the counters of rows: all of it, or what changed since it was last taken, if something
+  // did. Until it is confirmed to be kept, restore_state() lets the next one have it too.
+  std::optional<std::vector<std::byte>> take_state(bool is_whole);
+  void confirm_state();
+  void restore_state();
+  // States of a table whose rows are in this one, in the order they were taken, the first one whole.
   void add_policy_state(const std::byte* state, std::size_t bytes, const Shard& shard);
 
   std::uint64_t rows() const;
@@ -206,7 +216,10 @@ class Table {
 
   // Checkpoints: checkpoint_write.cpp. Pulls of known keys go on while one is written. One that takes the changes of a
   // chain is followed by confirm_changes(), or by restore_changes() where it did not become whole.
-  std::vector<CheckpointPart> write_checkpoint(const CheckpointRequest& request);
+  WrittenCheckpoint write_checkpoint(const CheckpointRequest& request);
+  // The same of several tables, all as they are at one moment.
+  static std::vector<WrittenCheckpoint> write_checkpoints(
+      const std::vector<std::pair<Table*, CheckpointRequest>>& tables);
   void track_changes(int chain);
   void confirm_changes(int chain);
   void restore_changes(int chain);
@@ -228,6 +241,7 @@ class Table {
  private:
   friend class RowsInPlace;
   struct Workspace;  // of a thread that updates rows
+  struct Saving;
 
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
@@ -297,7 +311,14 @@ class Table {
   void update_float16(std::span<RowGradient> rows, const KeyOf& key_of, Workspace& workspace) const;
 
   ChangeTracker& tracker(int chain);
-  void note_erased(std::int64_t key);
+  void begin_saving(Saving& saving);
+  void finish_saving(Saving& saving);
+  void begin_changes(ChangeTracker& changes);
+  void follow(ChangeTracker& changes);
+  std::vector<std::byte> take_policy_state(const CheckpointRequest& request);
+  void note_erased(std::int64_t key, std::uint32_t row = kNoRow);  // the row that it had, if that was in memory
+  bool is_room_to_follow(std::uint64_t more_bytes) const;
+  std::uint64_t most_followed_bytes() const { return config_.memory_bytes / kFollowedShare; }
   std::uint64_t followed_bytes(std::uint64_t rows) const;
   std::vector<CheckpointPart> write_rows(const CheckpointRequest& request,
                                          const std::vector<std::uint64_t>& selected) const;
@@ -305,14 +326,17 @@ class Table {
               std::byte* records) const;
   std::uint64_t next_sequence() const;
   std::vector<std::int64_t> erased_since(const ChangeTracker& changes) const;
-  PooledArray<std::uint32_t> place_keys(const SegmentReader& segment, bool is_delta, const Shard& shard);
+  PooledArray<std::uint32_t> place_keys(const SegmentReader& segment, const CheckpointPart& part, bool is_delta,
+                                        const Shard& shard);
   void load_through_tier(const std::string& folder, const std::vector<CheckpointPart>& parts, bool is_delta,
                          const Shard& shard);
   void put_record(std::int64_t key, const std::byte* record);
   void forget(const std::vector<std::int64_t>& keys);
   std::uint64_t check_values(const std::string& folder, const std::vector<CheckpointPart>& parts,
                              const PartRecords& records, int threads) const;
-  void set_row(std::int64_t key, const float* values);
+  void check_packable(std::int64_t key, const std::byte* record, RowContents contents,
+                      std::vector<float>& values) const;
+  std::uint32_t set_row(std::int64_t key, const float* values);
 
   // table_cold.cpp
   void copy_cold(const std::int64_t* keys, const std::vector<std::int64_t>& missing, float* out, PulledRows* pulled,
@@ -328,12 +352,20 @@ class Table {
   void take_in(const ColdReading& reading, std::size_t begin, std::size_t end, const std::byte* records, int threads,
                const Seen& seen);
   bool take_row_in(const WantedRow& wanted, std::uint64_t sequence, std::uint32_t& location);
-  std::vector<CheckpointPart> write_cold_rows(const CheckpointRequest& request, std::uint64_t first_sequence) const;
   void copy_cold_keys(std::int64_t* keys) const;
   void note_created(const std::vector<std::uint32_t>& rows);
   void note_changed(const std::uint32_t* rows, std::int64_t count);
   void forget_cold(std::int64_t key, std::uint32_t location);
   void forget_home(std::uint32_t row);
+
+  // checkpoint_tier.cpp
+  std::unique_ptr<TierSnapshot> take_snapshot(std::uint64_t first_sequence);
+  void write_snapshot(const CheckpointRequest& request, const TierSnapshot& snapshot, WrittenCheckpoint& written);
+  bool holds_erased(const SegmentReader& file, const std::vector<std::uint64_t>& live) const;
+  std::vector<CheckpointPart> copy_segments(const CheckpointRequest& request,
+                                            const std::vector<const SegmentAtMoment*>& segments) const;
+  void copy_segment(const SegmentAtMoment& segment, RowContents contents, std::uint64_t first,
+                    SegmentWriter& writer) const;
 
   // table_evict.cpp
   std::uint64_t hot_limit(std::uint64_t index_bytes) const;
@@ -349,6 +381,10 @@ class Table {
   void evict_from(std::uint64_t limit);
   void write_erased_keys();
   std::uint64_t write_changed(std::uint64_t word, std::uint64_t most);
+  void write_changed_in_parts();
+
+  // Of memory_bytes: what the notes of changed rows and erased keys may take where rows make room for each other.
+  static constexpr std::uint64_t kFollowedShare = 32;
 
   // table_prefetch.cpp
   struct PassPart;
@@ -386,6 +422,8 @@ class Table {
   KeyAdmission admission_;
   mutable VisitedRows visited_;  // since the hand of the clock passed; only where rows are dropped by it
   std::uint32_t pass_ = 0;
+  std::uint32_t taken_pass_ = 0;  // when the state was last taken
+  std::uint32_t confirmed_pass_ = 0;
   std::atomic<std::uint32_t> seconds_{0};
   PolicyEvents events_;
   std::atomic<std::uint64_t> skipped_gradients_{0};

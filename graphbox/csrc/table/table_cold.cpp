@@ -251,11 +251,6 @@ bool Table::take_row_in(const WantedRow& wanted, std::uint64_t sequence, std::ui
     return false;
   }
   location = take_row(0);
-  for (ChangeTracker& changes : trackers_) {
-    if (sequence < changes.oldest_sequence()) {
-      changes.unmark(location);
-    }
-  }
   index_.replace(wanted.key, hash, location);
   tier.homes[location] = wanted.location;
   tier.visited.visit(location);

@@ -139,14 +139,50 @@ void Table::count_pulled(const Batch& batch, const std::vector<std::int64_t>& mi
   admission_.count(batch.keys, without_row);
 }
 
+namespace {
+
 // The number of the pass, then what admission counted.
-std::vector<std::byte> Table::policy_state() const {
-  const std::shared_lock lock(mutex_);
-  const std::vector<std::byte> counted = admission_.state();
-  std::vector<std::byte> state(sizeof pass_ + counted.size());
-  std::memcpy(state.data(), &pass_, sizeof pass_);
-  std::memcpy(state.data() + sizeof pass_, counted.data(), counted.size());
+std::vector<std::byte> with_pass(std::uint32_t pass, const std::vector<std::byte>& counted) {
+  std::vector<std::byte> state(sizeof pass + counted.size());
+  std::memcpy(state.data(), &pass, sizeof pass);
+  std::copy(counted.begin(), counted.end(), state.begin() + sizeof pass);
   return state;
+}
+
+}  // namespace
+
+// For a checkpoint, at its moment. Only whoever saves changes what is followed, one at a time.
+std::vector<std::byte> Table::take_policy_state(const CheckpointRequest& request) {
+  if (request.chain != kTrainingChain) {
+    return with_pass(pass_, admission_.state());
+  }
+  std::vector<std::byte> state =
+      with_pass(pass_, request.is_delta ? admission_.changes(KeyAdmission::kChain) : admission_.state());
+  admission_.begin_next(KeyAdmission::kChain);
+  return state;
+}
+
+std::optional<std::vector<std::byte>> Table::take_state(bool is_whole) {
+  const std::unique_lock lock(mutex_);
+  if (!is_whole && pass_ == confirmed_pass_ && !admission_.has_changed(KeyAdmission::kFolder)) {
+    return std::nullopt;
+  }
+  std::vector<std::byte> state =
+      with_pass(pass_, is_whole ? admission_.state() : admission_.changes(KeyAdmission::kFolder));
+  admission_.begin_next(KeyAdmission::kFolder);
+  taken_pass_ = pass_;
+  return state;
+}
+
+void Table::confirm_state() {
+  const std::unique_lock lock(mutex_);
+  admission_.confirm(KeyAdmission::kFolder);
+  confirmed_pass_ = taken_pass_;
+}
+
+void Table::restore_state() {
+  const std::unique_lock lock(mutex_);
+  admission_.restore(KeyAdmission::kFolder);
 }
 
 void Table::add_policy_state(const std::byte* state, std::size_t bytes, const Shard& shard) {

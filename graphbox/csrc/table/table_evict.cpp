@@ -285,8 +285,8 @@ void Table::evict_from(std::uint64_t limit) {
 
 // --- The folder ------------------------------------------------------------------------------------------------------
 
-std::vector<ListedSegment> Table::flush() {
-  // Most of it in parts, between which others go on.
+// Between the parts others go on.
+void Table::write_changed_in_parts() {
   std::uint64_t words = 1;
   for (std::uint64_t word = 0; word < words;) {
     const std::lock_guard moving(tier_->moving);
@@ -294,6 +294,10 @@ std::vector<ListedSegment> Table::flush() {
     word = write_changed(word, tier_->cold.segment_rows());
     words = tier_->dirty.size();
   }
+}
+
+std::vector<ListedSegment> Table::flush() {
+  write_changed_in_parts();
   const std::lock_guard moving(tier_->moving);
   const std::unique_lock lock(mutex_);
   write_changed(0, slab_.rows());
@@ -306,11 +310,10 @@ std::vector<ListedSegment> Table::flush() {
 // Keys that came back have been written anew, which says all there is to say of them.
 void Table::write_erased_keys() {
   std::vector<std::int64_t>& erased = tier_->erased;
-  std::erase_if(erased, [&](std::int64_t key) { return find(key) != kNoRow; });
+  const auto is_erased = [&](std::int64_t key) { return find(key) == kNoRow; };
+  std::erase_if(erased, [&](std::int64_t key) { return !is_erased(key); });
   if (!erased.empty()) {
-    std::sort(erased.begin(), erased.end());
-    erased.erase(std::unique(erased.begin(), erased.end()), erased.end());
-    tier_->cold.write_erased(erased);
+    tier_->cold.write_erased(erased, is_erased);
     erased.clear();
   }
 }

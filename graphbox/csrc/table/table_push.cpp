@@ -164,6 +164,9 @@ void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t*
 
 // Groups the batch by row, so that each row belongs to one thread and keeps its order.
 void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
+  if (config_.value_type == ValueType::kInt8) {
+    throw Error(ErrorKind::kUsage, "rows of int8 are for lookups alone", "dtype", "train rows of float32 or float16");
+  }
   ++updates_;
   if (tier_ != nullptr) {
     note_changed(rows, push.count);

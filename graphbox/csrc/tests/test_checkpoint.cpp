@@ -70,9 +70,9 @@ TEST(checkpoint, goes_on_the_same_for_any_number_of_threads) {
       const auto erased = numbers(100, 200);
       table.erase(erased.data(), 100);
       const std::string folder = new_folder("one");
-      const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 1});
+      const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 1}).parts;
       const std::string other_folder = new_folder("other");
-      const auto other_parts = table.write_checkpoint({other_folder, RowContents::kRecords, -1, false, 3});
+      const auto other_parts = table.write_checkpoint({other_folder, RowContents::kRecords, -1, false, 3}).parts;
       CHECK_EQUAL(parts.size(), other_parts.size());
       for (std::size_t i = 0; i < parts.size(); ++i) {
         CHECK_EQUAL(parts[i].crc32c, other_parts[i].crc32c);
@@ -98,7 +98,7 @@ TEST(checkpoint, rows_larger_than_batches) {
   const auto keys = numbers(0, 12);
   push(table, keys);
   const std::string folder = new_folder("wide");
-  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 2});
+  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 2}).parts;
   Table loaded(config(Optimizer::kAdam, 65536));
   loaded.load_checkpoint(folder, parts, false, {}, 2);
   CHECK(rows_of(loaded, keys) == rows_of(table, keys));
@@ -111,7 +111,7 @@ TEST(checkpoint, several_parts_at_once) {
   std::vector<float> rows(keys.size() * 2048);
   table.pull(keys.data(), 9000, rows.data(), true, 2);
   const std::string folder = new_folder("parts");
-  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 2});
+  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, -1, false, 2}).parts;
   CHECK(parts.size() > 2);
   Table loaded(config(Optimizer::kSgd, 2048));
   loaded.load_checkpoint(folder, parts, false, {}, 2);
@@ -128,11 +128,11 @@ TEST(checkpoint, every_damaged_byte_is_noticed) {
   const auto keys = numbers(0, 40);
   push(table, keys);
   const std::string folder = new_folder("sound");
-  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, 0, false, 1});
+  const auto parts = table.write_checkpoint({folder, RowContents::kRecords, 0, false, 1}).parts;
   const auto erased = numbers(0, 20);
   table.erase(erased.data(), 20);
   const std::string delta_folder = new_folder("delta");
-  const auto delta = table.write_checkpoint({delta_folder, RowContents::kRecords, 0, true, 1});
+  const auto delta = table.write_checkpoint({delta_folder, RowContents::kRecords, 0, true, 1}).parts;
   CHECK_EQUAL(delta.size(), std::size_t{1});
   for (const auto& [place, part] : {std::pair(folder, parts[0]), std::pair(delta_folder, delta[0])}) {
     const std::string path = place + "/" + part.name;
@@ -158,7 +158,7 @@ TEST(checkpoint, a_part_of_another_checkpoint_is_noticed) {
   Table table(config(Optimizer::kSgd, 3));
   push(table, numbers(0, 40));
   const std::string first = new_folder("first");
-  const auto parts = table.write_checkpoint({first, RowContents::kRecords, -1, false, 1});
+  const auto parts = table.write_checkpoint({first, RowContents::kRecords, -1, false, 1}).parts;
   push(table, numbers(0, 1));
   const std::string second = new_folder("second");
   table.write_checkpoint({second, RowContents::kRecords, -1, false, 1});
@@ -177,12 +177,12 @@ TEST(checkpoint, changes_that_were_not_saved_are_in_the_next_delta) {
   table.write_checkpoint({new_folder("lost"), RowContents::kRecords, 0, true, 1});
   push(table, numbers(15, 30));
   table.restore_changes(0);
-  const auto parts = table.write_checkpoint({new_folder("kept"), RowContents::kRecords, 0, true, 1});
+  const auto parts = table.write_checkpoint({new_folder("kept"), RowContents::kRecords, 0, true, 1}).parts;
   CHECK_EQUAL(parts.size(), std::size_t{2});
   CHECK_EQUAL(parts[0].rows, std::uint64_t{20});
   CHECK_EQUAL(parts[1].rows, std::uint64_t{5});
   table.confirm_changes(0);
-  CHECK(table.write_checkpoint({new_folder("nothing"), RowContents::kRecords, 0, true, 1}).empty());
+  CHECK(table.write_checkpoint({new_folder("nothing"), RowContents::kRecords, 0, true, 1}).parts.empty());
 }
 
 TEST(checkpoint, values_come_back_as_near_as_their_type_allows) {
