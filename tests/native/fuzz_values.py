@@ -345,7 +345,7 @@ def _checkpoint(world: World) -> dict[str, Any]:
         content[: world.random.choice([len(content), world.random.randrange(len(content) + 1)])]
     )
     where = world.random.choice([folder, spoilt])
-    parts = [(name, rows, bytes_, checksum, name.startswith("erased"))]
+    parts = [_part(world, name, rows, bytes_, checksum)]
     return {
         "folder": str(where),
         "parts": parts if world.random.random() < 0.4 else [],
@@ -356,16 +356,22 @@ def _checkpoint(world: World) -> dict[str, Any]:
     }
 
 
-def _written_checkpoint(world: World) -> dict[str, Any]:
+def _part(world: World, name: str, rows: int, bytes_: int, checksum: int) -> Any:
+    from graphbox import _core  # the one that is fuzzed
+
+    some = world.random.random() < 0.2
+    live = world.random.randbytes(world.random.choice([(rows + 63) // 64 * 8, 3])) if some else b""
+    live_rows = int.from_bytes(live, "little").bit_count() if some else rows
+    return _core.CheckpointPart(name, rows, live_rows, bytes_, checksum, name.startswith("erased"), live)
+
+
+def _written_checkpoints(world: World) -> dict[str, Any]:
     folder = world.folder / "checkpoint"
     folder.mkdir(exist_ok=True)
-    return {
-        "folder": str(folder),
-        "contents": 0,
-        "chain": world.random.choice([-1, 0, 1]),
-        "is_delta": world.random.random() < 0.3,
-        "threads": 2,
-    }
+    table = world.object("Table")
+    is_delta = world.random.random() < 0.3
+    request = (table, str(folder), 0, world.random.choice([-1, 0, 1]), is_delta, 2)
+    return {"requests": [] if table is None else [request] * world.random.choice([1, 1, 2])}
 
 
 def _tier_folder(world: World) -> dict[str, Any]:
@@ -433,6 +439,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Table.pull_rows": _push,
     "table_attach_tier": _tier_folder,
     "table_flush": _tiered,
+    "table_key_scan": _tiered,
     "table_flushed": _tiered,
     "table_opened": _tiered,
     "table_prefetch": _tiered,
@@ -442,7 +449,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Table.push_bags": _bags,
     "Table.push_rows": _push_rows,
     "Table.reserve": lambda world: {"rows": world.random.choice([0, 1000, 1 << 60])},
-    "Table.write_checkpoint": _written_checkpoint,
+    "write_checkpoints": _written_checkpoints,
     "TimeOrder": lambda world: {"indptr": world.indptr, "timestamps": world.timestamps},
     "TraceCache": lambda world: {"num_rows": world.num_nodes, "slots": world.random.choice([0, 1, 50])},
     "TraceCache.begin_pass": lambda world: {"batches": [np.unique(world.nodes()) for _ in range(3)]},

@@ -208,7 +208,7 @@ def test_erased_keys_within_the_budget(tmp_path: Path) -> None:
     table.memory_bytes = table.nbytes + 300_000
     replace_all()
     with pytest.raises(DoesNotFitError, match="had no room in memory_bytes"):
-        table.save_delta(tmp_path / "delta")
+        table.save_delta(tmp_path / "delta-2")
     table.save_base(tmp_path / "base")
     table.save_delta(tmp_path / "delta")
 
@@ -223,6 +223,38 @@ def test_files_of_version_1() -> None:
     served.apply(folder / "serving-delta")
     assert sorted(served.keys().tolist()) == sorted(expected.keys().tolist())
     assert np.allclose(served.pull(keys), expected.pull(keys, create=False), atol=2e-2)
+
+
+def test_served_rows_of_int8(tmp_path: Path) -> None:
+    table = EmbeddingTable(60, seed=2)
+    keys = np.arange(40_000)
+    table.push(keys, np.random.default_rng(0).normal(size=(len(keys), 60)).astype(Float32))
+    table.save_base(tmp_path / "base", serving="int8")
+    table.push(keys[:50], np.ones((50, 60), Float32))
+    table.erase([77])
+    table.save_delta(tmp_path / "delta", serving="float32")
+    table.save_base(tmp_path / "other", serving="float32")
+    wide, narrow = (ServingTable.open(tmp_path / "base", dtype=dtype) for dtype in ("float32", "int8"))
+    assert narrow.nbytes < 0.5 * wide.nbytes
+    assert np.array_equal(narrow.pull(keys), wide.pull(keys))  # what int8 rounded once is not rounded again
+    narrow.apply(tmp_path / "delta")
+    wide.apply(tmp_path / "delta")
+    largest = np.abs(wide.pull(keys)).max(axis=1, keepdims=True)
+    assert (np.abs(narrow.pull(keys) - wide.pull(keys)) <= largest * (0.51 / 127)).all()
+    assert np.array_equal(narrow.pull([77, 10**9]), wide.pull([77, 10**9]))
+    assert np.array_equal(narrow.pull(keys[100:]), wide.pull(keys[100:]))
+    with pytest.raises(UsageError, match="received 'int4'"):
+        ServingTable.open(tmp_path / "other", dtype="int4")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="dtype"):
+        EmbeddingTable(4, dtype="int8")  # type: ignore[arg-type]
+
+
+def test_int8_rows_hold_no_infinity(tmp_path: Path) -> None:
+    table = EmbeddingTable(4, "sgd", lr=3e38)
+    table.push([1, 2], np.array([[1, 1, 1, 1], [9, 0, 0, 0]], Float32))
+    table.save_base(tmp_path / "base", serving="float32")
+    with pytest.raises(DataError, match="key 2: the row holds NaN or infinity"):
+        ServingTable.open(tmp_path / "base", dtype="int8")
 
 
 @pytest.mark.parametrize(("serving", "error"), [("float32", 0), ("float16", 5e-4), ("int8", 0.5 / 127)])

@@ -11,8 +11,12 @@
 
 namespace graphbox {
 
+// Who follows the changes of a table: each is written to deltas of its own.
+inline constexpr int kChains = 2;
+inline constexpr int kTrainingChain = 0;  // of whole rows
+
 // Rows in memory are known by a bit for each. Of a table with rows on SSD, changed rows are those in segments that were
-// written since: that may be more than changed, never less.
+// written since, but for rows that were only moved there.
 //
 // Off until it is begun. A row's number may pass to another key: the row of a new key counts as changed, and the old key
 // as erased, unless that had come since. Changes are made with the table locked, but for mark(), which several threads
@@ -25,6 +29,8 @@ class ChangeTracker {
   const std::vector<std::int64_t>& erased_keys() const { return now_.erased; }
   // Segments from this sequence number on were written since.
   std::uint64_t first_sequence() const { return now_.first_sequence; }
+  // The same, also if the old changes are taken back.
+  std::uint64_t oldest_sequence() const { return before_ ? before_->first_sequence : now_.first_sequence; }
 
   // What it takes with `rows` rows in memory.
   std::size_t bytes_for(std::uint64_t rows) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "random/philox.h"
+#include "table/change_tracker.h"
 #include "table/row_contents.h"
 #include "table/row_layout.h"
 #include "table/segment_file.h"
@@ -29,9 +30,6 @@ struct CheckpointPart {
   bool counts(std::uint64_t place) const { return live.empty() || (live[place / 64] >> (place % 64) & 1) != 0; }
 };
 
-// Who follows the changes of a table: each is written to deltas of its own.
-inline constexpr int kChains = 2;
-inline constexpr int kTrainingChain = 0;  // of whole rows
 
 struct CheckpointRequest {
   std::string folder;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "errors/error.h"
 #include "io/block_reader.h"
@@ -44,19 +45,41 @@ bool is_worth_linking(const SegmentAtMoment& segment) { return segment.live_rows
 
 }  // namespace
 
+namespace {
+
+// The rows of the segment that count; of a delta those that changed.
+SegmentAtMoment at_moment(const std::shared_ptr<ColdSegment>& segment, const CheckpointRequest& request) {
+  SegmentAtMoment rows{segment, segment->rows, 0, segment->is_damaged, segment->live};
+  rows.live.resize((segment->rows + 63) / 64);
+  if (request.is_delta) {
+    const std::vector<std::uint64_t>& moved = segment->moved[static_cast<std::size_t>(request.chain)];
+    for (std::size_t word = 0; word < std::min(moved.size(), rows.live.size()); ++word) {
+      rows.live[word] &= ~moved[word];
+    }
+  }
+  for (const std::uint64_t word : rows.live) {
+    rows.live_rows += static_cast<std::uint32_t>(std::popcount(word));
+  }
+  return rows;
+}
+
+}  // namespace
+
 // Of the moment: the table is locked for this.
-std::unique_ptr<TierSnapshot> Table::take_snapshot(std::uint64_t first_sequence) {
+std::unique_ptr<TierSnapshot> Table::take_snapshot(const CheckpointRequest& request) {
   write_changed(0, slab_.rows());
   ColdRows& cold = tier_->cold;
   cold.seal_open();
+  const std::uint64_t first_sequence = request.is_delta ? tracker(request.chain).first_sequence() : 0;
   auto snapshot = std::make_unique<TierSnapshot>();
   snapshot->held = cold.hold_files();
   snapshot->has_erased = !tier_->erased.empty() || cold.has_erased();
   for (const auto& segment : cold.segments()) {
     if (segment != nullptr && segment->live_rows > 0 && segment->sequence >= first_sequence) {
-      const auto words = static_cast<std::ptrdiff_t>((segment->rows + 63) / 64);
-      snapshot->segments.push_back({segment, segment->rows, segment->live_rows, segment->is_damaged,
-                                    {segment->live.begin(), segment->live.begin() + words}});
+      SegmentAtMoment rows = at_moment(segment, request);
+      if (rows.live_rows > 0) {
+        snapshot->segments.push_back(std::move(rows));
+      }
     }
   }
   std::sort(snapshot->segments.begin(), snapshot->segments.end(),

@@ -253,7 +253,7 @@ void Table::begin_saving(Saving& saving) {
     saving.erased = erased_since(*changes);
   }
   if (tier_ != nullptr) {
-    saving.snapshot = take_snapshot(request.is_delta ? changes->first_sequence() : 0);
+    saving.snapshot = take_snapshot(request);
   }
   if (request.contents == RowContents::kRecords) {
     saving.written.policy_state = take_policy_state(request);

@@ -307,6 +307,21 @@ void ColdRows::write(ColdSegment& segment, std::shared_ptr<const SegmentReader>&
   file = std::make_shared<SegmentReader>(path, kRepair);
 }
 
+void ColdRows::note_moved(std::uint32_t location, int chain) {
+  ColdSegment& segment = *segments_[slot_of(location)];
+  std::vector<std::uint64_t>& moved = segment.moved[static_cast<std::size_t>(chain)];
+  if (moved.empty()) {
+    moved.resize(segment.live.size());
+    live_bits_bytes_ += moved.size() * sizeof(std::uint64_t);
+  }
+  moved[place_of(location) / 64] |= std::uint64_t{1} << (place_of(location) % 64);
+}
+
+bool ColdRows::is_moved(std::uint32_t location, int chain) const {
+  const std::vector<std::uint64_t>& moved = segments_[slot_of(location)]->moved[static_cast<std::size_t>(chain)];
+  return !moved.empty() && (moved[place_of(location) / 64] >> (place_of(location) % 64) & 1) != 0;
+}
+
 void ColdRows::drop(std::uint32_t location) {
   ColdSegment& segment = *segments_[slot_of(location)];
   const std::uint32_t place = place_of(location);
@@ -569,6 +584,9 @@ void ColdRows::retire_dead() {
     segments_[segment->slot] = nullptr;
     free_slots_.push_back(segment->slot);
     live_bits_bytes_ -= segment->live.size() * sizeof(std::uint64_t);
+    for (const std::vector<std::uint64_t>& moved : segment->moved) {
+      live_bits_bytes_ -= moved.size() * sizeof(std::uint64_t);
+    }
     if (segment->is_listed) {
       retired_.push_back(segment->sequence);
     } else {

@@ -23,6 +23,7 @@
 
 #include "io/read_queue.h"
 #include "memory/buffer.h"
+#include "table/change_tracker.h"
 #include "table/location.h"
 #include "table/segment_file.h"
 
@@ -69,6 +70,8 @@ struct ColdSegment {
   std::uint32_t rows = 0;
   std::uint32_t live_rows = 0;
   std::vector<std::uint64_t> live;  // a bit for each row: whether it is the newest written one of its key
+  // Where there are such rows, a bit for each: moved here, and as it was in the last checkpoint of the chain.
+  std::array<std::vector<std::uint64_t>, kChains> moved;
   bool is_changed = true;           // `live`, since the catalogue was written
   bool is_listed = false;           // the catalogue names it: its file must stay
   bool is_damaged = false;          // its live rows cannot be moved
@@ -159,6 +162,10 @@ class ColdRows {
   // Waits until memory is free for another segment; false where that is not to come, for segments cannot be written.
   // Needs no lock of the table.
   bool wait_for_memory();
+
+  // The row there is as it was in the last checkpoint of the chain.
+  void note_moved(std::uint32_t location, int chain);
+  bool is_moved(std::uint32_t location, int chain) const;
 
   // The row there is no longer the newest written one of its key.
   void drop(std::uint32_t location);

@@ -359,7 +359,7 @@ class Table {
   void forget_home(std::uint32_t row);
 
   // checkpoint_tier.cpp
-  std::unique_ptr<TierSnapshot> take_snapshot(std::uint64_t first_sequence);
+  std::unique_ptr<TierSnapshot> take_snapshot(const CheckpointRequest& request);
   void write_snapshot(const CheckpointRequest& request, const TierSnapshot& snapshot, WrittenCheckpoint& written);
   bool holds_erased(const SegmentReader& file, const std::vector<std::uint64_t>& live) const;
   std::vector<CheckpointPart> copy_segments(const CheckpointRequest& request,

@@ -159,6 +159,13 @@ void Table::move_cold_row(std::int64_t key, std::uint32_t location, const std::b
   const std::uint32_t found = index_.find(key, hash);
   const std::uint32_t moved = tier.cold.append(
       key, [&](std::byte* target) { std::memcpy(target, record, slab_.layout().record_bytes()); });
+  const std::uint64_t sequence = tier.cold.segments()[slot_of(location)]->sequence;
+  for (int chain = 0; chain < kChains; ++chain) {
+    const ChangeTracker& changes = trackers_[static_cast<std::size_t>(chain)];
+    if (changes.is_on() && (sequence < changes.oldest_sequence() || tier.cold.is_moved(location, chain))) {
+      tier.cold.note_moved(moved, chain);
+    }
+  }
   tier.cold.drop(location);
   if (is_hot(found)) {
     tier.homes[found] = moved;
