@@ -178,8 +178,9 @@ def test_items_of_all_tiers(tmp_path: Path) -> None:
     pair = Pair(tmp_path / "table", 6)
     for _ in range(15):
         pair.step()
-    keys = np.concatenate([chunk for chunk, _ in pair.tiered.items(chunk_rows=1000)])
-    rows = np.concatenate([rows for _, rows in pair.tiered.items(chunk_rows=1000)])
+    chunks = list(pair.tiered.items(chunk_rows=1000))
+    keys = np.concatenate([chunk for chunk, _ in chunks])
+    rows = np.concatenate([rows for _, rows in chunks])
     assert sorted(keys) == sorted(pair.plain.keys())
     np.testing.assert_array_equal(rows, pair.plain.pull(keys, create=False))
 
