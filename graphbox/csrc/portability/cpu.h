@@ -29,6 +29,15 @@ GRAPHBOX_INLINE void prefetch(const void* address) { __builtin_prefetch(address,
 // The same for a line soon to be written.
 GRAPHBOX_INLINE void prefetch_write(const void* address) { __builtin_prefetch(address, 1, 3); }
 
+// Between two looks at what another thread is about to change: leaves the processor to whoever shares it.
+GRAPHBOX_INLINE void pause_cpu() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");
+#endif
+}
+
 inline constexpr std::size_t kCacheLineBytes = 64;
 
 }  // namespace graphbox

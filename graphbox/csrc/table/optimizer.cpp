@@ -4,14 +4,16 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "portability/cpu.h"
 
 namespace graphbox {
 namespace {
 
-// What every update has in common. A setting that is not used has the value that changes no bit.
-struct Common {
+// What every update has in common: the settings, or that there are none. A setting that is not used has the value that
+// changes nothing; where none is, nothing is computed for them.
+struct Settings {
   float scale;   // of the gradient
   float clip;    // its largest magnitude after that
   float decay;   // times the value: added to the gradient
@@ -19,42 +21,53 @@ struct Common {
   float lowest;  // of the result
   float highest;
 };
+struct NoSettings {};
 
-GRAPHBOX_INLINE float gradient_of(const Common& common, float value, float gradient) {
-  const float scaled = common.scale * gradient;
-  const float raised = scaled < -common.clip ? -common.clip : scaled;
-  return (raised > common.clip ? common.clip : raised) + common.decay * value;
+GRAPHBOX_INLINE float gradient_of(const Settings& settings, float value, float gradient) {
+  const float scaled = settings.scale * gradient;
+  const float raised = scaled < -settings.clip ? -settings.clip : scaled;
+  return (raised > settings.clip ? settings.clip : raised) + settings.decay * value;
 }
+GRAPHBOX_INLINE float gradient_of(NoSettings, float, float gradient) { return gradient; }
 
-GRAPHBOX_INLINE float stepped(const Common& common, float value, float step) {
-  const float result = value * common.keep - step;
-  const float raised = result < common.lowest ? common.lowest : result;
-  return raised > common.highest ? common.highest : raised;
+GRAPHBOX_INLINE float bounded(const Settings& settings, float value) {
+  const float raised = value < settings.lowest ? settings.lowest : value;
+  return raised > settings.highest ? settings.highest : raised;
 }
+GRAPHBOX_INLINE float bounded(NoSettings, float value) { return value; }
+
+GRAPHBOX_INLINE float stepped(const Settings& settings, float value, float step) {
+  return bounded(settings, value * settings.keep - step);
+}
+GRAPHBOX_INLINE float stepped(NoSettings, float value, float step) { return value - step; }
 
 // The mean of the squares. Sixteen sums side by side, added pairwise at the end: the same bits however wide the
 // registers are.
+template <typename Common>
 GRAPHBOX_INLINE float mean_square(const Common& common, const float* __restrict values,
                                   const float* __restrict gradient, std::size_t dim) {
   constexpr std::size_t kLanes = 16;
-  float lanes[kLanes] = {};
+  using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
+  using Order = std::int32_t __attribute__((vector_size(kLanes * sizeof(float))));
+  Lanes sums = {};
   std::size_t i = 0;
   for (; i + kLanes <= dim; i += kLanes) {
+    Lanes squares;
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       const float g = gradient_of(common, values[i + lane], gradient[i + lane]);
-      lanes[lane] += g * g;
+      squares[lane] = g * g;
     }
+    sums += squares;
   }
-  for (std::size_t lane = 0; i < dim; ++i, ++lane) {
-    const float g = gradient_of(common, values[i], gradient[i]);
-    lanes[lane] += g * g;
+  for (std::size_t lane = 0; lane < dim - i; ++lane) {
+    const float g = gradient_of(common, values[i + lane], gradient[i + lane]);
+    sums[lane] += g * g;
   }
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::size_t lane = 0; lane < half; ++lane) {
-      lanes[lane] += lanes[lane + half];
-    }
-  }
-  return lanes[0] / static_cast<float>(dim);
+  sums += __builtin_shuffle(sums, Order{8, 9, 10, 11, 12, 13, 14, 15});
+  sums += __builtin_shuffle(sums, Order{4, 5, 6, 7});
+  sums += __builtin_shuffle(sums, Order{2, 3});
+  sums += __builtin_shuffle(sums, Order{1});
+  return sums[0] / static_cast<float>(dim);
 }
 
 // In double precision: squares of floats neither overflow nor vanish there.
@@ -82,6 +95,7 @@ double square_sum(const float* gradient, std::size_t dim) {
 }
 
 // values -= lr * g
+template <typename Common>
 GRAPHBOX_INLINE void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient, std::size_t dim,
                 float lr) {
   for (std::size_t i = 0; i < dim; ++i) {
@@ -90,6 +104,7 @@ GRAPHBOX_INLINE void update_sgd(const Common common, float* __restrict values, c
 }
 
 // state += g^2; values -= lr * g / (sqrt(state) + eps)
+template <typename Common>
 GRAPHBOX_INLINE void update_adagrad(const Common common, float* __restrict values, float* __restrict state,
                     const float* __restrict gradient, std::size_t dim, float lr, float eps) {
   for (std::size_t i = 0; i < dim; ++i) {
@@ -109,6 +124,7 @@ struct Moments {
 
 // first += (1 - beta1) (g - first); second += (1 - beta2) (g^2 - second);
 // values -= step * first / (scale * sqrt(second) + eps)
+template <typename Common>
 GRAPHBOX_INLINE void update_adam(const Common common, float* __restrict values, float* __restrict first, float* __restrict second,
                  const float* __restrict gradient, std::size_t dim, const Moments moments) {
   for (std::size_t i = 0; i < dim; ++i) {
@@ -120,6 +136,7 @@ GRAPHBOX_INLINE void update_adam(const Common common, float* __restrict values, 
   }
 }
 
+template <typename Common>
 GRAPHBOX_INLINE void update_rowwise_adam(const Common common, float* __restrict values, float* __restrict first,
                          float* __restrict second, const float* __restrict gradient, std::size_t dim,
                          const Moments moments) {
@@ -143,6 +160,7 @@ struct Proximal {
 
 // The value that a row of FTRL has is a function of z and n: 0 where |z| <= l1, otherwise
 // -(z - sign(z) l1) / ((beta + sqrt(n)) / lr + l2). A new row starts with the z of its initial values.
+template <typename Common>
 GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, float* __restrict z, float* __restrict n,
                  const float* __restrict gradient, std::size_t dim, const Proximal settings) {
   for (std::size_t i = 0; i < dim; ++i) {
@@ -158,8 +176,7 @@ GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, 
     const float excess = std::abs(z[i]) - settings.l1;
     const float next_strength = (settings.beta + next_root) / settings.lr + settings.l2;
     const float next = excess > 0 ? -std::copysign(excess, z[i]) / next_strength : 0.0F;
-    const float raised = next < common.lowest ? common.lowest : next;
-    values[i] = raised > common.highest ? common.highest : raised;
+    values[i] = bounded(common, next);
   }
 }
 
@@ -167,67 +184,123 @@ GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, 
 
 using Rows = std::span<const RowGradient>;
 
-GRAPHBOX_INLINE Common of_row(Common common, const RowGradient& row) {
-  common.scale = row.scale;
-  return common;
+GRAPHBOX_INLINE Settings of_row(Settings settings, const RowGradient& row) {
+  settings.scale = row.scale;
+  return settings;
+}
+GRAPHBOX_INLINE NoSettings of_row(NoSettings settings, const RowGradient&) { return settings; }
+
+// Calls work(settings, dim); without settings, where they are null, and with a constant for usual dims: the fewer
+// instructions a row takes, the more rows' memory a processor waits for at a time. Work is inlined, so that it is
+// compiled for the instruction sets of its caller.
+template <typename Work>
+GRAPHBOX_INLINE void with(const Settings* settings, std::size_t dim, const Work& work) {
+  if (settings != nullptr) {
+    return work(*settings, dim);
+  }
+  switch (dim) {
+    case 16:
+      return work(NoSettings(), std::integral_constant<std::size_t, 16>());
+    case 32:
+      return work(NoSettings(), std::integral_constant<std::size_t, 32>());
+    case 64:
+      return work(NoSettings(), std::integral_constant<std::size_t, 64>());
+    case 128:
+      return work(NoSettings(), std::integral_constant<std::size_t, 128>());
+    default:
+      return work(NoSettings(), dim);
+  }
 }
 
-GRAPHBOX_CLONES
-void update_rows_sgd(const Common common, Rows rows, std::size_t dim, float lr) {
-  for (const RowGradient& row : rows) {
-    update_sgd(of_row(common, row), row.values, row.gradient, dim, lr);
+GRAPHBOX_INLINE void ask_for(const RowGradient& row, std::size_t row_bytes, std::size_t dim) {
+  prefetch_bytes(reinterpret_cast<const std::byte*>(row.values), row_bytes);
+  if (row.state.accumulator != nullptr) {  // for nothing, the processor would look for a page that is not there
+    prefetch(row.state.accumulator);
+  }
+  if (row.state.steps != nullptr) {
+    prefetch(row.state.steps);
+  }
+  prefetch_bytes(reinterpret_cast<const std::byte*>(row.gradient), dim * sizeof(float));
+}
+
+// Calls update(row, its number) for all rows.
+template <typename Dim, typename Update>
+GRAPHBOX_INLINE void for_rows(Rows rows, const RowsAhead& ahead, Dim dim, const Update& update) {
+  const bool has_values_only = ahead.row_bytes == dim * sizeof(float);
+  std::size_t i = 0;
+  for (; i < std::min(rows.size(), ahead.rows.size()); ++i) {
+    ask_for(ahead.rows[i], has_values_only ? dim * sizeof(float) : ahead.row_bytes, dim);
+    update(rows[i], i);
+  }
+  for (; i < rows.size(); ++i) {
+    update(rows[i], i);
+  }
+  for (; i < ahead.rows.size(); ++i) {
+    ask_for(ahead.rows[i], ahead.row_bytes, dim);
   }
 }
 
 GRAPHBOX_CLONES
-void update_rows_adagrad(const Common common, Rows rows, std::size_t dim, float lr, float eps) {
-  for (const RowGradient& row : rows) {
-    update_adagrad(of_row(common, row), row.values, row.state.per_value, row.gradient, dim, lr, eps);
-  }
+void update_rows_sgd(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      update_sgd(of_row(common, row), row.values, row.gradient, dim, lr);
+    });
+  });
+}
+
+GRAPHBOX_CLONES
+void update_rows_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr, float eps) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      update_adagrad(of_row(common, row), row.values, row.state.per_value, row.gradient, dim, lr, eps);
+    });
+  });
 }
 
 // accumulator += mean of g^2; values -= lr * g / (sqrt(accumulator) + eps)
 GRAPHBOX_CLONES
-void update_rows_rowwise_adagrad(const Common common, Rows rows, std::size_t dim, float lr, float eps) {
-  float steps[kUpdatedRows];
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const RowGradient& row = rows[i];
-    *row.state.accumulator += mean_square(of_row(common, row), row.values, row.gradient, dim);
-    steps[i] = *row.state.accumulator;
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    steps[i] = lr / (std::sqrt(steps[i]) + eps);
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    update_sgd(of_row(common, rows[i]), rows[i].values, rows[i].gradient, dim, steps[i]);
-  }
+void update_rows_rowwise_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr, float eps) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      float& accumulator = *row.state.accumulator;
+      accumulator += mean_square(of_row(common, row), row.values, row.gradient, dim);
+      const float step = lr / (std::sqrt(accumulator) + eps);
+      update_sgd(of_row(common, row), row.values, row.gradient, dim, step);
+    });
+  });
 }
 
 GRAPHBOX_CLONES
-void update_rows_adam(const Common common, Rows rows, std::size_t dim, const Moments* moments) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const RowGradient& row = rows[i];
-    update_adam(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
-                moments[i]);
-  }
+void update_rows_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Moments* moments) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      update_adam(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
+                  moments[i]);
+    });
+  });
 }
 
 GRAPHBOX_CLONES
-void update_rows_rowwise_adam(const Common common, Rows rows, std::size_t dim, const Moments* moments) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const RowGradient& row = rows[i];
-    update_rowwise_adam(of_row(common, row), row.values, row.state.per_value, row.state.accumulator, row.gradient, dim,
-                        moments[i]);
-  }
+void update_rows_rowwise_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Moments* moments) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      update_rowwise_adam(of_row(common, row), row.values, row.state.per_value, row.state.accumulator, row.gradient,
+                          dim, moments[i]);
+    });
+  });
 }
 
 GRAPHBOX_CLONES
-void update_rows_ftrl(const Common common, Rows rows, std::size_t dim, Proximal settings) {
-  for (const RowGradient& row : rows) {
-    settings.is_first = *row.state.steps == 1;
-    update_ftrl(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
-                settings);
-  }
+void update_rows_ftrl(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Proximal proximal) {
+  with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+      Proximal of_update = proximal;
+      of_update.is_first = *row.state.steps == 1;
+      update_ftrl(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
+                  of_update);
+    });
+  });
 }
 
 // 1 - beta^steps for 0, 1, 2 ... steps, until it is 1 for good or nearly so.
@@ -268,6 +341,8 @@ bool has_steps(Optimizer optimizer) {
 }
 
 RowUpdate::RowUpdate(const OptimizerConfig& config) : config_(config) {
+  has_settings_ = !std::isinf(config.clip_value) || !std::isinf(config.clip_norm) || config.mean_gradient ||
+                  config.weight_decay != 0 || !std::isinf(config.lowest) || !std::isinf(config.highest);
   if (config.kind == Optimizer::kAdam || config.kind == Optimizer::kRowwiseAdam) {
     corrections1_ = corrections_of(static_cast<double>(config.beta1));
     corrections2_ = corrections_of(static_cast<double>(config.beta2));
@@ -305,11 +380,12 @@ float RowUpdate::clipped_scale(const float* gradient, float scale, std::size_t d
   return norm <= most ? scale : static_cast<float>(static_cast<double>(scale) * (most / norm));
 }
 
-void RowUpdate::apply(std::span<RowGradient> rows, std::size_t dim) const {
+void RowUpdate::apply(std::span<RowGradient> rows, std::size_t dim, const RowsAhead& ahead) const {
   const float decay = config_.weight_decay;
-  const Common common = {1, config_.clip_value, config_.decoupled_weight_decay ? 0.0F : decay,
-                         config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
-                         config_.highest};
+  const Settings all = {1, config_.clip_value, config_.decoupled_weight_decay ? 0.0F : decay,
+                        config_.decoupled_weight_decay ? 1 - config_.lr * decay : 1.0F, config_.lowest,
+                        config_.highest};
+  const Settings* const settings = has_settings_ ? &all : nullptr;
   std::array<Moments, kUpdatedRows> moments;
   const bool has_moments = config_.kind == Optimizer::kAdam || config_.kind == Optimizer::kRowwiseAdam;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -325,25 +401,27 @@ void RowUpdate::apply(std::span<RowGradient> rows, std::size_t dim) const {
   }
   switch (config_.kind) {
     case Optimizer::kSgd:
-      return update_rows_sgd(common, rows, dim, config_.lr);
+      return update_rows_sgd(settings, rows, ahead, dim, config_.lr);
     case Optimizer::kAdagrad:
-      return update_rows_adagrad(common, rows, dim, config_.lr, config_.eps);
+      return update_rows_adagrad(settings, rows, ahead, dim, config_.lr, config_.eps);
     case Optimizer::kRowwiseAdagrad:
-      return update_rows_rowwise_adagrad(common, rows, dim, config_.lr, config_.eps);
+      return update_rows_rowwise_adagrad(settings, rows, ahead, dim, config_.lr, config_.eps);
     case Optimizer::kAdam:
-      return update_rows_adam(common, rows, dim, moments.data());
+      return update_rows_adam(settings, rows, ahead, dim, moments.data());
     case Optimizer::kRowwiseAdam:
-      return update_rows_rowwise_adam(common, rows, dim, moments.data());
+      return update_rows_rowwise_adam(settings, rows, ahead, dim, moments.data());
     case Optimizer::kFtrl:
-      return update_rows_ftrl(common, rows, dim, {config_.lr, config_.beta, config_.l1, config_.l2, false});
+      return update_rows_ftrl(settings, rows, ahead, dim, {config_.lr, config_.beta, config_.l1, config_.l2, false});
   }
 }
 
 GRAPHBOX_CLONES
-void add_gradient(float* __restrict sum, const float* __restrict gradient, std::size_t dim) {
-  for (std::size_t i = 0; i < dim; ++i) {
-    sum[i] += gradient[i];
-  }
+void add_gradient(float* __restrict sum, const float* __restrict gradient, std::size_t row_dim) {
+  with(nullptr, row_dim, [&](const auto&, const auto dim) __attribute__((always_inline)) {
+    for (std::size_t i = 0; i < dim; ++i) {
+      sum[i] += gradient[i];
+    }
+  });
 }
 
 GRAPHBOX_CLONES

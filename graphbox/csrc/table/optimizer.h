@@ -1,11 +1,14 @@
 // The arithmetic of a row: what a gradient does to values and state.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
+
+#include "portability/cpu.h"
 
 namespace graphbox {
 
@@ -61,6 +64,22 @@ struct RowGradient {
 
 inline constexpr std::size_t kUpdatedRows = 16;  // that are updated together
 
+// Asks for the bytes of a row, or the start of a long one: the processor follows by itself from there. Inlined always:
+// the compiler takes a function that only prefetches for one without effect, and leaves it out.
+GRAPHBOX_INLINE void prefetch_bytes(const std::byte* begin, std::size_t bytes) {
+  const std::size_t most = std::min<std::size_t>(bytes, 1024);
+  for (std::size_t line = 0; line < most; line += kCacheLineBytes) {
+    prefetch(begin + line);
+  }
+}
+
+// Rows to be updated next. Their memory is asked for while others are, a row for a row: if it is asked for in one go,
+// the processor stops at what is more than it can wait for.
+struct RowsAhead {
+  std::span<const RowGradient> rows;
+  std::size_t row_bytes;  // from their values on
+};
+
 // Applies gradients to rows, as the settings say. Compiled for several instruction sets, the same bits on all.
 class RowUpdate {
  public:
@@ -69,8 +88,8 @@ class RowUpdate {
   // What a new row starts with, all of its state.
   void initialize(RowState state, std::size_t dim) const;
 
-  // At most kUpdatedRows different rows.
-  void apply(std::span<RowGradient> rows, std::size_t dim) const;
+  // At most kUpdatedRows different rows, and as many ahead.
+  void apply(std::span<RowGradient> rows, std::size_t dim, const RowsAhead& ahead = {}) const;
 
   void set_lr(float lr) { config_.lr = lr; }
   const OptimizerConfig& config() const { return config_; }
@@ -81,6 +100,7 @@ class RowUpdate {
   static float correction(const std::vector<float>& table, std::uint32_t steps);
 
   OptimizerConfig config_;
+  bool has_settings_;  // any besides those of the optimizer itself
   std::vector<float> corrections1_;  // 1 - beta^steps, until it is 1
   std::vector<float> corrections2_;
 };

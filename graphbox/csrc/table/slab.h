@@ -3,7 +3,6 @@
 // more than they must, and what belongs to a row is on the same page.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,15 +12,6 @@
 #include "table/row_layout.h"
 
 namespace graphbox {
-
-// Asks for the bytes of a row, or the start of a long one: the processor follows by itself from there. Inlined always:
-// the compiler takes a function that only prefetches for one without effect, and leaves it out.
-GRAPHBOX_INLINE void prefetch_bytes(const std::byte* begin, std::size_t bytes) {
-  const std::size_t most = std::min<std::size_t>(bytes, 1024);
-  for (std::size_t line = 0; line < most; line += kCacheLineBytes) {
-    prefetch(begin + line);
-  }
-}
 
 class Slab {
   static constexpr std::uint32_t kGroupRows = 64;
@@ -74,8 +64,7 @@ class Slab {
   // The values of a record as float32.
   void copy_record_values(const std::byte* record, float* values) const;
 
-  // Asks for the values alone, or for all of a row.
-  GRAPHBOX_INLINE void prefetch_values(std::uint32_t row) const { prefetch_bytes(data(row), layout_.value_bytes); }
+  // Asks for all of a row.
   GRAPHBOX_INLINE void prefetch_row(std::uint32_t row) const {
     prefetch_bytes(data(row), view_.row_bytes);
     if (layout_.has_accumulator) {

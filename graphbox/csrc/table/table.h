@@ -242,6 +242,7 @@ class Table {
   friend class RowsInPlace;
   struct Workspace;  // of a thread that updates rows
   struct Saving;
+  class GroupUpdate;
 
   std::uint32_t find(std::int64_t key) const { return index_.find(key, index_.hash(key)); }
 
@@ -306,9 +307,6 @@ class Table {
   void count_push(std::uint32_t row, float shows, float clicks) const;
 
   void apply(const std::uint32_t* rows, const Push& push, int threads);
-  void apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions, std::int64_t count);
-  template <typename KeyOf>
-  void update_float16(std::span<RowGradient> rows, const KeyOf& key_of, Workspace& workspace) const;
 
   ChangeTracker& tracker(int chain);
   void begin_saving(Saving& saving);

@@ -1,10 +1,10 @@
 // Learning: gradients of equal keys are summed and applied once.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "errors/error.h"
@@ -12,13 +12,13 @@
 #include "random/philox_fill.h"
 #include "table/batch.h"
 #include "table/float16.h"
+#include "table/row_groups.h"
 #include "table/table.h"
 
 namespace graphbox {
 namespace {
 
-constexpr auto kBlockRows = static_cast<std::int64_t>(kUpdatedRows);
-constexpr std::int64_t kPartitionKeys = std::int64_t{1} << 16;  // that one thread groups at a time
+constexpr std::int64_t kKeysAhead = 16;
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
 constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
@@ -42,8 +42,7 @@ class LearningRate {
 // What a thread needs to update rows, besides the table.
 struct Table::Workspace {
   explicit Workspace(const TableConfig& config)
-      : sums(config.dim * kUpdatedRows),
-        values(config.value_type == ValueType::kFloat32 ? 0 : config.dim * kUpdatedRows),
+      : values(config.value_type == ValueType::kFloat32 ? 0 : config.dim * kUpdatedRows),
         words(config.value_type == ValueType::kFloat32 ? 0 : groups_of(config.dim) * kWordsPerGroup) {}
 
   // Of Philox words: one word rounds two values.
@@ -51,9 +50,151 @@ struct Table::Workspace {
     return static_cast<std::uint32_t>((dim + 2 * kWordsPerGroup - 1) / (2 * kWordsPerGroup));
   }
 
-  std::vector<float> sums;
   std::vector<float> values;
   std::vector<std::uint32_t> words;
+};
+
+// Applies the gradients of a group's keys, from front to back: a row is updated where the last of its keys stands, with
+// the sum that the others left. Rows are updated in blocks; meanwhile the memory of the next block is on its way.
+class Table::GroupUpdate {
+ public:
+  GroupUpdate(Table& table, const Push& push, const RowGroups::Keys& group)
+      : table_(table),
+        push_(push),
+        group_(group),
+        dim_(table.config_.dim),
+        has_counters_(table.slab_.layout().has_counters),
+        needs_shows_(has_counters_ || table.config_.optimizer.mean_gradient),
+        sums_(group.sums * static_cast<std::int64_t>(dim_)),
+        shows_(needs_shows_ ? group.sums : 0),
+        clicks_(needs_shows_ ? group.sums : 0),
+        workspace_(table.config_) {
+    for (Block& block : blocks_) {
+      block.scaled.resize(push.scale_of != nullptr ? kUpdatedRows * dim_ : 0);
+    }
+  }
+
+  void run() {
+    fill(blocks_[0]);
+    update(blocks_[1], blocks_[0]);  // no row yet
+    for (std::size_t turn = 0; blocks_[turn].count > 0; turn = 1 - turn) {
+      fill(blocks_[1 - turn]);
+      update(blocks_[turn], blocks_[1 - turn]);
+    }
+  }
+
+ private:
+  struct Block {
+    std::array<RowGradient, kUpdatedRows> rows;
+    std::array<std::int64_t, kUpdatedRows> keys;
+    std::size_t count = 0;
+    std::vector<float> scaled;  // gradients of rows with one key
+  };
+
+  // Goes on until there are rows for a block.
+  void fill(Block& block) {
+    block.count = 0;
+    for (; block.count < kUpdatedRows && next_ < group_.count; ++next_) {
+      const GroupedKey& key = group_.keys[next_];
+      ask_for(group_.keys[std::min(next_ + kKeysAhead, group_.count - 1)]);
+      const float* const gradient = gradient_of(key, block);
+      const auto [shows, clicks] = needs_shows_ ? shows_and_clicks(key) : std::pair(1.0F, 0.0F);
+      if (!key.is_last) {
+        continue;
+      }
+      // Where nothing was shown nothing is learned.
+      const float scale = !table_.config_.optimizer.mean_gradient ? 1.0F : shows > 0 ? 1 / shows : 0.0F;
+      block.rows[block.count] = {table_.slab_.float32_values(key.row), table_.slab_.state(key.row), gradient, scale};
+      block.keys[block.count++] = next_;
+      if (has_counters_) {
+        table_.count_push(key.row, shows, clicks);
+      }
+      for (ChangeTracker& changes : table_.trackers_) {
+        changes.mark(key.row);
+      }
+    }
+  }
+
+  // What fill() reads of a later key. Gradients that are no part of a sum are read by the update, which asks for them.
+  GRAPHBOX_INLINE void ask_for(const GroupedKey& key) const {
+    if (key.sum != GroupedKey::kNoSum || push_.scale_of != nullptr) {
+      prefetch_bytes(reinterpret_cast<const std::byte*>(push_.gradient(key.position, dim_)), dim_ * sizeof(float));
+    }
+    if (has_counters_) {
+      prefetch_write(&table_.slab_.counters(key.row));
+    }
+  }
+
+  // The sum of the gradients of the key's row so far.
+  GRAPHBOX_INLINE const float* gradient_of(const GroupedKey& key, Block& block) {
+    const float* const gradient = push_.gradient(key.position, dim_);
+    const bool is_alone = key.sum == GroupedKey::kNoSum;
+    if (is_alone && push_.scale_of == nullptr) {
+      return gradient;
+    }
+    float* const sum = is_alone ? block.scaled.data() + block.count * dim_
+                                : sums_.data() + static_cast<std::size_t>(key.sum) * dim_;
+    if (push_.scale_of == nullptr) {
+      key.is_first ? static_cast<void>(std::memcpy(sum, gradient, dim_ * sizeof(float)))
+                   : add_gradient(sum, gradient, dim_);
+    } else {
+      (key.is_first ? set_scaled : add_scaled)(sum, gradient, push_.scale(key.position), dim_);
+    }
+    return sum;
+  }
+
+  // What the keys of the key's row were shown and clicked so far.
+  std::pair<float, float> shows_and_clicks(const GroupedKey& key) {
+    const std::pair own(push_.shows_at(key.position), push_.clicks_at(key.position));
+    if (key.sum == GroupedKey::kNoSum) {
+      return own;
+    }
+    float& shows = shows_[key.sum];
+    float& clicks = clicks_[key.sum];
+    shows = key.is_first ? own.first : shows + own.first;
+    clicks = key.is_first ? own.second : clicks + own.second;
+    return {shows, clicks};
+  }
+
+  void update(Block& block, const Block& next) {
+    const RowsAhead ahead = {std::span(next.rows.data(), next.count), table_.slab_.view().row_bytes};
+    const std::span rows(block.rows.data(), block.count);
+    if (table_.config_.value_type == ValueType::kFloat32) {
+      table_.update_.apply(rows, dim_, ahead);
+    } else {
+      update_float16(rows, block, ahead);
+    }
+  }
+
+  // The same for rows of float16: computed in float32, then rounded.
+  void update_float16(std::span<RowGradient> rows, const Block& block, const RowsAhead& ahead) {
+    std::array<std::uint16_t*, kUpdatedRows> halves;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      halves[i] = reinterpret_cast<std::uint16_t*>(rows[i].values);
+      rows[i].values = workspace_.values.data() + i * dim_;
+      from_float16(halves[i], rows[i].values, dim_);
+    }
+    table_.update_.apply(rows, dim_, ahead);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::int64_t key = table_.slab_.key(group_.keys[block.keys[i]].row);
+      philox_fill(table_.rounding_key_, *rows[i].state.steps, static_cast<std::uint64_t>(key),
+                  Workspace::groups_of(dim_), workspace_.words.data());
+      to_float16_stochastic(rows[i].values, workspace_.words.data(), halves[i], dim_);
+    }
+  }
+
+  Table& table_;
+  const Push& push_;
+  const RowGroups::Keys group_;
+  std::size_t dim_;
+  bool has_counters_;
+  bool needs_shows_;
+  PooledArray<float> sums_;  // of rows with several keys, as the next two
+  PooledArray<float> shows_;
+  PooledArray<float> clicks_;
+  Workspace workspace_;
+  std::array<Block, 2> blocks_;
+  std::int64_t next_ = 0;  // of the group's keys
 };
 
 void Table::push(const std::int64_t* keys, const Push& push, int threads) {
@@ -138,7 +279,10 @@ std::vector<std::int64_t> Table::nonfinite_gradients(const Push& push, int threa
   const std::size_t dim = config_.dim;
   const std::int64_t count = push.gradient_count;
   std::vector<std::vector<std::int64_t>> found_by_chunk(static_cast<std::size_t>(chunks_of(count)));
-  parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
+  // From back to front: what is read last is still in a cache when the gradients are applied from front to back.
+  const std::int64_t chunks = chunks_of(count);
+  parallel_for(useful_threads(threads, count), chunks, [&](std::int64_t from_back) {
+    const std::int64_t chunk = chunks - 1 - from_back;
     const std::int64_t begin = chunk * kChunkKeys;
     const std::int64_t end = std::min(begin + kChunkKeys, count);
     const auto values = static_cast<std::size_t>(end - begin) * dim;
@@ -162,7 +306,7 @@ void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t*
   skipped_gradients_.fetch_add(positions.size(), std::memory_order_relaxed);
 }
 
-// Groups the batch by row, so that each row belongs to one thread and keeps its order.
+// Each row belongs to one thread, and gets the sum of its gradients in their order.
 void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   if (config_.value_type == ValueType::kInt8) {
     throw Error(ErrorKind::kUsage, "rows of int8 are for lookups alone", "dtype", "train rows of float32 or float16");
@@ -171,173 +315,10 @@ void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   if (tier_ != nullptr) {
     note_changed(rows, push.count);
   }
-  const std::int64_t count = push.count;
-  threads = useful_threads(threads, count);
-  if (threads <= 1) {
-    apply_group(rows, push, nullptr, count);
-    return;
-  }
-  const auto groups = std::bit_ceil(static_cast<std::uint32_t>(std::min(threads, 64)) * 8);
-  const int shift = 32 - std::countr_zero(groups);
-  // Another factor than in apply_group, whose slots would be crowded if a group shared their hash's upper bits.
-  const auto group_of = [=](std::int64_t i) { return rows[i] * 0x85EBCA6BU >> shift; };
-  // Counts the keys of each group in each chunk, then knows where each chunk puts its keys of each group.
-  const std::int64_t chunks = (count + kPartitionKeys - 1) / kPartitionKeys;
-  std::vector<std::int64_t> places(static_cast<std::size_t>(chunks) * groups, 0);
-  const auto for_keys = [&](const auto& visit) {
-    parallel_for(threads, chunks, [&](std::int64_t chunk) {
-      std::int64_t* const of_chunk = places.data() + static_cast<std::size_t>(chunk) * groups;
-      const std::int64_t end = std::min((chunk + 1) * kPartitionKeys, count);
-      for (std::int64_t i = chunk * kPartitionKeys; i < end; ++i) {
-        visit(of_chunk[group_of(i)], i);
-      }
-    });
-  };
-  for_keys([](std::int64_t& keys, std::int64_t) { ++keys; });
-  std::vector<std::int64_t> begins(groups + 1, count);
-  std::int64_t before = 0;
-  for (std::size_t group = 0; group < groups; ++group) {
-    begins[group] = before;
-    for (std::size_t place = group; place < places.size(); place += groups) {
-      before += std::exchange(places[place], before);
-    }
-  }
-  PooledArray<std::uint32_t> positions(count);
-  std::uint32_t* const targets = positions.data();
-  for_keys([=](std::int64_t& place, std::int64_t i) { targets[place++] = static_cast<std::uint32_t>(i); });
-  parallel_for(threads, groups, [&](std::int64_t group) {
-    const std::int64_t begin = begins[static_cast<std::size_t>(group)];
-    apply_group(rows, push, positions.data() + begin, begins[static_cast<std::size_t>(group) + 1] - begin);
-  });
-}
-
-// Applies the gradients at `positions` (null: at 0 ... count - 1), each row once, with the sum of its gradients.
-void Table::apply_group(const std::uint32_t* rows, const Push& push, const std::uint32_t* positions,
-                        std::int64_t count) {
-  constexpr std::uint32_t kNone = UINT32_MAX;
-  struct Slot {
-    std::uint32_t row;
-    std::uint32_t unique;
-  };
-  struct Unique {
-    std::uint32_t row;
-    std::uint32_t first;  // position of its gradients: first, ... next of each ..., last
-    std::uint32_t last;
-  };
-  if (count == 0) {
-    return;
-  }
-  const std::size_t dim = config_.dim;
-  const auto position_of = [&](std::int64_t i) {
-    return positions != nullptr ? positions[i] : static_cast<std::uint32_t>(i);
-  };
-  const auto capacity = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(count) * 2));
-  const int shift = 32 - std::countr_zero(static_cast<std::uint64_t>(capacity));
-  PooledArray<Slot> slots(capacity);
-  std::fill_n(slots.data(), capacity, Slot{kNoRow, 0});
-  PooledArray<Unique> uniques(count);
-  PooledArray<std::uint32_t> next(count);  // by order in the group
-  std::int64_t unique_count = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t row = rows[position_of(i)];
-    next[i] = kNone;
-    if (row == kNoRow) {
-      continue;
-    }
-    std::uint64_t slot = row * 0x9E3779B1U >> shift;
-    while (slots[static_cast<std::int64_t>(slot)].row != kNoRow && slots[static_cast<std::int64_t>(slot)].row != row) {
-      slot = (slot + 1) & static_cast<std::uint64_t>(capacity - 1);
-    }
-    Slot& found = slots[static_cast<std::int64_t>(slot)];
-    if (found.row == kNoRow) {
-      found = {row, static_cast<std::uint32_t>(unique_count)};
-      uniques[unique_count++] = {row, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i)};
-    } else {
-      Unique& unique = uniques[found.unique];
-      next[unique.last] = static_cast<std::uint32_t>(i);
-      unique.last = static_cast<std::uint32_t>(i);
-    }
-  }
-  const auto gradient_at = [&](std::uint32_t i) { return push.gradient(position_of(i), dim); };
-  const auto scale_at = [&](std::uint32_t i) { return push.scale(position_of(i)); };
-  Workspace workspace(config_);
-  // Blocks of rows: while one is updated, the memory of the next one is on its way. Where a row is, is computed when it
-  // is asked for and not again: see RowIndex::View.
-  std::array<std::array<RowGradient, kUpdatedRows>, 2> blocks;
-  const auto ask_for = [&](std::int64_t begin) {
-    const std::int64_t end = std::min(begin + kBlockRows, unique_count);
-    auto& block = blocks[static_cast<std::size_t>(begin / kBlockRows % 2)];
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Unique& unique = uniques[i];
-      RowGradient& row = block[static_cast<std::size_t>(i - begin)];
-      row = {slab_.float32_values(unique.row), slab_.state(unique.row), gradient_at(unique.first), 1.0F};
-      slab_.prefetch_row(unique.row);
-      prefetch_bytes(reinterpret_cast<const std::byte*>(row.gradient), dim * sizeof(float));
-    }
-  };
-  ask_for(0);
-  for (std::int64_t begin = 0; begin < unique_count; begin += kBlockRows) {
-    ask_for(begin + kBlockRows);
-    const std::int64_t end = std::min(begin + kBlockRows, unique_count);
-    auto& block = blocks[static_cast<std::size_t>(begin / kBlockRows % 2)];
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Unique& unique = uniques[i];
-      RowGradient& row = block[static_cast<std::size_t>(i - begin)];
-      float* const sum = workspace.sums.data() + static_cast<std::size_t>(i - begin) * dim;
-      const std::uint32_t first = position_of(static_cast<std::int64_t>(unique.first));
-      float shows = push.shows_at(first);
-      float clicks = push.clicks_at(first);
-      if (push.scale_of != nullptr) {
-        set_scaled(sum, row.gradient, scale_at(unique.first), dim);
-        row.gradient = sum;
-      } else if (unique.first != unique.last) {
-        std::memcpy(sum, row.gradient, dim * sizeof(float));
-        row.gradient = sum;
-      }
-      for (std::uint32_t other = next[unique.first]; other != kNone; other = next[other]) {
-        if (push.scale_of != nullptr) {
-          add_scaled(sum, gradient_at(other), scale_at(other), dim);
-        } else {
-          add_gradient(sum, gradient_at(other), dim);
-        }
-        shows += push.shows_at(position_of(other));
-        clicks += push.clicks_at(position_of(other));
-      }
-      // Where nothing was shown nothing is learned.
-      row.scale = !config_.optimizer.mean_gradient ? 1.0F : shows > 0 ? 1 / shows : 0.0F;
-      if (slab_.layout().has_counters) {
-        count_push(unique.row, shows, clicks);
-      }
-      for (ChangeTracker& changes : trackers_) {
-        changes.mark(unique.row);
-      }
-    }
-    const std::span rows_of_block(block.data(), static_cast<std::size_t>(end - begin));
-    if (config_.value_type == ValueType::kFloat32) {
-      update_.apply(rows_of_block, dim);
-    } else {
-      const auto key_of = [&](std::size_t i) { return slab_.key(uniques[begin + static_cast<std::int64_t>(i)].row); };
-      update_float16(rows_of_block, key_of, workspace);
-    }
-  }
-}
-
-// The same as update_.apply() for rows of float16: computed in float32, then rounded.
-template <typename KeyOf>
-void Table::update_float16(std::span<RowGradient> rows, const KeyOf& key_of, Workspace& workspace) const {
-  const std::size_t dim = config_.dim;
-  std::array<std::uint16_t*, kUpdatedRows> halves;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    halves[i] = reinterpret_cast<std::uint16_t*>(rows[i].values);
-    rows[i].values = workspace.values.data() + i * dim;
-    from_float16(halves[i], rows[i].values, dim);
-  }
-  update_.apply(rows, dim);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    philox_fill(rounding_key_, *rows[i].state.steps, static_cast<std::uint64_t>(key_of(i)), Workspace::groups_of(dim),
-                workspace.words.data());
-    to_float16_stochastic(rows[i].values, workspace.words.data(), halves[i], dim);
-  }
+  threads = useful_threads(threads, push.count);
+  RowGroups groups(rows, push.count, threads);
+  parallel_for(threads, groups.groups(),
+               [&](std::int64_t group) { GroupUpdate(*this, push, groups.keys_of(group)).run(); });
 }
 
 }  // namespace graphbox

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -56,6 +57,17 @@ TEST(parallel_for, loops_of_several_threads_and_loops_in_loops) {
     thread.join();
   }
   CHECK_EQUAL(sum.load(), std::int64_t{4 * 20 * 10 * 10});
+}
+
+TEST(parallel_for, helpers_that_look_for_work_and_that_sleep_find_it) {
+  std::int64_t sum = 0;
+  for (int repeat = 0; repeat < 300; ++repeat) {
+    std::atomic<std::int64_t> sum_of_loop{0};
+    parallel_for(2 + repeat % 3, 20, [&](std::int64_t chunk) { sum_of_loop += chunk; });
+    sum += sum_of_loop;
+    std::this_thread::sleep_for(std::chrono::microseconds(repeat % 10 == 9 ? 500 : 20 * (repeat % 10)));
+  }
+  CHECK_EQUAL(sum, std::int64_t{300 * 190});
 }
 
 #ifndef GRAPHBOX_SANITIZED  // ThreadSanitizer does not allow new threads after a fork
