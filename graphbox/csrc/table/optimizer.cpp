@@ -96,8 +96,8 @@ double square_sum(const float* gradient, std::size_t dim) {
 
 // values -= lr * g
 template <typename Common>
-GRAPHBOX_INLINE void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient, std::size_t dim,
-                float lr) {
+GRAPHBOX_INLINE void update_sgd(const Common common, float* __restrict values, const float* __restrict gradient,
+                                std::size_t dim, float lr) {
   for (std::size_t i = 0; i < dim; ++i) {
     values[i] = stepped(common, values[i], lr * gradient_of(common, values[i], gradient[i]));
   }
@@ -125,8 +125,9 @@ struct Moments {
 // first += (1 - beta1) (g - first); second += (1 - beta2) (g^2 - second);
 // values -= step * first / (scale * sqrt(second) + eps)
 template <typename Common>
-GRAPHBOX_INLINE void update_adam(const Common common, float* __restrict values, float* __restrict first, float* __restrict second,
-                 const float* __restrict gradient, std::size_t dim, const Moments moments) {
+GRAPHBOX_INLINE void update_adam(const Common common, float* __restrict values, float* __restrict first,
+                                 float* __restrict second, const float* __restrict gradient, std::size_t dim,
+                                 const Moments moments) {
   for (std::size_t i = 0; i < dim; ++i) {
     const float g = gradient_of(common, values[i], gradient[i]);
     first[i] += (1 - moments.beta1) * (g - first[i]);
@@ -161,8 +162,9 @@ struct Proximal {
 // The value that a row of FTRL has is a function of z and n: 0 where |z| <= l1, otherwise
 // -(z - sign(z) l1) / ((beta + sqrt(n)) / lr + l2). A new row starts with the z of its initial values.
 template <typename Common>
-GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, float* __restrict z, float* __restrict n,
-                 const float* __restrict gradient, std::size_t dim, const Proximal settings) {
+GRAPHBOX_INLINE void update_ftrl(const Common common, float* __restrict values, float* __restrict z,
+                                 float* __restrict n, const float* __restrict gradient, std::size_t dim,
+                                 const Proximal settings) {
   for (std::size_t i = 0; i < dim; ++i) {
     const float value = values[i];
     const float g = gradient_of(common, value, gradient[i]);
@@ -243,16 +245,17 @@ GRAPHBOX_INLINE void for_rows(Rows rows, const RowsAhead& ahead, Dim dim, const 
 GRAPHBOX_CLONES
 void update_rows_sgd(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t) __attribute__((always_inline)) {
       update_sgd(of_row(common, row), row.values, row.gradient, dim, lr);
     });
   });
 }
 
 GRAPHBOX_CLONES
-void update_rows_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr, float eps) {
+void update_rows_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr,
+                         float eps) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t) __attribute__((always_inline)) {
       update_adagrad(of_row(common, row), row.values, row.state.per_value, row.gradient, dim, lr, eps);
     });
   });
@@ -260,9 +263,10 @@ void update_rows_adagrad(const Settings* settings, Rows rows, const RowsAhead& a
 
 // accumulator += mean of g^2; values -= lr * g / (sqrt(accumulator) + eps)
 GRAPHBOX_CLONES
-void update_rows_rowwise_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, float lr, float eps) {
+void update_rows_rowwise_adagrad(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim,
+                                 float lr, float eps) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t) __attribute__((always_inline)) {
       float& accumulator = *row.state.accumulator;
       accumulator += mean_square(of_row(common, row), row.values, row.gradient, dim);
       const float step = lr / (std::sqrt(accumulator) + eps);
@@ -272,9 +276,10 @@ void update_rows_rowwise_adagrad(const Settings* settings, Rows rows, const Rows
 }
 
 GRAPHBOX_CLONES
-void update_rows_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Moments* moments) {
+void update_rows_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim,
+                      const Moments* moments) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t i) __attribute__((always_inline)) {
       update_adam(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
                   moments[i]);
     });
@@ -282,9 +287,10 @@ void update_rows_adam(const Settings* settings, Rows rows, const RowsAhead& ahea
 }
 
 GRAPHBOX_CLONES
-void update_rows_rowwise_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Moments* moments) {
+void update_rows_rowwise_adam(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim,
+                              const Moments* moments) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t i) __attribute__((always_inline)) {
       update_rowwise_adam(of_row(common, row), row.values, row.state.per_value, row.state.accumulator, row.gradient,
                           dim, moments[i]);
     });
@@ -292,9 +298,10 @@ void update_rows_rowwise_adam(const Settings* settings, Rows rows, const RowsAhe
 }
 
 GRAPHBOX_CLONES
-void update_rows_ftrl(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim, const Proximal proximal) {
+void update_rows_ftrl(const Settings* settings, Rows rows, const RowsAhead& ahead, std::size_t row_dim,
+                      const Proximal proximal) {
   with(settings, row_dim, [&](const auto& common, const auto dim) __attribute__((always_inline)) {
-    for_rows(rows, ahead, dim, [&](const RowGradient& row, [[maybe_unused]] std::size_t i) __attribute__((always_inline)) {
+    for_rows(rows, ahead, dim, [&](const RowGradient& row, std::size_t) __attribute__((always_inline)) {
       Proximal of_update = proximal;
       of_update.is_first = *row.state.steps == 1;
       update_ftrl(of_row(common, row), row.values, row.state.per_value, row.state.per_value + dim, row.gradient, dim,
