@@ -10,6 +10,7 @@ from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
 from graphbox.config.models import (
     MODEL_SECTIONS,
+    CustomConfig,
     DeepWalkConfig,
     GraphNetworkConfig,
     LightGCNConfig,
@@ -39,6 +40,7 @@ __all__ = [
     "BenchConfig",
     "ClassifyTaskConfig",
     "CompressConfig",
+    "CustomConfig",
     "DeepWalkConfig",
     "EdgesConfig",
     "ExportConfig",

@@ -6,6 +6,7 @@ from graphbox.train.embed import embed
 from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, evaluate_logits, evaluate_scores
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
+from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.splitting import make_split
 from graphbox.train.tasks import ClassifySplit, RecommendSplit, load_split, save_split
@@ -14,6 +15,7 @@ from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView
 
 __all__ = [
+    "Assignment",
     "ClassifySplit",
     "GraphView",
     "Outcome",

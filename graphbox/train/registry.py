@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from graphbox.config import ModelConfig, TaskConfig
+from graphbox.config import CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import Split
@@ -21,6 +21,7 @@ from graphbox.train.view import GraphView
 __all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
 
 TRAINERS: Mapping[str, str] = {
+    "custom": "graphbox.train.registry:make_custom_trainer",
     "lightgcn": "graphbox.train.recommendation:make_recommendation_trainer",
     "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
     "deepwalk": "graphbox.train.skip_gram:make_deepwalk_trainer",
@@ -66,6 +67,23 @@ def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     trainer: Trainer = make(config, assignment)
     return trainer
+
+
+def make_custom_trainer(config: CustomConfig, assignment: Assignment) -> Trainer:
+    """Return the trainer of a section of kind ``custom``: what the user's own code makes.
+
+    Raises:
+        UsageError: there is no such code, or it makes no trainer.
+    """
+    where = f"models.{assignment.name}.trainer"
+    made = import_by_path(config.trainer, where)(config, assignment)
+    if not isinstance(made, Trainer):
+        raise UsageError(
+            f"expected a graphbox.train.Trainer, received {type(made).__name__}",
+            where=where,
+            hint=f"`{config.trainer}` has to return an object of a class derived from Trainer",
+        )
+    return made
 
 
 def import_by_path(path: str, where: str) -> Callable[..., Any]:

@@ -214,7 +214,7 @@ class TestFit:
         assert (outcome.best_epoch is None) == (config.kind != "gnn")
         seconds = outcome.stage_seconds
         assert set(seconds) == {*STAGES, OTHER}
-        assert min(seconds["sample"], seconds["compute"]) > 0
+        assert seconds["compute"] > 0
 
     def test_damaged_checkpoint_is_named(self, graph: Graph, case: Case, tmp_path: Path) -> None:
         run(graph, case, tmp_path)

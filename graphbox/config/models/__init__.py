@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from graphbox.config.models.custom import CustomConfig
 from graphbox.config.models.graph_network import GraphNetworkConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
@@ -24,6 +25,7 @@ from graphbox.config.models.walks import (
 
 __all__ = [
     "MODEL_SECTIONS",
+    "CustomConfig",
     "DeepWalkConfig",
     "GraphNetworkConfig",
     "LightGCNConfig",
@@ -39,6 +41,7 @@ __all__ = [
 
 ModelConfig = Annotated[
     GraphNetworkConfig
+    | CustomConfig
     | DeepWalkConfig
     | Node2VecConfig
     | Metapath2VecConfig

@@ -1,0 +1,63 @@
+"""Every kind of model has a trainer, and a user's own plugs in by its import path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graphbox.config import MODEL_SECTIONS, CustomConfig
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
+from graphbox.train import Assignment, Trainer
+from graphbox.train.registry import TRAINERS, import_by_path, make_trainer
+from graphbox.train.view import GraphView
+
+OWN = """
+from graphbox.train import Trainer
+
+class Own(Trainer):
+    epochs = 1
+    def __init__(self, config, assignment):
+        self.rate = config.options["rate"]
+        self.nodes = assignment.view.num_nodes("item")
+    def begin_epoch(self, epoch): return 1
+    def train_batch(self, epoch, batch): return 0.0, 1
+    def dense(self): return {}
+    def tables(self): return {}
+    def restore(self, dense, tables): pass
+    def trained(self, name, view): raise NotImplementedError
+
+def none(config, assignment): return 7
+"""
+
+
+def test_each_kind_names_something_that_is_there() -> None:
+    assert TRAINERS.keys() == MODEL_SECTIONS.keys()
+    for kind, path in TRAINERS.items():
+        assert callable(import_by_path(path, kind))
+
+
+def make(graph: Graph, trainer: str) -> Trainer:
+    config = CustomConfig(kind="custom", trainer=trainer, options={"rate": 0.5})
+    return make_trainer(config, Assignment("mine", GraphView(graph, None), None, None, 0, 1))
+
+
+def test_own_trainer(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_models.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = make(graph, "own_models:Own")
+    assert (made.rate, made.nodes) == (0.5, graph.num_nodes("item"))  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="Trainer, received int"):
+        make(graph, "own_models:none")
+    with pytest.raises(UsageError, match="class or function `Absent` in own_models"):
+        make(graph, "own_models:Absent")
+    with pytest.raises(UsageError, match="there is no module `not_there`"):
+        make(graph, "not_there:Absent")
+
+
+def test_trainers_are_imported_when_they_are_needed() -> None:
+    program = "import sys, graphbox.train.registry; sys.exit('graphbox.train.graph_network' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0
