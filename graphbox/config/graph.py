@@ -33,7 +33,8 @@ class NodesConfig(Section):
     first appearance."""
     format: TableFormat = "auto"
     """How the table is written; without it the file's suffix decides."""
-    columns: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    # Not strict: what went through _empty_section is a list of Python, which strictness takes for no tuple.
+    columns: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] | None = None
     """Names of the columns of a text file that has no header line."""
     id: str = "id"
     """Column that holds the original id (string or 64-bit integer), unique within the node type."""

@@ -76,6 +76,11 @@ def test_load(folder: Path) -> None:
     assert config.graph.locate("paper.csv") == folder / "paper.csv"
 
 
+def test_columns_of_a_table_without_a_header_line(folder: Path) -> None:
+    text = RUN_FILE.replace("{path: author.csv}", "{path: author.csv, columns: [id, name]}")
+    assert load_config(write(folder, text)).graph.nodes["author"].columns == ("id", "name")
+
+
 def test_root_is_relative_to_the_file_behind_a_link(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
