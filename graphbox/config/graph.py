@@ -47,7 +47,8 @@ class NodesConfig(Section):
     def _check_table(self) -> Self:
         if self.path is None:
             for key in ("features", "columns", "format", "id"):
-                if key in self.model_fields_set:
+                # A run file with all defaults written out, as each run keeps one, describes none by them.
+                if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                     raise PydanticCustomError(
                         "no_table",
                         "`{key}` describes a table, but this node type has none (no `path`)",

@@ -127,7 +127,8 @@ class HeldOutSection(Section):
             "given": ("group", "test_fraction"),
         }[kind]
         for key in unused:
-            if key in self.model_fields_set and getattr(self, key) is not None:
+            # A run file with all defaults written out says nothing by them.
+            if getattr(self, key) != type(self).model_fields[key].default:
                 raise PydanticCustomError(
                     "not_together",
                     "`{key}` has no meaning with a split of kind {kind}",

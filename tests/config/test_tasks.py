@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from graphbox.config import GivenSplitConfig, LightGCNConfig, RecommendTaskConfig, load_config
+from graphbox.config import (
+    GivenSplitConfig,
+    LightGCNConfig,
+    RecommendTaskConfig,
+    dump_config,
+    load_config,
+)
 from graphbox.errors import ConfigError
 
 RUN_FILE = """\
@@ -109,6 +115,13 @@ def test_mistake(tmp_path: Path, old: str, new: str, message: str) -> None:
         load(tmp_path, (old, new))
     assert message in str(caught.value)
     assert "run.yaml:" in str(caught.value)
+
+
+def test_what_a_run_keeps_loads_again(tmp_path: Path) -> None:
+    load(tmp_path)
+    config = load_config(tmp_path / "run.yaml")
+    (tmp_path / "kept.yaml").write_text(dump_config(config))
+    assert load_config(tmp_path / "kept.yaml") == config
 
 
 def test_times_that_no_column_gives(tmp_path: Path) -> None:
