@@ -174,7 +174,7 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
         "",
         "What the run files in `examples/` reach under the published protocol: settings chosen on a",
         "validation part cut from train, the final model trained on train and validation, test looked at",
-        "once. The mean of the seeds; minutes of one run, from the files to the report, as the machine let it.",
+        "once. The mean of the seeds; minutes of one run, as the machine let it.",
         "`make quality` measures again (`benchmarks/quality.py`).",
         "",
         "| data | metric | published | goal | reached | seeds | minutes |",
