@@ -97,6 +97,8 @@ class DeepWalkConfig(OneTypeSection):
     """Steps of a walk."""
     window: PositiveInt = 10
     """Largest distance, in steps, between a centre and its context."""
+    negative_exponent: Exponent = 0.5
+    """Negatives are drawn by the degree of a node, to this power."""
     subsample: Exponent = 0.0
     """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
     context_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
