@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from graphbox.cli.results import print_results
 from graphbox.cli.run import FileArgument, FreshOption, OverridesArgument, ResumeOption
 from graphbox.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["register"]
 
@@ -29,7 +34,12 @@ def train(
     models = _models(report.path)
     document = {**report.document(), "models": models}
     text = f"trained {', '.join(models)} in {report.path}\n`graphbox eval {report.run}` measures them"
-    session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
+
+    def show(console: Console) -> None:
+        print_results({"training": report.training}, console)
+        console.print(text, markup=False, soft_wrap=True)
+
+    session.answer(document, show)
 
 
 def _models(run_path: Path) -> list[str]:

@@ -20,6 +20,7 @@ class RunReport:
         run: id of the run.
         path: its folder.
         state: state of the run.
+        training: epochs, batches and seconds of each stage of the training, by model.
         metrics: ``{task: {model: {metric: value}}}``.
         baselines: ``{task: {baseline: {metric: value}}}``.
         export: errors against the trained model, by artifact.
@@ -31,6 +32,7 @@ class RunReport:
     run: str
     path: Path
     state: str
+    training: Mapping[str, Any]
     metrics: Mapping[str, Any]
     baselines: Mapping[str, Any]
     export: Mapping[str, Any]
@@ -41,7 +43,7 @@ class RunReport:
     @classmethod
     def of(cls, record: RunRecord) -> RunReport:
         """Return the report of a run as the workspace has it."""
-        parts = {name: record.report.get(name, {}) for name in ("metrics", "baselines", "export")}
+        parts = {name: record.report.get(name, {}) for name in ("training", "metrics", "baselines", "export")}
         return cls(
             run=record.id,
             path=record.path,
@@ -58,6 +60,7 @@ class RunReport:
             "run": self.run,
             "path": str(self.path),
             "state": self.state,
+            "training": self.training,
             "metrics": self.metrics,
             "baselines": self.baselines,
             "export": self.export,

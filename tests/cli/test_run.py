@@ -29,6 +29,11 @@ def test_document(report: dict[str, Any]) -> None:
     assert report["state"] == "finished"
     assert report["metrics"]["field"]["walk"].keys() >= {"accuracy", "macro_f1"}
     assert report["metrics"]["cite"]["sage"].keys() >= {"recall@5", "ndcg@5", "mrr"}
+    assert {name: outcome["epochs"] > 0 for name, outcome in report["training"].items()} == {
+        "walk": True,
+        "sage": True,
+    }
+    assert report["training"]["sage"]["stage_seconds"]["compute"] > 0
     assert set(report["baselines"]["field"]) == {"majority", "neighbors_vote"}
     assert "user_knn" in report["baselines"]["cite"]
     assert report["export"]["citer"]["max_absolute_error"] < 1e-4
@@ -84,6 +89,11 @@ def test_runs(graphbox: Call, finished_folder: Path, report: dict[str, Any]) -> 
     assert "stage train finished" in graphbox("runs", "logs", "last").out
     lines = graphbox("runs", "logs", "last", "--json").out.splitlines()
     assert all("line" in json.loads(line) for line in lines)
+    compared = graphbox("runs", "compare", "last", "papers-1", "--json").json
+    assert (compared["runs"], compared["settings"]) == (["papers-1", "papers-1"], [])
+    values = {(m["task"], m["model"], m["metric"]): m["values"] for m in compared["metrics"]}
+    assert values["field", "walk", "accuracy"] == [report["metrics"]["field"]["walk"]["accuracy"]] * 2
+    assert "the settings are the same" in graphbox("runs", "compare", "last", "papers-1").out
     assert graphbox("runs", "resume", "last", "--json").json["bench"] == report["bench"]
     assert graphbox("runs", "rm", "last", "--json").json["freed_bytes"] > 0
     assert "no runs yet" in graphbox("runs").out
