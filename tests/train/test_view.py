@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import Metapath2VecConfig, RecommendTaskConfig, SageConfig
+from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTaskConfig, SageConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit
+from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.sage import SageTrainer
-from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.tasks import pair_keys
+from graphbox.train.trainer import EmbeddingTrainer
 
 
 def joined(view: GraphView) -> set[tuple[int, int]]:
@@ -97,7 +98,11 @@ class TestLabel:
         np.testing.assert_array_equal(view.feature("item", "topic"), graph.feature("item", "topic"))
 
     def test_is_not_asked_for_by_skip_gram(
-        self, graph: Graph, classify_split: ClassifySplit, skip_gram_config: Metapath2VecConfig
+        self,
+        graph: Graph,
+        classify_split: ClassifySplit,
+        classify_task: ClassifyTaskConfig,
+        skip_gram_config: Metapath2VecConfig,
     ) -> None:
         class Featureless(GraphView):
             def feature(self, node_type: str, name: str) -> NDArray[np.generic]:
@@ -105,7 +110,10 @@ class TestLabel:
 
         rows = []
         for kind in (GraphView, Featureless):
-            trainer = SkipGramTrainer(kind(graph, classify_split), skip_gram_config, dim=16, seed=0)
+            view = kind(graph, classify_split)
+            assignment = Assignment("walks", view, classify_split, classify_task, 0, 1)
+            trainer = make_trainer(skip_gram_config, assignment)
+            assert isinstance(trainer, EmbeddingTrainer)
             for batch in range(trainer.begin_epoch(0)):
                 trainer.train_batch(0, batch)
             rows.append(trainer.embeddings()["item"])
