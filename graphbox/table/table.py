@@ -284,7 +284,8 @@ class EmbeddingTable(TableRows):
             DoesNotFitError: the disk is full. The table can still be used, and what was flushed before stays.
             GraphboxError: the system refuses to write.
         """
-        self._tiered("flush", "save it with save()").flush(self._table, table_settings(self))
+        native, folder = self._tiered("flush", "save it with save()")
+        folder.flush(native, table_settings(self))
 
     def close(self) -> None:
         """Flush, and let others open the folder; what is being prefetched stops.
@@ -295,11 +296,16 @@ class EmbeddingTable(TableRows):
             DoesNotFitError: the disk is full; the table stays open.
             GraphboxError: the system refuses to write; the table stays open.
         """
-        if self._folder is not None:
-            self._folder.stop_prefetches()
-            self.flush()
-            self._table = cast("_core.Table", ClosedTable(self._folder.path))
-            self._folder.close()
+        folder = self._folder
+        if folder is None:
+            return
+        with folder.closing:
+            folder.stop_prefetches()
+            # One that was interrupted is gone on with; one that another thread has done is not done again.
+            if not isinstance(self._table, ClosedTable):
+                self.flush()
+                self._table = cast("_core.Table", ClosedTable(folder.path))
+            folder.close()
             self._folder = None
 
     def __enter__(self) -> Self:
@@ -324,9 +330,9 @@ class EmbeddingTable(TableRows):
         Raises:
             UsageError: a table without a folder, or keys that are no integers.
         """
-        folder = self._tiered("prefetch", "its rows are always in memory")
+        native, folder = self._tiered("prefetch", "its rows are always in memory")
         wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
-        return Prefetch(self._table, wanted, self.threads, folder)
+        return Prefetch(native, wanted, self.threads, folder)
 
     def statistics(self) -> TableStatistics:
         """Return all figures of the table: rows, memory, what policies did, and where rows on SSD are."""
@@ -347,8 +353,8 @@ class EmbeddingTable(TableRows):
         Raises:
             UsageError: a table without a folder.
         """
-        self._tiered("tier_statistics", "its rows are always in memory")
-        return statistics_of(self._table)
+        native, _ = self._tiered("tier_statistics", "its rows are always in memory")
+        return statistics_of(native)
 
     def purge(self) -> int:
         """Rewrite the segments that still hold rows of erased keys, flush, and remove the old ones.
@@ -364,9 +370,9 @@ class EmbeddingTable(TableRows):
             DoesNotFitError: the disk is full.
             GraphboxError: the system refuses to write.
         """
-        folder = self._tiered("purge", "erased rows are gone at once")
-        rewritten = _core.table_purge(self._table)
-        folder.flush(self._table, table_settings(self))
+        native, folder = self._tiered("purge", "erased rows are gone at once")
+        rewritten = _core.table_purge(native)
+        folder.flush(native, table_settings(self))
         return rewritten
 
     def remnants(self, keys: Any, checkpoints: Iterable[str | os.PathLike[str]] = ()) -> Remnants:
@@ -427,14 +433,18 @@ class EmbeddingTable(TableRows):
             self._table = cast("_core.Table", ClosedTable(self._folder.path, reason))
             self._folder = None
 
-    def _tiered(self, operation: str, otherwise: str) -> TableFolder:
-        if self._folder is None:
+    def _tiered(self, operation: str, otherwise: str) -> tuple[_core.Table, TableFolder]:
+        """Return the native table and its folder, which another thread may be about to close."""
+        folder, native = self._folder, self._table
+        if isinstance(native, ClosedTable):
+            raise native.error()
+        if folder is None:
             raise UsageError(
                 f"{operation}() is for a table with rows on SSD, this one has no folder",
                 where="path",
                 hint=f"{otherwise}; or make the table with path=",
             )
-        return self._folder
+        return native, folder
 
     def items(self, *, chunk_rows: int = 65_536) -> Iterator[tuple[Int64Array, Float32Array]]:
         """Go through the table: keys and their rows, a chunk at a time.

@@ -128,8 +128,7 @@ class Prefetch:
             target=self._run, args=(table, keys, threads, folder), name="graphbox-prefetch", daemon=True
         )
         self._keys = len(keys)
-        folder.prefetches.add(self)
-        self._thread.start()
+        folder.start(self._thread, self)
 
     def __repr__(self) -> str:
         if not self.is_done:
@@ -190,8 +189,11 @@ class TableFolder:
         self._catalogue = catalogue
         self._records = StateRecords(path / "state")
         self._lock = lock
+        self.closing = threading.RLock()  # held by the thread that closes the table
         self._flushing = threading.Lock()
-        self.prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
+        self._prefetching = threading.Lock()
+        self._prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
+        self._is_closed = False
         self._release = weakref.finalize(self, _released, catalogue, lock)
 
     @staticmethod
@@ -341,6 +343,7 @@ class TableFolder:
     def flush(self, table: _core.Table, settings: dict[str, Any]) -> None:
         """Make the folder hold the table as it is now."""
         with self._flushing:
+            self._refuse_if_closed()
             segments = [ListedSegment(*segment) for segment in _core.table_flush(table)]
             numbers = self._records.write(table, settings)
             try:
@@ -351,16 +354,31 @@ class TableFolder:
             _core.table_flushed(table)
             self._records.confirm(table)
 
+    def start(self, thread: threading.Thread, prefetch: Prefetch) -> None:
+        """Start the thread of a prefetch, which ends when the folder is closed."""
+        with self._prefetching:
+            self._refuse_if_closed()
+            thread.start()
+            self._prefetches.add(prefetch)
+
     def stop_prefetches(self) -> None:
         """Let no thread move rows any more."""
-        for prefetch in list(self.prefetches):
+        with self._prefetching:
+            running = list(self._prefetches)
+        for prefetch in running:
             prefetch.cancel()
             prefetch.join()
 
     def close(self) -> None:
         """Let another process open the folder, once nobody uses the table any more."""
+        with self._flushing, self._prefetching:
+            self._is_closed = True
         self.stop_prefetches()
         self._release()
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:  # by another thread, just now
+            raise ClosedTable(self.path).error()
 
     def discard(self, table: _core.Table) -> None:
         """Leave the folder as empty as it was before the table that could not be made."""
@@ -389,8 +407,12 @@ class ClosedTable:
         self._reason = reason
 
     def __getattr__(self, name: str) -> Any:
+        raise self.error()
+
+    def error(self) -> UsageError:
+        """Return what a use of the table raises."""
         message, hint = self._reason
-        raise UsageError(message, where=str(self.folder), hint=hint)
+        return UsageError(message, where=str(self.folder), hint=hint)
 
     def __len__(self) -> int:
         return cast("int", self.rows)

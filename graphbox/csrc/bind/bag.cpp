@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bind/arrays.h"
+#include "bind/released_gil.h"
 
 namespace graphbox::bind {
 namespace {
@@ -56,7 +57,7 @@ PulledRows pull_bags(Table& self, InputArray<std::int64_t> keys, Offsets offsets
                      OutputArray<float, 2> out, bool create, int threads) {
   const Bags bags = bags_of(offsets, weights, divisors, keys.shape(0));
   check_rows("out", out.shape(0), out.shape(1), bags.count, self.config().dim);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return self.pull_bags(keys.data(), static_cast<std::int64_t>(keys.shape(0)), bags, out.data(), create, threads);
 }
 
@@ -65,18 +66,18 @@ std::uint64_t push_bags(Table& self, const PulledRows& rows, std::optional<Offse
   const std::int64_t keys = rows.rows.size();
   if (!offsets) {
     check_rows("grads", gradients.shape(0), gradients.shape(1), keys, self.config().dim);
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     return self.push_rows(rows, {gradients.data(), keys, keys}, lr, threads);
   }
   const Bags bags = bags_of(*offsets, weights, divisors, static_cast<std::size_t>(keys));
   check_rows("grads", gradients.shape(0), gradients.shape(1), bags.count, self.config().dim);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return self.push_bags(rows, bags, gradients.data(), lr, threads);
 }
 
 PulledRows joined(const std::vector<const PulledRows*>& parts) {
   refuse_none(parts, "parts");
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return PulledRows::joined(parts);
 }
 
@@ -87,7 +88,7 @@ void replace(PulledRows& self, InputArray<std::int64_t> positions, const PulledR
                   [&](std::int64_t place) { return place < 0 || place >= self.rows.size(); })) {
     throw Error(ErrorKind::kUsage, "expected a position of a key for each of the later rows", "positions");
   }
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.replace(positions.data(), later);
 }
 
@@ -99,7 +100,7 @@ NumpyArray<bool> stale(const PulledRows& self, const std::vector<const PulledRow
   }
   PooledArray<bool> out(offsets ? static_cast<std::int64_t>(offsets->shape(0)) - 1 : self.rows.size());
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     self.stale(pushed, offsets ? offsets->data() : nullptr, out.size(), out.data());
   }
   return to_numpy(std::move(out));
@@ -128,7 +129,7 @@ void add_bags(nb::class_<Table>& table) {
            nb::arg("weights").noconvert().none(), nb::arg("divisors").noconvert().none(),
            nb::arg("grads").noconvert(), nb::arg("lr").none(), nb::arg("threads"),
            "Push gradients of sums, or of the rows themselves; returns the count of changes.")
-      .def_prop_ro("changes", &Table::changes, nb::call_guard<nb::gil_scoped_release>(),
+      .def_prop_ro("changes", &Table::changes, nb::call_guard<ReleasedGil>(),
                    "How often values of rows changed, or rows lost their keys.");
 }
 

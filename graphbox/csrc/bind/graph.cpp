@@ -17,6 +17,7 @@
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "graph/edge_builder.h"
 #include "graph/id_index_build.h"
 #include "graph/node_ids.h"
@@ -106,7 +107,7 @@ nb::dict write(NodeIds& self, const std::vector<std::string>& paths) {
   }
   WrittenIds written;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     written = self.write(text ? IdFiles{{{}, paths[0], paths[1]}, paths[2]} : IdFiles{{paths[0], {}, {}}, paths[1]});
   }
   nb::dict files;
@@ -143,7 +144,7 @@ std::optional<NumpyArray<std::int64_t>> add_edges(EdgeBuilder& self, const Integ
   }
   std::vector<std::int64_t> dangling;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     if (!self.add(sources, targets, to_valid(valid, sources.size), data, dangling)) {
       return std::nullopt;
     }
@@ -173,7 +174,7 @@ nb::dict finish(EdgeBuilder& self, const std::string& indptr, const std::string&
   }
   BuiltEdges built;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     built = self.finish(paths, recodes);
   }
   nb::list files;
@@ -212,7 +213,7 @@ nb::tuple build_ids_index(const Integers& values, const Text& text, const Valid&
   std::int64_t repeated = 0;
   std::optional<std::pair<std::int64_t, std::int64_t>> first_repeated;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     std::vector<std::int64_t> found(static_cast<std::size_t>(ids.size));
     HashedBlock block(threads);
     with_ids(ids, [&](const auto& held) {
@@ -255,7 +256,7 @@ NumpyArray<std::int64_t> find_ids(const AnyInputArray& entries, const Integers& 
   }
   PooledArray<std::int64_t> found(asked.size);
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const auto layout = IndexLayout::of_file(ids.size, static_cast<std::int64_t>(entries.shape(0)), name);
     const auto* const slots = static_cast<const std::byte*>(entries.data());
     if (text) {
@@ -282,7 +283,7 @@ nb::tuple take_strings(const Integers& offsets, const InputArray<std::uint8_t>& 
   PooledArray<std::int64_t> taken_offsets(count + 1);
   PooledArray<std::uint8_t> taken;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     taken_offsets[0] = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t place = index.data()[i];
@@ -317,18 +318,18 @@ void add_node_ids(nb::module_& module) {
           "add",
           [](NodeIds& self, const Integers& values, const Text& text) {
             const IdBatch ids = to_ids(values, text, self.kind());
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             self.add(ids);
           },
           nb::arg("values"), nb::arg("text").none(), "Number the rows of a node table: int64[n], or offsets and text.")
-      .def("close", &NodeIds::close, nb::call_guard<nb::gil_scoped_release>(), "All ids are there.")
+      .def("close", &NodeIds::close, nb::call_guard<ReleasedGil>(), "All ids are there.")
       .def(
           "find",
           [](const NodeIds& self, const Integers& values, const Text& text, const Valid& valid) {
             const IdBatch ids = to_ids(values, text, self.kind());
             PooledArray<std::int64_t> found(ids.size);
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               self.find(ids, to_valid(valid, ids.size), found.data());
             }
             return to_numpy(std::move(found));
@@ -379,7 +380,7 @@ void add_edge_builder(nb::module_& module) {
       .def("add", &add_edges, nb::arg("source_values"), nb::arg("source_text").none(), nb::arg("target_values"),
            nb::arg("target_text").none(), nb::arg("valid").none(), nb::arg("columns"),
            "Add edges; returns the rows that are left out, int64, or None when that is not known yet.")
-      .def("keep", &EdgeBuilder::keep, nb::arg("most_bytes"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("keep", &EdgeBuilder::keep, nb::arg("most_bytes"), nb::call_guard<ReleasedGil>(),
            "Keep the edges in memory until finish() if they take at most so much, else move them to the disk; returns "
            "what is kept.")
       .def("finish", &finish, nb::arg("indptr"), nb::arg("indices"), nb::arg("columns"), nb::arg("by_source"),

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "io/array_file.h"
 #include "io/crc32c.h"
 #include "io/exchange.h"
@@ -17,13 +18,13 @@ void add_io(nb::module_& module) {
       "crc32c",
       [](const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>& bytes,
          std::uint32_t before) {
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         return crc32c(before, bytes.data(), bytes.nbytes());
       },
       nb::arg("bytes"), nb::arg("before") = 0,
       "CRC-32C (Castagnoli) of uint8[n], going on from that of the bytes before them.");
   module.def("exchange_paths", &exchange_paths, nb::arg("first"), nb::arg("second"),
-             nb::call_guard<nb::gil_scoped_release>(),
+             nb::call_guard<ReleasedGil>(),
              "Let two files or folders take each other's place in one step; False where the file system cannot.");
   nb::class_<ArrayFileWriter>(module, "ArrayFileWriter", "Writes a .npy file as a stream of rows.")
       .def(nb::init<std::string, std::string, std::vector<std::uint64_t>>(), nb::arg("path"), nb::arg("dtype"),
@@ -31,7 +32,7 @@ void add_io(nb::module_& module) {
       .def(
           "append",
           [](ArrayFileWriter& self, const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& rows) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             self.append(rows.data(), rows.nbytes());
           },
           nb::arg("rows"), "Add an array of rows, of the writer's type, behind what there is.")
@@ -40,7 +41,7 @@ void add_io(nb::module_& module) {
           [](ArrayFileWriter& self) {
             ArrayFile file;
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               file = self.finish();
             }
             return nb::make_tuple(nb::tuple(nb::cast(file.shape)), file.crc32c);

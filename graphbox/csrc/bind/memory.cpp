@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "io/block_reader.h"
 #include "memory/buffer.h"
 #include "memory/probe.h"
@@ -33,7 +34,7 @@ void add_memory(nb::module_& module) {
   module.def(
       "random_read_seconds",
       [](std::size_t memory_bytes, std::int64_t reads, std::size_t read_bytes) {
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         const Seconds seconds = random_read_seconds(memory_bytes, reads, read_bytes);
         return std::pair(seconds.wall, seconds.cpu);
       },
@@ -42,7 +43,7 @@ void add_memory(nb::module_& module) {
   module.def(
       "random_copy_seconds",
       [](std::size_t memory_bytes, std::int64_t copies, std::size_t copy_bytes, std::size_t target_bytes) {
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         const Seconds seconds = random_copy_seconds(memory_bytes, copies, copy_bytes, target_bytes);
         return std::pair(seconds.wall, seconds.cpu);
       },

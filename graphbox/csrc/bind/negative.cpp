@@ -1,4 +1,5 @@
 // Negatives for Python.
+#include "bind/released_gil.h"
 #include "sample/negative.h"
 
 #include <nanobind/nanobind.h>
@@ -52,7 +53,7 @@ NumpyArray<std::int64_t, 2> sample_for(const AliasTable& items, const std::optio
   request.threads = threads;
   PooledArray<std::int64_t> drawn;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     drawn.resize(static_cast<std::int64_t>(queries.shape(0)) * num_negatives);
     sample_negatives(request, drawn.data());
   }
@@ -72,7 +73,7 @@ NumpyArray<bool, 2> collisions(const InputArray<std::int64_t>& queries, const In
   request.threads = threads;
   PooledArray<bool> found;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     found.resize(static_cast<std::int64_t>(positives.shape(0) * candidates.shape(0)));
     find_collisions(request, found.data());
   }
@@ -87,7 +88,7 @@ NumpyArray<std::int64_t> for_rows(const Rows& rows, Count count) {
   const Adjacency adjacency = to_adjacency(indptr, indices, name, overlay.value_or(nullptr));
   PooledArray<std::int64_t> counts;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     counts.resize(adjacency.num_rows);
     count(adjacency, counts.data());
   }
@@ -111,7 +112,7 @@ void add_negative(nb::module_& module) {
       .def(
           "__init__",
           [](AliasTable* self, InputArray<double> weights) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             new (self) AliasTable(view(weights));
           },
           nb::arg("weights").noconvert())
@@ -124,7 +125,7 @@ void add_negative(nb::module_& module) {
           "sample",
           [](const AliasTable& self, OutputArray<std::int64_t> out, std::uint64_t seed, std::uint32_t epoch,
              std::uint64_t batch, int threads) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             self.sample(derive_key(Stream::kNegative, seed, epoch, batch), out.data(),
                         static_cast<std::int64_t>(out.shape(0)), threads);
           },

@@ -1,4 +1,5 @@
 // Neighbour sampling for Python.
+#include "bind/released_gil.h"
 #include "sample/neighbor.h"
 
 #include <nanobind/nanobind.h>
@@ -115,7 +116,7 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
       const auto times = view(*tree_times);
       request.tree_times.assign(times.begin(), times.end());
     }
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     std::vector<std::unique_ptr<ExcludedEdges>> kept;
     for (const auto& [number, rows, sources, groups, group_of_tree, ascending] : excluded) {
       if (static_cast<std::size_t>(number) >= request.relations.size()) {
@@ -160,7 +161,7 @@ void add_neighbor(nb::module_& module) {
             if (indptr.shape(0) == 0) {
               throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
             }
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             new (self) AliasTables(view(indptr), view(weights), name, threads);
           },
           nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"), nb::arg("threads"),
@@ -174,7 +175,7 @@ void add_neighbor(nb::module_& module) {
             if (indptr.shape(0) == 0) {
               throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
             }
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             new (self) TimeOrder(view(indptr), view(timestamps), name, threads);
           },
           nb::arg("indptr").noconvert(), nb::arg("timestamps").noconvert(), nb::arg("name"), nb::arg("threads"))
@@ -187,7 +188,7 @@ void add_neighbor(nb::module_& module) {
             if (indptr.shape(0) == 0) {
               throw Error(ErrorKind::kData, "indptr must have at least one entry, received none", name);
             }
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             new (self) WeightSums(order, view(indptr), view(weights), name, threads);
           },
           nb::arg("order"), nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"),
@@ -201,7 +202,7 @@ void add_neighbor(nb::module_& module) {
           [](RelationIndex* self, const std::vector<InputArray<std::int64_t>>& indptrs,
              const std::vector<std::int64_t>& num_edges, const std::vector<std::string>& names, int threads) {
             const std::vector<Adjacency> relations = to_index(indptrs, num_edges, names);
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             new (self) RelationIndex(relations, threads);
           },
           nb::arg("indptrs").noconvert(), nb::arg("num_edges"), nb::arg("names"), nb::arg("threads"))

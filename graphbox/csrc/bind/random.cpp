@@ -7,6 +7,7 @@
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "random/permutation.h"
 #include "random/philox.h"
 
@@ -50,7 +51,7 @@ void add_random(nb::module_& module) {
         }
         PooledArray<std::int64_t> order(size);
         {
-          const nb::gil_scoped_release release;
+          const ReleasedGil release;
           permutation(derive_key(Stream::kPermutation, seed, epoch, 0), order.data(), size);
         }
         return to_numpy(std::move(order));

@@ -1,5 +1,6 @@
 // Training by skip-gram for Python.
 #include "train/skip_gram.h"
+#include "bind/released_gil.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -55,7 +56,7 @@ std::pair<double, std::int64_t> train(SkipGramTrainer& self, const WalkerArrays&
   batches.last_lr = lr.second;
   batches.is_lock_free = lock_free;
   batches.threads = threads;
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   const SkipGramResult result = self.trainer.train(batches);
   return {result.loss, result.pairs};
 }

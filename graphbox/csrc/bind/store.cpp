@@ -1,4 +1,5 @@
 // Tiered reading for Python.
+#include "bind/released_gil.h"
 #include "store/store.h"
 
 #include <nanobind/nanobind.h>
@@ -98,7 +99,7 @@ void read_rows_into(Store& self, const Array& array, InputArray<std::int64_t> in
   } else if (places->shape(0) != index.shape(0) || room * rows.entry_bytes != out.shape(0)) {
     throw Error(ErrorKind::kUsage, "expected a place for each row, and whole rows to put them into", "places");
   }
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   check_index(view(index), rows.count, "index");
   if (places) {
     check_index(view(*places), static_cast<std::int64_t>(room), "places");
@@ -118,7 +119,7 @@ std::pair<NumpyArray<std::int64_t, 2>, NumpyArray<std::int64_t>> read_list_bound
   PooledArray<std::int64_t> bounds(2 * count);
   PooledArray<std::int64_t> starts(count + 1);
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     check_index(view(index), offsets.count - 1, "index");
     read_bounds(self, offsets, items, requests_of(index, offsets.count - 1, whole_pass, threads), bounds.data());
     starts[0] = 0;
@@ -157,7 +158,7 @@ void read_list_items(Store& self, const Array& array, InputArray<std::int64_t> i
   }
   check_lists(items.count, bounds, view(starts));
   check_size(out.shape(0), static_cast<std::uint64_t>(starts.data()[count]) * items.entry_bytes);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   check_index(view(index), limit, "index");
   read_items(self, items, requests_of(index, limit, whole_pass, threads), bounds.data(), starts.data(),
              reinterpret_cast<std::byte*>(out.data()));
@@ -174,7 +175,7 @@ std::vector<std::span<const std::int64_t>> views(const RowArrays& arrays) {
 }
 
 std::vector<std::int64_t> begin_pass(TraceCache& self, const RowArrays& batches) {
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return self.begin_pass(views(batches));
 }
 
@@ -182,7 +183,7 @@ std::tuple<bool, NumpyArray<std::int64_t>, NumpyArray<std::int64_t>, NumpyArray<
     TraceCache& self, const RowArrays& batches) {
   TraceCache::Plan plan;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     plan = self.plan(views(batches));
   }
   return {plan.has_slots, to_numpy(std::move(plan.rows)), to_numpy(std::move(plan.slots)),
@@ -195,7 +196,7 @@ void gather(InputArray<std::uint8_t> table, std::uint64_t row_bytes, std::int64_
     throw Error(ErrorKind::kUsage, "expected rows that lie within the table", "table");
   }
   check_size(out.shape(0), index.shape(0) * row_bytes);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   gather_rows({reinterpret_cast<const std::byte*>(table.data()), rows, row_bytes}, view(index), threads,
               reinterpret_cast<std::byte*>(out.data()));
 }
@@ -221,7 +222,7 @@ std::pair<NumpyArray<std::uint32_t>, std::vector<std::int64_t>> pass_order(Input
   }
   PassOrder order;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     check_index(view(index), limit, "index");
     order = order_pass(view(index), limit, part_requests, threads);
   }

@@ -1,4 +1,5 @@
 // The embedding table for Python.
+#include "bind/released_gil.h"
 #include "table/table.h"
 
 #include <nanobind/nanobind.h>
@@ -59,7 +60,7 @@ NumpyArray<float, 2> pull(Table& self, InputArray<std::int64_t> keys, bool creat
   const std::uint64_t dim = self.config().dim;
   PooledArray<float> out(count_of(keys) * static_cast<std::int64_t>(dim));
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     self.pull(keys.data(), count_of(keys), out.data(), create, threads);
   }
   const std::size_t shape[2] = {keys.shape(0), static_cast<std::size_t>(dim)};
@@ -68,13 +69,13 @@ NumpyArray<float, 2> pull(Table& self, InputArray<std::int64_t> keys, bool creat
 
 void pull_into(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, bool create, int threads) {
   check_rows("out", out, keys.shape(0), self.config().dim);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.pull(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
 PulledRows pull_rows(Table& self, InputArray<std::int64_t> keys, OutputArray<float, 2> out, bool create, int threads) {
   check_rows("out", out, keys.shape(0), self.config().dim);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return self.pull_rows(keys.data(), count_of(keys), out.data(), create, threads);
 }
 
@@ -100,27 +101,27 @@ Push to_push(const InputArray<float, 2>& gradients, std::size_t keys, std::uint6
 void push_rows(Table& self, const PulledRows& rows, InputArray<float, 2> gradients, int threads,
                const CountArray& shows, const CountArray& clicks) {
   const Push push = to_push(gradients, static_cast<std::size_t>(rows.rows.size()), self.config().dim, shows, clicks);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.push_rows(rows, push, std::nullopt, threads);
 }
 
 void assign(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> values, int threads) {
   check_rows("values", values, keys.shape(0), self.config().dim);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.assign(keys.data(), count_of(keys), values.data(), threads);
 }
 
 void push(Table& self, InputArray<std::int64_t> keys, InputArray<float, 2> gradients, int threads,
           const CountArray& shows, const CountArray& clicks) {
   const Push push = to_push(gradients, keys.shape(0), self.config().dim, shows, clicks);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.push(keys.data(), push, threads);
 }
 
 NumpyArray<bool> contains(const Table& self, InputArray<std::int64_t> keys, int threads) {
   PooledArray<bool> out(count_of(keys));
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     self.contains(keys.data(), count_of(keys), out.data(), threads);
   }
   return to_numpy(std::move(out));
@@ -133,7 +134,7 @@ std::tuple<NumpyArray<std::int64_t>, NumpyArray<float, 2>, std::uint64_t> scan(c
   PooledArray<float> values;
   Table::Scanned scanned{};
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     count = std::min(count, static_cast<std::int64_t>(self.rows()));
     keys.resize(count);
     values.resize(count * dim);
@@ -298,7 +299,7 @@ void add_table(nb::module_& module) {
       .def(
           "erase",
           [](Table& self, InputArray<std::int64_t> keys) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             return self.erase(keys.data(), count_of(keys));
           },
           nb::arg("keys").noconvert(), "Forget keys; returns how many there were.")
@@ -307,7 +308,7 @@ void add_table(nb::module_& module) {
           [](const Table& self) {
             PooledArray<std::int64_t> keys;
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               keys = self.keys();
             }
             return to_numpy(std::move(keys));
@@ -315,8 +316,8 @@ void add_table(nb::module_& module) {
           "All keys, int64[len].")
       .def("scan", &scan, nb::arg("begin"), nb::arg("count"),
            "The next rows from a number on: keys, values and the number to go on from.")
-      .def("__len__", &Table::rows, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("nbytes", &Table::bytes, nb::call_guard<nb::gil_scoped_release>(), "Memory in bytes.")
+      .def("__len__", &Table::rows, nb::call_guard<ReleasedGil>())
+      .def_prop_ro("nbytes", &Table::bytes, nb::call_guard<ReleasedGil>(), "Memory in bytes.")
       .def_prop_ro("dim", [](const Table& self) { return self.config().dim; })
       .def_prop_ro("dtype", [](const Table& self) { return name_of(kValueTypeNames, self.config().value_type); })
       .def_prop_ro("optimizer", [](const Table& self) { return self.config().optimizer; })
@@ -329,23 +330,23 @@ void add_table(nb::module_& module) {
       .def_prop_ro("skipped_gradients", &Table::skipped_gradients, "Gradients left out because they were not finite.")
       .def_prop_rw(
           "lr", [](const Table& self) { return self.config().optimizer.lr; }, [](Table& self, float lr) { self.set_lr(lr); })
-      .def("track_changes", &Table::track_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("track_changes", &Table::track_changes, nb::arg("chain"), nb::call_guard<ReleasedGil>(),
            "Follow what changes from now on.")
-      .def("confirm_changes", &Table::confirm_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("confirm_changes", &Table::confirm_changes, nb::arg("chain"), nb::call_guard<ReleasedGil>(),
            "The changes that a checkpoint took are safe.")
-      .def("restore_changes", &Table::restore_changes, nb::arg("chain"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("restore_changes", &Table::restore_changes, nb::arg("chain"), nb::call_guard<ReleasedGil>(),
            "The checkpoint did not become whole: the next one is to have its changes too.")
-      .def("reserve", &Table::reserve, nb::arg("rows"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("reserve", &Table::reserve, nb::arg("rows"), nb::call_guard<ReleasedGil>(),
            "Make room for that many more rows.")
       .def("load_checkpoint", &load_checkpoint, nb::arg("folder"), nb::arg("parts"), nb::arg("is_delta"),
-           nb::arg("shard"), nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
+           nb::arg("shard"), nb::arg("threads"), nb::call_guard<ReleasedGil>(), "Put the rows of a checkpoint's parts, or of a shard, into the table.")
       .def("part_records", &part_records, nb::arg("contents"), "What the records of this table's checkpoints are.")
       .def("apply_values", &Table::apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"),
-           nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("threads"), nb::call_guard<ReleasedGil>(),
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
   add_bags(table);
 
-  module.def("write_checkpoints", &write_checkpoints, nb::arg("requests"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("write_checkpoints", &write_checkpoints, nb::arg("requests"), nb::call_guard<ReleasedGil>(),
              "Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, "
              "chain, whether it is a delta, threads).");
   module.def(

@@ -12,6 +12,7 @@
 
 #include "bind/arrays.h"
 #include "bind/names.h"
+#include "bind/released_gil.h"
 
 namespace graphbox::bind {
 namespace {
@@ -38,7 +39,7 @@ nb::tuple counters(const Table& self, InputArray<std::int64_t> keys, int threads
   PooledArray<std::uint32_t> unseen_passes(count);
   PooledArray<std::uint32_t> last_seen_second(count);
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     self.counters(keys.data(), count,
                   {has_row.data(), shows.data(), clicks.data(), scores.data(), unseen_passes.data(),
                    last_seen_second.data()},
@@ -97,11 +98,11 @@ void add_policy_classes(nb::module_& module) {
 void add_policy_methods(nb::class_<Table>& table) {
   table
       .def("set_time", &Table::set_time, nb::arg("seconds"), "Seconds since 1970, of whatever comes next.")
-      .def("end_pass", &Table::end_pass, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("passes", &Table::pass, "Passes that have ended.", nb::call_guard<nb::gil_scoped_release>())
-      .def("shrink", &Table::shrink, nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("end_pass", &Table::end_pass, nb::call_guard<ReleasedGil>())
+      .def_prop_ro("passes", &Table::pass, "Passes that have ended.", nb::call_guard<ReleasedGil>())
+      .def("shrink", &Table::shrink, nb::arg("threads"), nb::call_guard<ReleasedGil>(),
            "Drop rows that are expired or of low score.")
-      .def("policy_events", &Table::policy_events, nb::call_guard<nb::gil_scoped_release>())
+      .def("policy_events", &Table::policy_events, nb::call_guard<ReleasedGil>())
       .def("counters", &counters, nb::arg("keys").noconvert(), nb::arg("threads"),
            "Whether keys have rows; shows, clicks, scores, passes unseen, second last seen of each.")
       .def(
@@ -109,7 +110,7 @@ void add_policy_methods(nb::class_<Table>& table) {
           [](Table& self, bool is_whole) -> nb::object {
             std::optional<std::vector<std::byte>> state;
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               state = self.take_state(is_whole);
             }
             return state ? nb::object(nb::bytes(state->data(), state->size())) : nb::none();
@@ -117,8 +118,8 @@ void add_policy_methods(nb::class_<Table>& table) {
           nb::arg("is_whole"),
           "What policies know besides the counters of rows, all or what changed since it was last taken; None: nothing.",
           nb::sig("def take_state(self, is_whole: bool) -> bytes | None"))
-      .def("confirm_state", &Table::confirm_state, nb::call_guard<nb::gil_scoped_release>(), "What was taken is safe.")
-      .def("restore_state", &Table::restore_state, nb::call_guard<nb::gil_scoped_release>(), "What was taken is lost.")
+      .def("confirm_state", &Table::confirm_state, nb::call_guard<ReleasedGil>(), "What was taken is safe.")
+      .def("restore_state", &Table::restore_state, nb::call_guard<ReleasedGil>(), "What was taken is lost.")
       .def(
           "add_policy_state",
           [](Table& self, const nb::bytes& state, std::pair<std::uint64_t, std::uint64_t> shard) {

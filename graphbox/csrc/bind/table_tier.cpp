@@ -16,6 +16,7 @@
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "table/cold_rows.h"
 #include "table/segment_file.h"
 #include "table/table.h"
@@ -40,7 +41,7 @@ struct StopFlag {
 nb::list flush(Table& table) {
   std::vector<ListedSegment> segments;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     segments = tiered(table).flush();
   }
   nb::list result;
@@ -60,14 +61,14 @@ void restore(Table& table, std::uint64_t sequence, const std::optional<nb::bytes
     words.resize(live->size() / sizeof(std::uint64_t));
     std::memcpy(words.data(), live->c_str(), words.size() * sizeof(std::uint64_t));
   }
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   tiered(table).restore_segment(sequence, live ? &words : nullptr);
 }
 
 nb::dict figures(Table& table) {
   Table::TierFigures figures{};
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     figures = tiered(table).tier_figures();
   }
   nb::dict result;
@@ -93,22 +94,22 @@ void add_table_tier(nb::module_& module) {
       .def(nb::init<>())
       .def("set", [](StopFlag& self) { self.is_set = true; });
   module.def("table_attach_tier", &Table::attach_tier, nb::arg("table"), nb::arg("folder"), nb::arg("settings"),
-             nb::arg("folder_lock"), nb::call_guard<nb::gil_scoped_release>(), "Let rows that find no room in memory go to segments there.");
-  module.def("table_detach_tier", &Table::detach_tier, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+             nb::arg("folder_lock"), nb::call_guard<ReleasedGil>(), "Let rows that find no room in memory go to segments there.");
+  module.def("table_detach_tier", &Table::detach_tier, nb::arg("table"), nb::call_guard<ReleasedGil>(),
              "Let go of a folder that could not be restored; the table is of no use then.");
   module.def("table_restore_segment", &restore, nb::arg("table"), nb::arg("sequence"), nb::arg("live").none(),
              "Take the rows of a segment in the folder whose bits are set, or with None all, over earlier ones.");
-  module.def("table_opened", [](Table& table) { return tiered(table).opened(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("table_opened", [](Table& table) { return tiered(table).opened(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),
              "Remove segments that were not restored; returns how many files that were.");
   module.def("table_flush", &flush, nb::arg("table"),
              "Write all changed rows; returns what the catalogue must say: sequence, whether it is of erased keys, "
              "rows, and live bits unless they are as last time.");
-  module.def("table_flushed", [](Table& table) { tiered(table).flushed(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+  module.def("table_flushed", [](Table& table) { tiered(table).flushed(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),
              "The catalogue says what table_flush() returned.");
   module.def(
       "table_prefetch",
       [](Table& table, InputArray<std::int64_t> keys, int threads, const StopFlag& stop) {
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         const Table::Prefetched prefetched =
             tiered(table).prefetch_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), threads, stop.is_set);
         return std::tuple(prefetched.in_memory, prefetched.read);
@@ -118,14 +119,14 @@ void add_table_tier(nb::module_& module) {
   module.def(
       "table_promote",
       [](Table& table, InputArray<std::int64_t> keys, int threads) {
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         table.promote_rows(keys.data(), static_cast<std::int64_t>(keys.shape(0)), threads);
       },
       nb::arg("table"), nb::arg("keys").noconvert(), nb::arg("threads"),
       "Read the rows of these keys that are on SSD into memory. Tables in memory stay as they are.");
   module.def("table_await_compaction", [](Table& table) { tiered(table).await_compaction(); }, nb::arg("table"),
-             nb::call_guard<nb::gil_scoped_release>(), "Wait until no segment is to be rewritten in the background.");
-  module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<nb::gil_scoped_release>(),
+             nb::call_guard<ReleasedGil>(), "Wait until no segment is to be rewritten in the background.");
+  module.def("table_purge", [](Table& table) { return tiered(table).purge(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),
              "Rewrite segments that hold rows of erased keys; returns how many.");
   module.def("table_tier_figures", &figures, nb::arg("table"), "What the tier holds and did.");
   nb::class_<KeyScan>(module, "KeyScan", "The keys that a table had at a moment, a part at a time.")
@@ -134,7 +135,7 @@ void add_table_tier(nb::module_& module) {
           [](KeyScan& self, std::uint64_t most) {
             PooledArray<std::int64_t> keys;
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               const std::vector<std::int64_t> part = self.next(most);
               keys.resize(static_cast<std::int64_t>(part.size()));
               std::copy(part.begin(), part.end(), keys.data());
@@ -143,13 +144,13 @@ void add_table_tier(nb::module_& module) {
           },
           nb::arg("most"), "At most so many keys, int64[n]; none at the end.");
   module.def("table_key_scan", [](Table& table) { return tiered(table).begin_key_scan(); }, nb::arg("table"),
-             nb::call_guard<nb::gil_scoped_release>(), "Begin to go through the keys there are now.");
+             nb::call_guard<ReleasedGil>(), "Begin to go through the keys there are now.");
   module.def(
       "segment_keys",
       [](const std::string& path) {
         PooledArray<std::int64_t> keys;
         {
-          const nb::gil_scoped_release release;
+          const ReleasedGil release;
           const std::vector<std::int64_t> all =
               SegmentReader(path, "remove the file, or load a checkpoint of the table").keys();
           keys.resize(static_cast<std::int64_t>(all.size()));
@@ -164,7 +165,7 @@ void add_table_tier(nb::module_& module) {
         SegmentInfo info;
         std::uint32_t content_crc32c = 0;
         {
-          const nb::gil_scoped_release release;
+          const ReleasedGil release;
           const SegmentReader segment(path, "remove the file, or load a checkpoint of the table");
           info = segment.info();
           content_crc32c = segment.content_crc32c();

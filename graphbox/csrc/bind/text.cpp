@@ -6,6 +6,7 @@
 
 #include "bind/arrays.h"
 #include "bind/nouns.h"
+#include "bind/released_gil.h"
 #include "errors/error.h"
 #include "graph/id_hash.h"
 #include "text/parse.h"
@@ -46,7 +47,7 @@ void add_text(nb::module_& module) {
          const OutputArray<std::int64_t>& values, const OutputArray<std::uint8_t>& wrong) {
         const TextColumn cells = column(offsets, text);
         check_size(cells, values.shape(0), wrong.shape(0));
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         return parse_integers(cells, plain ? IntegerSpelling::kPlain : IntegerSpelling::kAny, values.data(),
                               wrong.data());
       },
@@ -58,7 +59,7 @@ void add_text(nb::module_& module) {
          const OutputArray<double>& values, const OutputArray<std::uint8_t>& wrong) {
         const TextColumn cells = column(offsets, text);
         check_size(cells, values.shape(0), wrong.shape(0));
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         return parse_numbers(cells, values.data(), wrong.data());
       },
       nb::arg("offsets"), nb::arg("text"), nb::arg("values"), nb::arg("wrong"),
@@ -69,7 +70,7 @@ void add_text(nb::module_& module) {
          const OutputArray<std::uint8_t>& values, const OutputArray<std::uint8_t>& wrong) {
         const TextColumn cells = column(offsets, text);
         check_size(cells, values.shape(0), wrong.shape(0));
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         return parse_booleans(cells, values.data(), wrong.data());
       },
       nb::arg("offsets"), nb::arg("text"), nb::arg("values"), nb::arg("wrong"),
@@ -80,7 +81,7 @@ void add_text(nb::module_& module) {
          const OutputArray<std::int64_t>& values) {
         const TextColumn cells = column(offsets, text);
         check_size(cells, values.shape(0), values.shape(0));
-        const nb::gil_scoped_release release;
+        const ReleasedGil release;
         hash_strings(cells, values.data());
       },
       nb::arg("offsets"), nb::arg("text"), nb::arg("values"), "XXH64 of each cell's bytes, into int64[n].");

@@ -1,4 +1,5 @@
 // Splitting delimited text into columns.
+#include "bind/released_gil.h"
 #include "graph/text_lines.h"
 
 #include <nanobind/nanobind.h>
@@ -51,7 +52,7 @@ nb::tuple split(const InputArray<std::uint8_t>& text, const nb::bytes& delimiter
     throw Error(ErrorKind::kUsage, "expected a number of cells, received " + std::to_string(cells), "cells");
   }
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     rows = split_text(text_of(text), format, cells, wanted, examples);
   }
   nb::list columns;
@@ -67,7 +68,7 @@ nb::tuple split(const InputArray<std::uint8_t>& text, const nb::bytes& delimiter
 
 std::int64_t whole(const InputArray<std::uint8_t>& text, const nb::bytes& delimiter, const nb::bytes& quote) {
   const TextFormat format = format_of(delimiter, quote);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return whole_records(text_of(text), format);
 }
 

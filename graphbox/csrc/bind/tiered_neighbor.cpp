@@ -1,4 +1,5 @@
 // Neighbour sampling of passes for Python.
+#include "bind/released_gil.h"
 #include "sample/tiered_neighbor.h"
 
 #include <nanobind/nanobind.h>
@@ -93,7 +94,7 @@ void construct(NeighborPass* self, const Relations& relations, std::vector<std::
       batch.excluded.push_back({relation, copy(rows), copy(sources), copy(groups), copy(group_of_tree)});
     }
   }
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   new (self) NeighborPass(std::move(request));
 }
 
@@ -118,7 +119,7 @@ nb::ndarray<nb::numpy, Value, nb::ndim<1>, nb::c_contig> given(Owner owner, Valu
 NumpyArray<std::int64_t> frontier(const NeighborPass& self, int relation) {
   FixedArray<std::int64_t> nodes;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     nodes = self.frontier(relation);
   }
   std::int64_t* const data = nodes.data();
@@ -135,7 +136,7 @@ auto shared(Positions positions) {
 std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> batch_of(const NeighborPass& self, std::int64_t batch) {
   NeighborSample sample;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     sample = self.batch(batch);
   }
   std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> result;
@@ -165,7 +166,7 @@ void add_tiered_neighbor(nb::module_& module) {
       .def(
           "draw_in",
           [](NeighborPass& self, int relation, const RelationArrays& lists) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             self.draw_in(relation, lists.relation);
           },
           nb::arg("relation"), nb::arg("lists"),
@@ -175,7 +176,7 @@ void add_tiered_neighbor(nb::module_& module) {
           [](NeighborPass& self, int relation, const InputArray<std::int64_t>& bounds) {
             Positions positions;
             {
-              const nb::gil_scoped_release release;
+              const ReleasedGil release;
               positions = self.draw(relation, view(bounds));
             }
             return shared(std::move(positions));
@@ -202,7 +203,7 @@ void add_tiered_neighbor(nb::module_& module) {
       .def(
           "end_hop",
           [](NeighborPass& self) {
-            const nb::gil_scoped_release release;
+            const ReleasedGil release;
             self.end_hop();
           },
           "Number the neighbours: they are the next frontier.")

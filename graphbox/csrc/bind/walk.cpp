@@ -1,5 +1,6 @@
 // Walks, the skip-gram pairs and the most visited nodes of walks for Python.
 #include "bind/walk.h"
+#include "bind/released_gil.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -122,7 +123,7 @@ NumpyArray<std::int64_t, 2> walk(const PlanArrays& plan, const WalkerArrays& wal
   const std::int64_t width = request.length + 1;
   PooledArray<std::int64_t> walks;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     walks.resize(static_cast<std::int64_t>(request.start.size()) * width);
     random_walks(request, walks.data());
   }
@@ -131,7 +132,7 @@ NumpyArray<std::int64_t, 2> walk(const PlanArrays& plan, const WalkerArrays& wal
 }
 
 std::int64_t most_parallel(const StepArrays& step, int threads) {
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return most_parallel_edges(step.step.edges, threads);
 }
 
@@ -228,7 +229,7 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
   const SkipGramRequest request = given_walks_request(walks, arguments, key, threads);
   PairArrays pairs;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     pairs.fill(request);
   }
   return std::move(pairs.to_python().front());
@@ -237,7 +238,7 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
 std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
                                   int threads, OutputArray<std::int64_t> centers, OutputArray<std::int64_t> contexts) {
   const SkipGramRequest request = given_walks_request(walks, arguments, key, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   const SkipGramPairs pairs(request);
   const auto room = static_cast<std::int64_t>(std::min(centers.shape(0), contexts.shape(0)));
   if (pairs.count() > room) {
@@ -260,7 +261,7 @@ std::vector<Pairs> walk_pairs(const PlanArrays& plan, const WalkerArrays& walker
   pair_request.first_position = request.first_position;
   PairArrays pairs;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     PooledArray<std::int64_t> walks(pair_request.num_walks * width);
     random_walks(request, walks.data());
     pair_request.walks = walks.data();
@@ -296,7 +297,7 @@ Visited ppr(const std::vector<const StepArrays*>& round, InputArray<std::int64_t
   PooledArray<std::int64_t> neighbors;
   PooledArray<std::int64_t> visits;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     neighbors.resize(static_cast<std::int64_t>(request.nodes.size()) * request.num_neighbors);
     visits.resize(neighbors.size());
     ppr_neighbors(request, neighbors.data(), visits.data());

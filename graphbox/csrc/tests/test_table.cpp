@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <thread>
@@ -158,7 +159,7 @@ TEST(table, a_scan_meets_each_key_once) {
 }
 
 // For ThreadSanitizer: everything at once.
-void use_by_many_threads(const TableConfig& settings) {
+void use_by_many_threads(const TableConfig& settings, std::uint64_t range = 4000) {
   Table table(settings);
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
@@ -168,21 +169,22 @@ void use_by_many_threads(const TableConfig& settings) {
         for (std::uint64_t step = 0; step < 6; ++step) {
           body(step);
         }
-      } catch (const std::exception&) {
+      } catch (const std::exception& error) {
         ++failures;
+        std::printf("      %s\n", error.what());
       }
     });
   };
   for (std::uint64_t worker = 0; worker < 2; ++worker) {
     run([&, worker](std::uint64_t step) {
-      const auto keys = some_keys(12000, 4000, worker * 10 + step);
+      const auto keys = some_keys(12000, range, worker * 10 + step);
       std::vector<float> rows(keys.size() * 8);
       table.pull(keys.data(), 12000, rows.data(), step % 2 == 0, 2);
       table.push(keys.data(), {rows.data(), 12000, 12000}, 2);
     });
   }
   run([&](std::uint64_t step) {
-    const auto keys = some_keys(9000, 4000, 50 + step);
+    const auto keys = some_keys(9000, range, 50 + step);
     std::vector<float> rows(keys.size() * 8);
     const PulledRows pulled = table.pull_rows(keys.data(), 9000, rows.data(), true, 2);
     table.push_rows(pulled, {rows.data(), 9000, 9000}, std::nullopt, 2);
@@ -192,7 +194,7 @@ void use_by_many_threads(const TableConfig& settings) {
     CHECK(table.changes() >= sums.changes);
   });
   run([&](std::uint64_t step) {
-    const auto keys = some_keys(100, 4000, 100 + step);
+    const auto keys = some_keys(100, range, 100 + step);
     std::vector<float> scanned(100 * 8);
     std::vector<std::int64_t> scanned_keys(100);
     CHECK(table.scan(step * 50, 100, scanned_keys.data(), scanned.data()).count <= 100);
@@ -200,6 +202,29 @@ void use_by_many_threads(const TableConfig& settings) {
     bool found[100];
     table.contains(keys.data(), 100, found, 1);
     table.set_lr(0.01F * static_cast<float>(step));
+  });
+  run([&](std::uint64_t step) {
+    table.set_time(static_cast<std::uint32_t>(step));
+    table.end_pass();
+    const ShrinkCounts counts = table.shrink(2);
+    CHECK(counts.unseen_passes + counts.unseen_seconds + counts.low_score <= counts.examined);
+    CHECK(table.pass() <= 6);
+    table.policy_events();
+    CHECK(!table.policy_state().empty());
+    if (settings.policies.has_score) {
+      const auto keys = some_keys(500, range, 200 + step);
+      std::vector<float> shows(500);
+      std::vector<float> clicks(500);
+      std::vector<float> scores(500);
+      std::vector<std::uint32_t> passes(500);
+      std::vector<std::uint32_t> seconds(500);
+      bool has_row[500];
+      table.counters(keys.data(), 500, {has_row, shows.data(), clicks.data(), scores.data(), passes.data(), seconds.data()},
+                     2);
+      std::fill(shows.begin(), shows.end(), 3.0F);
+      std::vector<float> gradients(500 * 8);
+      table.push(keys.data(), {gradients.data(), 500, 500, nullptr, nullptr, shows.data(), clicks.data()}, 2);
+    }
   });
   run([&](std::uint64_t) {
     const std::string folder = testing::temporary_path("concurrent");
@@ -215,6 +240,8 @@ void use_by_many_threads(const TableConfig& settings) {
     thread.join();
   }
   CHECK_EQUAL(failures.load(), 0);
+  CHECK(table.bytes() <= settings.memory_bytes);
+  CHECK((table.policy_events().evicted_rows > 0) == (settings.policies.eviction != Eviction::kNone));
 }
 
 // Rows that were pulled from one table and pushed to another are looked up there.
@@ -224,6 +251,27 @@ TEST(table, many_threads_use_one_table) {
   halves.value_type = ValueType::kFloat16;
   halves.skip_nonfinite = true;
   use_by_many_threads(halves);
+}
+
+TEST(table, many_threads_use_one_table_with_policies) {
+  TableConfig counted = config(Optimizer::kRowwiseAdagrad);
+  counted.policies.admission = Admission::kCount;
+  counted.policies.admission_count = 2;
+  counted.policies.halve_after = 20000;
+  counted.policies.has_score = true;
+  counted.policies.drop_below = 0.2F;
+  counted.policies.expiry_passes = 1;
+  use_by_many_threads(counted);
+  for (const Eviction eviction : {Eviction::kClock, Eviction::kScore}) {
+    TableConfig evicting = config(Optimizer::kAdam);
+    evicting.policies.admission = eviction == Eviction::kClock ? Admission::kSketch : Admission::kProbability;
+    evicting.policies.admission_probability = 0.5;
+    evicting.policies.sketch_bytes = 4096;
+    evicting.policies.has_score = eviction == Eviction::kScore;
+    evicting.policies.eviction = eviction;
+    evicting.memory_bytes = std::uint64_t{4} << 20;
+    use_by_many_threads(evicting, 40000);
+  }
 }
 
 TEST(table, pulled_rows_of_another_table) {

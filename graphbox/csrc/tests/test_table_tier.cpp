@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <filesystem>
 #include <numeric>
 #include <thread>
@@ -250,8 +251,9 @@ TEST(table_tier, batches_larger_than_memory_are_refused) {
 }
 
 // For ThreadSanitizer: everything at once.
-TEST(table_tier, many_threads_use_one_table) {
-  const auto table = tiered("threads");
+void use_by_many_threads(const TableConfig& settings, const std::string& name) {
+  const auto table = std::make_unique<Table>(settings);
+  table->attach_tier(testing::temporary_path(name), "{}");
   std::vector<std::thread> threads;
   std::atomic<int> failures{0};
   const auto run = [&](auto body) {
@@ -260,8 +262,9 @@ TEST(table_tier, many_threads_use_one_table) {
         for (std::uint64_t step = 0; step < 16; ++step) {
           body(step);
         }
-      } catch (const std::exception&) {
+      } catch (const std::exception& error) {
         ++failures;
+        std::printf("      %s\n", error.what());
       }
     });
   };
@@ -283,6 +286,35 @@ TEST(table_tier, many_threads_use_one_table) {
     table->flushed();
   });
   run([&](std::uint64_t step) {
+    const std::string folder = testing::temporary_path(name + std::to_string(step));
+    std::filesystem::create_directory(folder);
+    table->write_checkpoint({folder, RowContents::kRecords, 0, step > 0, 2});
+    table->confirm_changes(0);
+    std::filesystem::remove_all(folder);
+    table->purge();
+    table->flush();
+    table->flushed();
+  });
+  run([&](std::uint64_t step) {
+    table->set_time(static_cast<std::uint32_t>(step));
+    table->end_pass();
+    table->shrink(2);
+    table->policy_events();
+    CHECK(!table->policy_state().empty());
+    if (settings.policies.has_score) {
+      const auto keys = some_keys(500, 40000, 500 + step);
+      std::vector<float> shows(500);
+      std::vector<float> clicks(500);
+      std::vector<float> scores(500);
+      std::vector<std::uint32_t> passes(500);
+      std::vector<std::uint32_t> seconds(500);
+      bool has_row[500];
+      table->counters(keys.data(), 500,
+                      {has_row, shows.data(), clicks.data(), scores.data(), passes.data(), seconds.data()}, 2);
+    }
+    table->set_memory_bytes(kTightBytes - (step % 2 << 20));
+  });
+  run([&](std::uint64_t step) {
     const auto keys = some_keys(2000, 40000, 400 + step);
     const std::atomic<bool> is_stopped{false};
     table->prefetch_rows(keys.data(), 2000, 2, is_stopped);
@@ -298,6 +330,20 @@ TEST(table_tier, many_threads_use_one_table) {
   const auto keys = sorted_keys(*table);
   CHECK(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
   CHECK_EQUAL(keys.size(), table->rows());
+}
+
+TEST(table_tier, many_threads_use_one_table) { use_by_many_threads(config(kTightBytes), "threads"); }
+
+TEST(table_tier, many_threads_use_one_table_with_policies) {
+  TableConfig settings = config(kTightBytes);
+  settings.policies.admission = Admission::kSketch;
+  settings.policies.admission_count = 1;
+  settings.policies.sketch_bytes = 4096;
+  settings.policies.halve_after = 10000;
+  settings.policies.has_score = true;
+  settings.policies.drop_below = 0.2F;
+  settings.policies.expiry_passes = 2;
+  use_by_many_threads(settings, "policies");
 }
 
 }  // namespace
