@@ -183,7 +183,7 @@ class TableFolder:
     Made by :meth:`created` or :meth:`opened`; :meth:`attach` gives it the table.
     """
 
-    def __init__(self, path: Path, lock: int, catalogue: Catalogue) -> None:
+    def __init__(self, path: Path, lock: _FolderLock, catalogue: Catalogue) -> None:
         self.path = path
         self.recovery = Recovery(None, 0)
         self._catalogue = catalogue
@@ -227,7 +227,7 @@ class TableFolder:
 
         try:
             path.mkdir(parents=True, exist_ok=True)
-            lock = _locked(path)
+            lock = _FolderLock(path)
         except OSError as error:
             raise UsageError(
                 f"expected a folder that can be written, received: {error.strerror}",
@@ -247,7 +247,7 @@ class TableFolder:
                 sync_folder(each)
             return folder
         except BaseException:
-            os.close(lock)
+            lock.release()
             raise
 
     @classmethod
@@ -269,7 +269,7 @@ class TableFolder:
                 if (path / MANIFEST).is_file()
                 else "check the path",
             )
-        lock = _locked(path)
+        lock = _FolderLock(path)
         try:
             try:
                 catalogue = Catalogue(path / "catalogue")
@@ -293,7 +293,7 @@ class TableFolder:
                 )
                 return folder, folder._with_state(contents)
         except BaseException:
-            os.close(lock)
+            lock.release()
             raise
 
     def _with_state(self, contents: CatalogueContents) -> FolderContents:
@@ -320,7 +320,7 @@ class TableFolder:
     def attach(self, table: _core.Table, contents: FolderContents) -> None:
         """Let the table keep rows here, and give it those that are here."""
         settings = json.dumps(contents.settings, default=float)
-        _core.table_attach_tier(table, str(self.path / "segments"), settings, self._lock)
+        _core.table_attach_tier(table, str(self.path / "segments"), settings, self._lock.descriptor)
         try:
             # At once: an index that grows is there twice.
             rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
@@ -403,10 +403,12 @@ class ClosedTable:
         path: Path,
         reason: tuple[str, str] = ("the table is closed", "open it again with EmbeddingTable.open"),
     ) -> None:
-        self.folder = path
-        self._reason = reason
+        vars(self).update(folder=path, _reason=reason)
 
     def __getattr__(self, name: str) -> Any:
+        raise self.error()
+
+    def __setattr__(self, name: str, value: object) -> None:
         raise self.error()
 
     def error(self) -> UsageError:
@@ -459,24 +461,35 @@ def _occupied(path: Path, name: str) -> UsageError:
     )
 
 
-def _released(catalogue: Catalogue, lock: int) -> None:
+def _released(catalogue: Catalogue, lock: _FolderLock) -> None:
     catalogue.close()
-    os.close(lock)
+    lock.release()
 
 
-def _locked(path: Path) -> int:
-    """Lock the folder; the kernel gives the lock back when the process ends, however that happens."""
-    descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise ConflictError(
-            "the table is open elsewhere, in this process or another",
-            where=str(path),
-            hint="close it there first: one process at a time changes a table",
-        ) from error
-    return descriptor
+class _FolderLock:
+    """A lock of a folder; the kernel gives it back when the process ends, however that happens.
+
+    Raises:
+        ConflictError: another process or table has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self.release()
+            raise ConflictError(
+                "the table is open elsewhere, in this process or another",
+                where=str(path),
+                hint="close it there first: one process at a time changes a table",
+            ) from error
+
+    def release(self) -> None:
+        """Give it back. Once: the number of the descriptor is another file's then."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _contents_of_segments(path: Path) -> CatalogueContents:
