@@ -161,7 +161,8 @@ class Prefetch:
 
     def join(self) -> None:
         """Wait for the end, whatever it is."""
-        self._thread.join()
+        if self._thread.ident is not None:  # it was started
+            self._thread.join()
 
     def cancel(self) -> None:
         """Stop soon. Rows that were read stay."""
@@ -358,8 +359,8 @@ class TableFolder:
         """Start the thread of a prefetch, which ends when the folder is closed."""
         with self._prefetching:
             self._refuse_if_closed()
+            self._prefetches.add(prefetch)  # first: starting may be interrupted when the thread runs already
             thread.start()
-            self._prefetches.add(prefetch)
 
     def stop_prefetches(self) -> None:
         """Let no thread move rows any more."""

@@ -158,7 +158,7 @@ def test_the_interpreter_ends_while_a_table_is_used(running: str, tmp_path: Path
 
 
 INTERRUPTED = """
-import signal, sys
+import gc, signal, sys
 from pathlib import Path
 import numpy as np
 from graphbox.table import EmbeddingTable
@@ -168,7 +168,8 @@ rng = np.random.default_rng(rounds)
 fresh = EmbeddingTable(64, seed=1)
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 
-def use(table):
+def use():
+    global table
     while True:
         keys = rng.integers(0, 20_000, 1500)
         table.pull(keys)
@@ -199,11 +200,11 @@ for _ in range(rounds):
         assert np.array_equal(table.pull(part, create=False), fresh.pull(part, create=False))
     signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.1))
     try:
-        use(table)
+        use()
     except KeyboardInterrupt:
         interrupted += 1
     table.close()
-    del table
+    gc.collect()  # a table that was opened, and not given to anybody yet
 print(interrupted)
 """
 
