@@ -214,3 +214,10 @@ def test_interrupted_calls_leave_a_table_that_closes_and_opens(rounds: int, tmp_
     command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(rounds)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert (finished.stdout, finished.stderr) == (f"{rounds}\n", "")
+
+
+def test_the_core_lets_other_threads_run_in_one_way() -> None:
+    """With nanobind's own, a thread that is in the core when the interpreter ends aborts the process."""
+    sources = Path(__file__).parents[2] / "graphbox" / "csrc" / "bind"
+    users = [file.name for file in sources.iterdir() if "gil_scoped_release" in file.read_text()]
+    assert users == ["released_gil.h"]
