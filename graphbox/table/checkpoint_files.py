@@ -26,6 +26,7 @@ from graphbox.table.manifest import (
 )
 from graphbox.table.policy import TablePolicies
 from graphbox.table.settings import POLICY_STATE, table_settings
+from graphbox.table.tier import usable
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -85,7 +86,7 @@ def write_checkpoints(wanted: Sequence[CheckpointOf]) -> list[tuple[Manifest, in
     written = _core.write_checkpoints(
         [
             (
-                each.table._table,
+                usable(each.table._table),
                 str(each.folder),
                 CONTENTS[each.contents],
                 each.chain_number,

@@ -57,6 +57,7 @@ from graphbox.table.tier import (
     TierStatistics,
     left_to_parent,
     statistics_of,
+    usable,
 )
 
 __all__ = ["EmbeddingTable"]
@@ -435,9 +436,7 @@ class EmbeddingTable(TableRows):
 
     def _tiered(self, operation: str, otherwise: str) -> tuple[_core.Table, TableFolder]:
         """Return the native table and its folder, which another thread may be about to close."""
-        folder, native = self._folder, self._table
-        if isinstance(native, ClosedTable):
-            raise native.error()
+        folder, native = self._folder, usable(self._table)
         if folder is None:
             raise UsageError(
                 f"{operation}() is for a table with rows on SSD, this one has no folder",

@@ -48,6 +48,7 @@ __all__ = [
     "TierStatistics",
     "left_to_parent",
     "statistics_of",
+    "usable",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -419,6 +420,13 @@ class ClosedTable:
 
     def __len__(self) -> int:
         return cast("int", self.rows)
+
+
+def usable(native: _core.Table) -> _core.Table:
+    """Return a native table unless it is closed, of which functions of the core could not tell."""
+    if isinstance(native, ClosedTable):
+        raise native.error()
+    return native
 
 
 class _OwnedTables:
