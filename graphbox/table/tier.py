@@ -125,9 +125,10 @@ class Prefetch:
         self._stop = _core.StopFlag()
         self._result: Prefetched | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(
-            target=self._run, args=(table, keys, threads, folder), name="graphbox-prefetch", daemon=True
-        )
+        # Not Thread.join(), which takes a thread for ended when a wait for it was interrupted.
+        self._ended = threading.Event()
+        work = [(table, keys, threads)]  # taken from here, so that the thread does not keep the table
+        self._thread = threading.Thread(target=self._run, args=(work,), name="graphbox-prefetch", daemon=True)
         self._keys = len(keys)
         folder.start(self._thread, self)
 
@@ -141,7 +142,7 @@ class Prefetch:
     @property
     def is_done(self) -> bool:
         """Whether it has ended."""
-        return not self._thread.is_alive()
+        return self._ended.is_set()
 
     def wait(self, timeout_s: float | None = None) -> Prefetched:
         """Wait for the end, and return what was achieved.
@@ -150,8 +151,7 @@ class Prefetch:
             TimeLimitError: it did not end within ``timeout_s`` seconds; it goes on.
             GraphboxError: what went wrong while rows were read.
         """
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        if not self._ended.wait(timeout_s):
             raise TimeLimitError(
                 f"waited {timeout_s} s for rows to be read from SSD",
                 hint="wait longer; rows that are not there in time are read when they are pulled",
@@ -163,20 +163,21 @@ class Prefetch:
     def join(self) -> None:
         """Wait for the end, whatever it is."""
         if self._thread.ident is not None:  # it was started
-            self._thread.join()
+            self._ended.wait()
 
     def cancel(self) -> None:
         """Stop soon. Rows that were read stay."""
         self._stop.set()
 
-    def _run(self, table: _core.Table, keys: Int64Array, threads: int, folder: TableFolder) -> None:
-        del folder  # its lock is held as long as the caller of this has it
+    def _run(self, work: list[tuple[_core.Table, Int64Array, int]]) -> None:
+        table, keys, threads = work.pop()
         try:
             self._result = Prefetched(*_core.table_prefetch(table, keys, threads, self._stop))
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
         finally:
             del table  # which the error's traceback would keep, and with it the folder's lock
+            self._ended.set()
 
 
 class TableFolder:
