@@ -478,7 +478,8 @@ class CheckpointPart:
         """So many of them count."""
 
     @property
-    def bytes(self) -> int: ...
+    def stored_bytes(self) -> int:
+        """Of the file."""
 
     @property
     def crc32c(self) -> int:

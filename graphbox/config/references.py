@@ -88,7 +88,11 @@ class _Checker:
         export = self._exports.get(name)
         model_name = str(export.get("model")) if isinstance(export, dict) else ""
         model = self._models.get(model_name)
-        if isinstance(model, dict) and model.get("task") is None:
+        if not isinstance(model, dict):
+            return
+        section = MODEL_SECTIONS.get(str(model.get("kind")))
+        needs_task = section is not None and section.model_fields["task"].is_required()  # then its lack is told
+        if model.get("task") is None and not needs_task:
             yield self._problem(
                 ("compress", name),
                 f"the model `{model_name}` has no task, so what compression costs cannot be measured",

@@ -112,7 +112,7 @@ def _finished(wanted: CheckpointOf, written: _core.WrittenCheckpoint) -> Manifes
     else:
         settings["policies"] = TablePolicies().to_document()  # which rows come and go is the trainer's affair
     parts = tuple(
-        Part(part.name, part.rows, part.live_rows, part.bytes, part.crc32c, part.erased)
+        Part(part.name, part.rows, part.live_rows, part.stored_bytes, part.crc32c, part.erased)
         for part in written.parts
     )
     bits = b"".join(part.live for part in written.parts)

@@ -62,7 +62,7 @@ def _linked(path: Path, part: _core.CheckpointPart, segments: Path) -> ListedSeg
     sequence, _, rows, _, content_crc32c = _core.segment_header(str(path))
     if sequence == 0:
         return None
-    if (rows, path.stat().st_size, content_crc32c) != (part.rows, part.bytes, part.crc32c):
+    if (rows, path.stat().st_size, content_crc32c) != (part.rows, part.stored_bytes, part.crc32c):
         raise FormatError("the part is not the one that the manifest lists", where=str(path), hint=RESTORE)
     try:
         os.link(path, segments / f"{sequence:016x}.segment")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from graphbox.config import (
     ClassifyTaskConfig,
+    CustomConfig,
     Metapath2VecConfig,
     ModelConfig,
     RecommendTaskConfig,
@@ -194,6 +195,7 @@ class TestFit:
         seen: list[TrainProgress] = []
         run(graph, case, tmp_path, progress=seen.append)
         config = case[1]
+        assert not isinstance(config, CustomConfig)
         before = config.pretrain.epochs if isinstance(config, SageConfig) and config.pretrain else 0
         epochs = before + config.epochs
         assert [at.epoch for at in seen] == sorted(at.epoch for at in seen)

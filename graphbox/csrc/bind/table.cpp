@@ -246,7 +246,7 @@ void add_table(nb::module_& module) {
       .def_ro("name", &CheckpointPart::name)
       .def_ro("rows", &CheckpointPart::rows, "In the file, or erased keys.")
       .def_ro("live_rows", &CheckpointPart::live_rows, "So many of them count.")
-      .def_ro("bytes", &CheckpointPart::bytes)
+      .def_ro("stored_bytes", &CheckpointPart::bytes, "Of the file.")
       .def_ro("crc32c", &CheckpointPart::crc32c, "Of the checksums of the records, or of erased keys.")
       .def_ro("erased", &CheckpointPart::is_erased)
       .def_prop_ro(
