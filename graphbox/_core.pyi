@@ -707,9 +707,7 @@ def table_attach_tier(table: Table, folder: str, settings: str, folder_lock: int
     """Let rows that find no room in memory go to segments there."""
 
 def table_detach_tier(table: Table) -> None:
-    """
-    Let go of a folder that could not be restored; the table is of no use then.
-    """
+    """Let go of the folder; the table is of no use then."""
 
 def table_restore_segment(table: Table, sequence: int, live: bytes | None) -> None:
     """

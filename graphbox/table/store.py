@@ -239,9 +239,8 @@ class TableStore:
 
     def _abandon(self, name: str, table: EmbeddingTable) -> None:
         """Leave nothing of the folder of a table that is none of this store any more."""
-        if table.path is not None:
-            table._abandon()
-            shutil.rmtree(self._path / _TABLES / name, ignore_errors=True)
+        table._abandon()
+        shutil.rmtree(self._path / _TABLES / name, ignore_errors=True)  # also of one that was closed
 
     def _load(self) -> None:
         folder = self._path / _CHECKPOINT

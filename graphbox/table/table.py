@@ -428,11 +428,12 @@ class EmbeddingTable(TableRows):
 
     def _abandon(self) -> None:
         """Leave nothing of the folder: what the table's store did not save is lost."""
-        if self._folder is not None:
-            self._folder.discard(self._table)
+        folder, native = self._folder, self._table
+        if folder is not None:
             reason = ("the table was removed from its store, or the store is closed", "open the store again")
-            self._table = cast("_core.Table", ClosedTable(self._folder.path, reason))
+            self._table = cast("_core.Table", ClosedTable(folder.path, reason))
             self._folder = None
+            folder.discard(native)
 
     def _tiered(self, operation: str, otherwise: str) -> tuple[_core.Table, TableFolder]:
         """Return the native table and its folder, which another thread may be about to close."""

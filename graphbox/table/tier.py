@@ -384,7 +384,7 @@ class TableFolder:
             raise ClosedTable(self.path).error()
 
     def discard(self, table: _core.Table) -> None:
-        """Leave the folder as empty as it was before the table that could not be made."""
+        """Leave the folder as empty as it was before the table, which others may be using still."""
         self.stop_prefetches()
         _core.table_detach_tier(table)  # ends what writes there
         for name in ("segments", "catalogue", "state"):

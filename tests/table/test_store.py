@@ -110,6 +110,52 @@ def test_a_save_is_of_one_moment_of_all_tables(tmp_path: Path) -> None:
         assert counts[0] - counts[-1] <= 1
 
 
+def test_a_store_closes_while_others_use_its_table(tmp_path: Path) -> None:
+    """What they do is refused from then on: nothing that they are in the midst of is freed."""
+    refusals: list[str] = []
+
+    def use(table: EmbeddingTable, seed: int, started: threading.Barrier) -> None:
+        random = np.random.default_rng(seed)
+        started.wait()
+        try:
+            while True:
+                keys = random.integers(0, 50_000, 2000)
+                if seed == 0:
+                    table.push(keys, np.ones((2000, 64), Float32))
+                else:
+                    table.pull(keys, create=seed == 1)
+        except UsageError as error:
+            refusals.append(str(error))
+
+    for number in range(3):
+        started = threading.Barrier(4)
+        store = TableStore(tmp_path / "store", memory_bytes=24 * MIB)
+        table = store.create("rows", 64, on_ssd=True)
+        for keys in np.split(np.arange(50_000), 25):
+            table.pull(keys)
+        users = [threading.Thread(target=use, args=(table, seed, started)) for seed in range(3)]
+        for user in users:
+            user.start()
+        started.wait()
+        if number == 0:
+            store.remove("rows")
+        store.close()
+        for user in users:
+            user.join()
+    assert len(refusals) == 9
+    assert all("closed" in refusal for refusal in refusals)
+    assert [path.name for path in (tmp_path / "store").iterdir()] == ["lock"]
+
+
+def test_a_table_that_was_closed_is_not_found_again(tmp_path: Path) -> None:
+    with TableStore(tmp_path / "store") as store:
+        table = store.create("rows", 4, on_ssd=True)
+        table.pull([1, 2])
+        table.close()
+        store.remove("rows")
+        assert len(store.create("rows", 4, on_ssd=True)) == 0
+
+
 def test_the_budget_is_divided(tmp_path: Path) -> None:
     with TableStore(tmp_path / "store", memory_bytes=60 * MIB) as store:
         first = store.create("first", 64)

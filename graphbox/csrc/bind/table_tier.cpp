@@ -96,7 +96,7 @@ void add_table_tier(nb::module_& module) {
   module.def("table_attach_tier", &Table::attach_tier, nb::arg("table"), nb::arg("folder"), nb::arg("settings"),
              nb::arg("folder_lock"), nb::call_guard<ReleasedGil>(), "Let rows that find no room in memory go to segments there.");
   module.def("table_detach_tier", &Table::detach_tier, nb::arg("table"), nb::call_guard<ReleasedGil>(),
-             "Let go of a folder that could not be restored; the table is of no use then.");
+             "Let go of the folder; the table is of no use then.");
   module.def("table_restore_segment", &restore, nb::arg("table"), nb::arg("sequence"), nb::arg("live").none(),
              "Take the rows of a segment in the folder whose bits are set, or with None all, over earlier ones.");
   module.def("table_opened", [](Table& table) { return tiered(table).opened(); }, nb::arg("table"), nb::call_guard<ReleasedGil>(),

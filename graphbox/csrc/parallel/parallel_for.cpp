@@ -10,6 +10,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -116,7 +117,10 @@ class Pool {
   // Works on the job with at most `count` helpers; starts threads as needed.
   void run(const std::shared_ptr<Job>& job, int count) {
     callers_.fetch_add(1, std::memory_order_relaxed);
-    help(job, count);
+    try {
+      help(job, count);
+    } catch (const std::bad_alloc&) {  // fewer helpers than asked for: those that there are must be waited for
+    }
     job->work();
     job->close(count < cpus_);
     callers_.fetch_sub(1, std::memory_order_relaxed);

@@ -112,7 +112,7 @@ SegmentMemory::SegmentMemory(const SegmentInfo& full)
       buffer_(static_cast<std::size_t>(block_end(full.file_bytes()) - full.keys_offset())) {}
 
 ColdRows::ColdRows(ColdConfig config)
-    : lock_(config.lock),
+    : lock_(std::in_place, config.lock),
       config_(std::move(config)),
       backend_(choose_backend(ReadBackend::kAuto, kDepth).backend),
       shared_(std::make_shared<Shared>()),
@@ -133,7 +133,16 @@ ColdRows::ColdRows(ColdConfig config)
 ColdRows::~ColdRows() {
   segments_of_process -= segments_.size();
   if (owner_ != ::getpid()) {
-    writer_.detach();  // a fork: the thread is the parent's, and so are the files
+    if (writer_.joinable()) {
+      writer_.detach();  // a fork: the thread is the parent's, and so are the files
+    }
+    return;
+  }
+  close();
+}
+
+void ColdRows::close() {
+  if (!writer_.joinable()) {
     return;
   }
   {
@@ -152,6 +161,7 @@ ColdRows::~ColdRows() {
       remove_file(path_of(erased.sequence));
     }
   }
+  lock_.reset();
 }
 
 std::string ColdRows::path_of(std::uint64_t sequence) const {
@@ -180,16 +190,21 @@ void ColdRows::wait_for(std::unique_lock<std::mutex>& lock, const Done& done) {
     throw Error(ErrorKind::kUsage, "a table with rows on SSD belongs to the process that opened it, this is a fork of it",
                 config_.folder, "use the table in that process, or open it after forking");
   }
-  if (done()) {
-    return;
-  }
-  if (shared_->failure) {
+  if (!shared_->is_closed && !done() && shared_->failure) {
     shared_->failure = nullptr;
     shared_->changed.notify_all();
   }
-  shared_->changed.wait(lock, [&] { return done() || shared_->failure != nullptr; });
+  shared_->changed.wait(lock, [&] { return done() || shared_->failure != nullptr || shared_->is_closed; });
+  check_open();
   if (!done()) {
     std::rethrow_exception(shared_->failure);
+  }
+}
+
+// Of a caller that holds the lock of `shared_`.
+void ColdRows::check_open() const {
+  if (shared_->is_closed) {
+    throw Error(ErrorKind::kUsage, "the table was closed meanwhile", config_.folder);
   }
 }
 
@@ -351,7 +366,7 @@ ColdRows::HeldFiles ColdRows::hold_files() {
             std::vector<std::string> unused;
             {
               const std::lock_guard releasing(shared->mutex);
-              if (--shared->holders == 0) {
+              if (--shared->holders == 0 && !shared->is_closed) {
                 unused.swap(shared->unused);
               }
             }
@@ -359,10 +374,13 @@ ColdRows::HeldFiles ColdRows::hold_files() {
           }};
 }
 
-// Removes the file of a segment, unless somebody holds it.
+// Removes the file of a segment, unless somebody holds it, or it may be another table's by now.
 void ColdRows::discard(std::uint64_t sequence) {
   {
     const std::lock_guard lock(shared_->mutex);
+    if (shared_->is_closed) {
+      return;
+    }
     if (shared_->holders > 0) {
       shared_->unused.push_back(path_of(sequence));
       return;
@@ -381,6 +399,10 @@ void ColdRows::write_all() {
 }
 
 void ColdRows::write_erased(std::vector<std::int64_t> keys, const IsErased& is_erased) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    check_open();
+  }
   std::vector<ErasedKeys> merged;
   if (erased_.size() >= kMostErasedFiles) {
     for (const ErasedKeys& erased : erased_) {
@@ -718,8 +740,9 @@ std::uint64_t ColdRows::remove_left_over() {
   std::sort(known.begin(), known.end());
   std::uint64_t removed = 0;
   for (const auto& entry : std::filesystem::directory_iterator(config_.folder)) {
-    const std::string path = config_.folder + "/" + entry.path().filename().string();
-    if (path.find(".segment") != std::string::npos && !std::binary_search(known.begin(), known.end(), path)) {
+    const std::string name = entry.path().filename().string();
+    const std::string path = config_.folder + "/" + name;
+    if (name.find(".segment") != std::string::npos && !std::binary_search(known.begin(), known.end(), path)) {
       remove_file(path);
       ++removed;
     }

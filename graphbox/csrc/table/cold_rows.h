@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -128,8 +129,11 @@ class ColdRows {
   explicit ColdRows(ColdConfig config);
   ColdRows(const ColdRows&) = delete;
   ColdRows& operator=(const ColdRows&) = delete;
-  // Segments that no catalogue names are removed.
   ~ColdRows();
+
+  // Removes segments that no catalogue names, and lets go of the folder, for good: rows can still be read, and whatever
+  // would write throws.
+  void close();
 
   // --- Writing
 
@@ -256,7 +260,7 @@ class ColdRows {
   static constexpr std::uint64_t kBridgedBytes = std::uint64_t{16} << 10;
 
  private:
-  HeldLock lock_;  // let go of last: until then nobody else may have files here
+  std::optional<HeldLock> lock_;  // until it is let go of nobody else may have files here
 
   // What the writing thread, readers and the table share.
   struct Shared {
@@ -279,6 +283,7 @@ class ColdRows {
 
   template <typename Done>
   void wait_for(std::unique_lock<std::mutex>& lock, const Done& done);
+  void check_open() const;
   std::shared_ptr<SegmentMemory> take_memory();
   std::uint32_t take_slot();
   void open_segment();

@@ -9,8 +9,14 @@ namespace graphbox {
 Compactor::Compactor(Step step) : step_(std::move(step)), owner_(::getpid()), thread_(&Compactor::run, this) {}
 
 Compactor::~Compactor() {
-  if (owner_ != ::getpid()) {
+  if (owner_ != ::getpid() && thread_.joinable()) {
     thread_.detach();  // a fork: the thread is the parent's
+  }
+  close();
+}
+
+void Compactor::close() {
+  if (!thread_.joinable()) {
     return;
   }
   {

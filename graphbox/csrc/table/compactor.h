@@ -20,6 +20,9 @@ class Compactor {
   // Ends after the step that is being done. In a process that was forked from its own there is no thread to end.
   ~Compactor();
 
+  // The same, but those who wait may still come back.
+  void close();
+
   // There may be work.
   void wake();
 

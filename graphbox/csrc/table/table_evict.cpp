@@ -79,9 +79,15 @@ void Table::attach_tier(const std::string& folder, const std::string& settings, 
 }
 
 void Table::detach_tier() {
-  compactor_ = nullptr;
+  if (tier_ == nullptr) {
+    return;  // attaching it failed
+  }
+  if (compactor_ != nullptr) {
+    compactor_->close();
+  }
+  const std::lock_guard moving(tier_->moving);
   const std::unique_lock lock(mutex_);
-  tier_ = nullptr;
+  tier_->cold.close();
 }
 
 // --- Room ------------------------------------------------------------------------------------------------------------
