@@ -91,8 +91,8 @@ class _Checker:
         if not isinstance(model, dict):
             return
         section = MODEL_SECTIONS.get(str(model.get("kind")))
-        needs_task = section is not None and section.model_fields["task"].is_required()  # then its lack is told
-        if model.get("task") is None and not needs_task:
+        is_told = section is not None and section.model_fields["task"].is_required()  # as a missing key
+        if model.get("task") is None and not is_told:
             yield self._problem(
                 ("compress", name),
                 f"the model `{model_name}` has no task, so what compression costs cannot be measured",
