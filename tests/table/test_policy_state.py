@@ -126,6 +126,26 @@ def test_flushes_write_what_was_counted(tmp_path: Path) -> None:
             assert (state_of(table), table.lr) == (state, lr)
 
 
+@pytest.mark.parametrize("admission", SKETCHES[:2])
+def test_a_folder_that_was_loaded_has_all_counts(tmp_path: Path, admission: CountAdmission) -> None:
+    """Its records began with the empty table that the checkpoint was loaded into."""
+    table = EmbeddingTable(DIM, admission=admission)
+    train(table, 0)
+    table.save_base(tmp_path / "base")
+    train(table, 1)
+    table.save_delta(tmp_path / "delta")
+    loaded = EmbeddingTable.load(
+        tmp_path / "base", deltas=[tmp_path / "delta"], path=tmp_path / "rows", memory_bytes=16 << 20
+    )
+    for step in range(2, 5):  # the first time, nothing was counted since
+        loaded.close()
+        loaded = EmbeddingTable.open(tmp_path / "rows", memory_bytes=16 << 20)
+        assert state_of(loaded) == state_of(table)
+        for each in (loaded, table):
+            train(each, step)
+    loaded.close()
+
+
 def test_a_lost_catalogue_loses_no_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state, lr = flushed(tmp_path / "table", 4)
     shutil.rmtree(tmp_path / "table" / "catalogue")

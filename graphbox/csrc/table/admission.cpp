@@ -414,6 +414,7 @@ void KeyAdmission::add_state(const std::byte* state, std::size_t bytes, const Is
       StateReader::check(reader.bytes() == sketch_.size());
       std::transform(reader.rest(), reader.rest() + reader.bytes(), sketch_.begin(), std::to_integer<std::uint8_t>);
     }
+    following_ = {};  // all may have changed: each begins with all of it again
     pulls_ = pulls;
     return;
   }
