@@ -107,6 +107,9 @@ struct WantedRow {
   std::int64_t key;
 };
 
+// Another process, or the next opening, may have removed it already.
+void remove_segment_file(const std::string& path);
+
 // By location, each once.
 void sort_unique(std::vector<WantedRow>& rows);
 
@@ -293,6 +296,8 @@ class ColdRows {
   SegmentInfo info_of(std::uint64_t rows, std::uint64_t sequence) const;
   void retire_erased();
   void discard(std::uint64_t sequence);
+
+  static constexpr const char* kRepair = "load a checkpoint of the table, or erase the keys whose rows are damaged";
 
   ColdConfig config_;
   SegmentInfo info_;  // of a full segment
