@@ -147,24 +147,26 @@ Table::Found Table::sum_rows(PulledRows& pulled, const Bags& bags, float* out, i
   parallel_for(useful_threads(threads, pulled.rows.size()), bag_chunks(bags), [&](std::int64_t chunk) {
     ChunkSums sums(bags, chunk, out, dim);
     std::vector<float> unpacked(dim);
-    const auto add = [&](std::int64_t i, std::uint32_t row, const std::byte* data) {
-      rows[i] = row;
-      const float* values = unpacked.data();
-      if (!is_hot(row)) [[unlikely]] {
-        (is_cold(row) ? has_cold : has_missing).store(true, std::memory_order_relaxed);
-        initial_values(keys[i], unpacked.data());
-      } else if (is_float32) {
-        values = reinterpret_cast<const float*>(data);
-      } else {
-        slab_.unpack_values(data, unpacked.data());
-      }
-      if (visited != nullptr && is_hot(row)) {
-        visited->visit(row);
-      }
-      sums.add(i, values);
-    };
-    look_up(index_, slab_, slab_.layout().value_bytes, keys, sums.begin_key(), sums.end_key(),
-            [add = &add](std::int64_t i, std::uint32_t row, const std::byte* data) { (*add)(i, row, data); });
+    with_constant_bytes(slab_.layout().value_bytes, [&](auto row_bytes) {
+      look_up(index_, slab_, row_bytes, keys, sums.begin_key(), sums.end_key(),
+              [=, this, &sums, &has_cold, &has_missing, unpacked = unpacked.data()](
+                  std::int64_t i, std::uint32_t row, const std::byte* data) {
+                rows[i] = row;
+                const float* values = unpacked;
+                if (!is_hot(row)) [[unlikely]] {
+                  (is_cold(row) ? has_cold : has_missing).store(true, std::memory_order_relaxed);
+                  initial_values(keys[i], unpacked);
+                } else if (is_float32) {
+                  values = reinterpret_cast<const float*>(data);
+                } else {
+                  slab_.unpack_values(data, unpacked);
+                }
+                if (visited != nullptr && is_hot(row)) {
+                  visited->visit(row);
+                }
+                sums.add(i, values);
+              });
+    });
   });
   return has_cold ? Found::kOnDisk : has_missing ? Found::kInMemory : Found::kAll;
 }
