@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from graphbox import _core
+from graphbox.errors import FormatError, NotFoundError
 from graphbox.native import Int64Array
-from graphbox.table.manifest import Part, read_manifest
+from graphbox.table.manifest import read_manifest
 
 __all__ = ["Remnants", "find_remnants"]
 
@@ -40,19 +42,53 @@ class Remnants:
 def find_remnants(
     keys: Int64Array, keys_in_table: int, folder: Path | None, checkpoints: Iterable[Path]
 ) -> Remnants:
-    """Look for keys in the segments of a table's folder and in checkpoints that exist."""
+    """Look for keys in the segments of a table's folder and in checkpoints, which others may replace."""
     wanted = np.unique(keys)
-    files = [] if folder is None else sorted((folder / "segments").glob("*.segment"))
-    segments = tuple(path for path in files if _holds(path, wanted))
-    kept = [path for path in dict.fromkeys(path.absolute() for path in checkpoints) if path.exists()]
-    found = tuple(path for path in kept if any(_holds(path / part.name, wanted) for part in _parts(path)))
-    return Remnants(keys_in_table, segments, found)
+    segments = () if folder is None else _segments_with(folder / "segments", wanted)
+    kept = dict.fromkeys(path.absolute() for path in checkpoints)
+    return Remnants(keys_in_table, segments, tuple(path for path in kept if _checkpoint_has(path, wanted)))
 
 
-def _parts(checkpoint: Path) -> tuple[Part, ...]:
-    return read_manifest(checkpoint).parts
+def _segments_with(folder: Path, wanted: Int64Array) -> tuple[Path, ...]:
+    """Return the segments that have keys. What vanishes was rewritten: lists again until none does."""
+    found: dict[Path, bool] = {}  # a segment never changes, and its name does not come back
+    listed: list[Path] | None = None
+    while listed != (files := sorted(folder.glob("*.segment"))):
+        listed = files
+        for path in listed:
+            if path not in found:
+                try:
+                    found[path] = _has(path, wanted)
+                except NotFoundError:
+                    if os.path.lexists(path):  # a link to nowhere
+                        raise
+    return tuple(path for path in listed if found[path])
 
 
-def _holds(segment: Path, wanted: Int64Array) -> bool:
+def _checkpoint_has(checkpoint: Path, wanted: Int64Array) -> bool:
+    """Return whether a checkpoint has keys. Replaced meanwhile, it is read again."""
+    while (moment := _moment(checkpoint)) is not None:
+        try:
+            parts = read_manifest(checkpoint).parts
+            has_keys = any(_has(checkpoint / part.name, wanted) for part in parts)
+        except (FormatError, NotFoundError):
+            if _moment(checkpoint) == moment:
+                raise
+        else:
+            if _moment(checkpoint) == moment:
+                return has_keys
+    return False
+
+
+def _moment(folder: Path) -> tuple[int, int, int] | None:
+    """Return what tells a folder from what replaces it, or None where there is none."""
+    try:
+        status = folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns  # numbers of inodes come back
+
+
+def _has(segment: Path, wanted: Int64Array) -> bool:
     present: Any = np.isin(_core.segment_keys(str(segment)), wanted)
     return bool(present.any())

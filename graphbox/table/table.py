@@ -381,7 +381,8 @@ class EmbeddingTable(TableRows):
 
         For proof that keys are forgotten: :meth:`erase` them, :meth:`purge` a table with a folder, remove old
         checkpoints, and look. Reads the keys of all these files, not their rows. The table's folder is read
-        as it is on disk: :meth:`flush` first where others use the table.
+        as it is on disk: :meth:`flush` first where others use the table. What is replaced meanwhile is read
+        again.
 
         Args:
             keys: integers of any shape.
@@ -391,6 +392,7 @@ class EmbeddingTable(TableRows):
         Raises:
             UsageError: keys that are no integers.
             FormatError: a file is damaged, so that what it holds cannot be told.
+            NotFoundError: a file of a checkpoint is missing.
         """
         wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
         known = [*self._checkpoints, *(Path(path) for path in checkpoints)]

@@ -49,6 +49,7 @@ class Crowd:
             lambda keys: self.table.prefetch(keys).wait(SECONDS),
             lambda _: (self.table.tier_statistics(), len(self.table), self.table.nbytes, repr(self.table)),
             lambda _: self.table.purge(),
+            self.table.remnants,
             lambda _: [None for _ in self.table.items(chunk_rows=500)],
             self.change_budget,
         )
