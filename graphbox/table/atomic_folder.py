@@ -57,9 +57,11 @@ def atomic_folder(path: Path, is_ours: Callable[[Path], bool], what: str) -> Ite
             _move_into_place(beside, path, what)
             sync_folder(path.parent)
         finally:
-            # By now this is what was replaced, or what was not finished.
-            shutil.rmtree(beside, ignore_errors=True)
-            os.close(descriptor)
+            try:
+                # By now this is what was replaced, or what was not finished.
+                shutil.rmtree(beside, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 @contextmanager

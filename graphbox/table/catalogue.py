@@ -110,12 +110,11 @@ class Catalogue:
 
     def _opened(self) -> lmdb.Environment:
         try:
-            environment = lmdb.open(
+            return lmdb.open(
                 str(self._path), map_size=self._map_bytes, lock=False, max_dbs=0, readahead=False
             )
         except lmdb.Error as error:
             raise CatalogueDamage(str(error)) from error
-        return environment
 
     def _grow(self, map_bytes: int) -> None:
         self._map_bytes = (map_bytes + _SMALLEST_MAP_BYTES - 1) // _SMALLEST_MAP_BYTES * _SMALLEST_MAP_BYTES

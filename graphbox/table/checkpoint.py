@@ -92,11 +92,12 @@ def _save_in_chain(
         with atomic_folder(path, is_checkpoint, "a checkpoint") as folder:
             wanted = CheckpointOf(table, folder, kind, serving or "records", chain)
             [(manifest, changes)] = write_checkpoints([wanted])
+        # First: changes that come in two deltas do no harm, and those that come in none do.
+        table._chains[name] = manifest.after()
+        table._table.confirm_changes(CHAINS[name])
     except BaseException:
         table._table.restore_changes(CHAINS[name])
         raise
-    table._table.confirm_changes(CHAINS[name])
-    table._chains[name] = manifest.after()
     return manifest, changes
 
 

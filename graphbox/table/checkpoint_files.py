@@ -26,7 +26,6 @@ from graphbox.table.manifest import (
 )
 from graphbox.table.policy import TablePolicies
 from graphbox.table.settings import POLICY_STATE, table_settings
-from graphbox.table.tier import usable
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -86,7 +85,7 @@ def write_checkpoints(wanted: Sequence[CheckpointOf]) -> list[tuple[Manifest, in
     written = _core.write_checkpoints(
         [
             (
-                usable(each.table._table),
+                each.table._native,
                 str(each.folder),
                 CONTENTS[each.contents],
                 each.chain_number,

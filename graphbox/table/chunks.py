@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
-from graphbox.table.tier import usable
 
 if TYPE_CHECKING:
     from graphbox.table.table import EmbeddingTable
@@ -33,7 +32,7 @@ def _scanned(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Arra
 
 def _listed(table: EmbeddingTable, chunk_rows: int) -> Iterator[tuple[Int64Array, Float32Array]]:
     """Go through the keys there are now: rows on SSD and in memory change places meanwhile."""
-    scan = _core.table_key_scan(usable(table._table))
+    scan = _core.table_key_scan(table._native)
     while len(keys := scan.next(chunk_rows)) > 0:
         rows = table.pull(keys, create=False)
         there = table.contains(keys)  # after the pull: a key that was erased before it is not given

@@ -47,9 +47,9 @@ def linked_table(
             else:
                 linked.append(segment)
         linked.sort(key=lambda segment: segment.sequence)
-        table_folder.attach(table._table, FolderContents(table_settings(table), linked, (policy_state,)))
+        table_folder.attach(table, FolderContents(table_settings(table), linked, (policy_state,)))
         table._table.load_checkpoint(str(checkpoint), read, False, (0, 1), threads)
-        table_folder.flush(table._table, table_settings(table))
+        table_folder.flush(table, table_settings(table))
     except BaseException:
         table_folder.discard(table._table)
         raise

@@ -25,16 +25,15 @@ POLICY_STATE: Final = "policy_state"
 
 def table_settings(table: EmbeddingTable) -> dict[str, Any]:
     """Return the arguments that make a table like this one, as JSON keeps them."""
-    native = table._table
-    optimizer = native.optimizer
+    optimizer = table._native.optimizer
     lowest, highest = optimizer.bounds
     return {
-        "dim": native.dim,
-        "dtype": native.dtype,
+        "dim": table._native.dim,
+        "dtype": table._native.dtype,
         "optimizer": optimizer.name,
-        "lr": native.lr,
+        "lr": table._native.lr,
         "eps": optimizer.eps,
-        "init_scale": native.init_scale,
+        "init_scale": table._native.init_scale,
         "initial_accumulator": optimizer.initial_accumulator,
         "betas": list(optimizer.betas),
         "beta": optimizer.beta,
@@ -46,8 +45,8 @@ def table_settings(table: EmbeddingTable) -> dict[str, Any]:
         "clip_norm": _finite_or_none(optimizer.clip_norm),
         "clip_value": _finite_or_none(optimizer.clip_value),
         "mean_gradient": optimizer.mean_gradient,
-        "nonfinite": "skip" if native.skip_nonfinite else "refuse",
-        "seed": native.seed,
+        "nonfinite": "skip" if table._native.skip_nonfinite else "refuse",
+        "seed": table._native.seed,
         "policies": table.policies.to_document(),
     }
 

@@ -6,12 +6,15 @@ import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from graphbox import _core
 from graphbox.table.atomic_folder import atomic_file, system_errors
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["RecordedState", "StateDamage", "StateRecords"]
 
@@ -86,24 +89,20 @@ class StateRecords:
                 damage = str(error)
         raise StateDamage(damage)
 
-    def write(self, table: _core.Table, settings: dict[str, Any]) -> tuple[int, ...]:
+    def write(self, table: EmbeddingTable, settings: dict[str, Any]) -> tuple[int, ...]:
         """Record what changed of a table, and return the numbers of the records that count then.
 
-        The catalogue must name them; then :meth:`confirm`, or where that fails :meth:`restore`.
+        The catalogue must name them; then :meth:`confirm`. Where any of this fails, :meth:`restore`.
         """
         is_whole = (
             not self._numbers or len(self._numbers) >= _MOST_RECORDS or self._changed_bytes > self._all_bytes
         )
-        state = table.take_state(is_whole)
+        state = table._native.take_state(is_whole)
         if state is None and settings == self._settings:
             return self._numbers
         earlier = () if is_whole else self._numbers
         content = state or b""
-        try:
-            self._write(self._next, settings, earlier, content)
-        except BaseException:
-            self.restore(table)
-            raise
+        self._write(self._next, settings, earlier, content)
         self._settings = settings
         self._all_bytes = len(content) if is_whole else self._all_bytes
         self._changed_bytes = 0 if is_whole else self._changed_bytes + len(content)
@@ -111,16 +110,16 @@ class StateRecords:
         self._next += 1
         return self._numbers
 
-    def confirm(self, table: _core.Table) -> None:
+    def confirm(self, table: EmbeddingTable) -> None:
         """Remove records that the catalogue names no more."""
-        table.confirm_state()
+        table._native.confirm_state()
         for number in self._present() - set(self._numbers):
             self._file(number).unlink(missing_ok=True)
 
-    def restore(self, table: _core.Table) -> None:
+    def restore(self, table: EmbeddingTable) -> None:
         """Begin anew with the next record, for the last one does not count."""
-        table.restore_state()
         self._numbers = ()
+        table._native.restore_state()
 
     def _write(self, number: int, settings: dict[str, Any], earlier: tuple[int, ...], state: bytes) -> None:
         text = json.dumps(

@@ -57,7 +57,6 @@ from graphbox.table.tier import (
     TierStatistics,
     left_to_parent,
     statistics_of,
-    usable,
 )
 
 __all__ = ["EmbeddingTable"]
@@ -258,11 +257,15 @@ class EmbeddingTable(TableRows):
             table = cls(
                 **table_arguments(contents.settings, Path(path)), memory_bytes=memory_bytes, threads=threads
             )
-            folder.attach(table._table, contents)
         except BaseException:
             folder.close()
             raise
-        table._own(folder)
+        try:
+            folder.attach(table, contents)
+            table._own(folder)
+        except BaseException:
+            folder.let_go(table)
+            raise
         return table
 
     @property
@@ -285,8 +288,7 @@ class EmbeddingTable(TableRows):
             DoesNotFitError: the disk is full. The table can still be used, and what was flushed before stays.
             GraphboxError: the system refuses to write.
         """
-        native, folder = self._tiered("flush", "save it with save()")
-        folder.flush(native, table_settings(self))
+        self._tiered("flush", "save it with save()").flush(self, table_settings(self))
 
     def close(self) -> None:
         """Flush, and let others open the folder; what is being prefetched stops.
@@ -331,13 +333,15 @@ class EmbeddingTable(TableRows):
         Raises:
             UsageError: a table without a folder, or keys that are no integers.
         """
-        native, folder = self._tiered("prefetch", "its rows are always in memory")
+        folder = self._tiered("prefetch", "its rows are always in memory")
         wanted = integer_array(keys, "keys", dimensions=None).reshape(-1)
-        return Prefetch(native, wanted, self.threads, folder)
+        prefetch = Prefetch(wanted, self.threads)
+        folder.start(prefetch, self)
+        return prefetch
 
     def statistics(self) -> TableStatistics:
         """Return all figures of the table: rows, memory, what policies did, and where rows on SSD are."""
-        tier = None if self._folder is None else statistics_of(self._table)
+        tier = None if self._folder is None else statistics_of(self)
         return TableStatistics(
             len(self),
             self.nbytes,
@@ -354,8 +358,8 @@ class EmbeddingTable(TableRows):
         Raises:
             UsageError: a table without a folder.
         """
-        native, _ = self._tiered("tier_statistics", "its rows are always in memory")
-        return statistics_of(native)
+        self._tiered("tier_statistics", "its rows are always in memory")
+        return statistics_of(self)
 
     def purge(self) -> int:
         """Rewrite the segments that still hold rows of erased keys, flush, and remove the old ones.
@@ -371,9 +375,9 @@ class EmbeddingTable(TableRows):
             DoesNotFitError: the disk is full.
             GraphboxError: the system refuses to write.
         """
-        native, folder = self._tiered("purge", "erased rows are gone at once")
-        rewritten = _core.table_purge(native)
-        folder.flush(native, table_settings(self))
+        folder = self._tiered("purge", "erased rows are gone at once")
+        rewritten = _core.table_purge(self._native)
+        folder.flush(self, table_settings(self))
         return rewritten
 
     def remnants(self, keys: Any, checkpoints: Iterable[str | os.PathLike[str]] = ()) -> Remnants:
@@ -404,7 +408,8 @@ class EmbeddingTable(TableRows):
         if not TableFolder.holds_table(path):
             folder = TableFolder.created(path)
             try:
-                folder.attach(self._table, FolderContents(settings))
+                folder.attach(self, FolderContents(settings))
+                self._own(folder)
             except BaseException:
                 folder.discard(self._table)
                 raise
@@ -412,11 +417,11 @@ class EmbeddingTable(TableRows):
             folder, contents = TableFolder.opened(path)
             try:
                 check_same_settings(settings, contents.settings, path)
-                folder.attach(self._table, replace(contents, settings=settings))
+                folder.attach(self, replace(contents, settings=settings))
+                self._own(folder)
             except BaseException:
-                folder.close()
+                folder.let_go(self)
                 raise
-        self._own(folder)
 
     def _own(self, folder: TableFolder) -> None:
         self._folder = folder
@@ -437,16 +442,29 @@ class EmbeddingTable(TableRows):
             self._folder = None
             folder.discard(native)
 
-    def _tiered(self, operation: str, otherwise: str) -> tuple[_core.Table, TableFolder]:
-        """Return the native table and its folder, which another thread may be about to close."""
-        folder, native = self._folder, usable(self._table)
+    @property
+    def _native(self) -> _core.Table:
+        """The native table, to be said anew in each call of the core, and kept in no variable.
+
+        The table's folder cannot be opened again while anything keeps this: say, after Ctrl-C in a notebook,
+        a variable of the interrupted call in the traceback that the notebook remembers.
+        """
+        if isinstance(self._table, ClosedTable):
+            raise self._table.error()  # which functions of the core could not say
+        return self._table
+
+    def _tiered(self, operation: str, otherwise: str) -> TableFolder:
+        """Return the folder of a table that is open."""
+        folder = self._folder
+        if isinstance(self._table, ClosedTable):
+            raise self._table.error()
         if folder is None:
             raise UsageError(
                 f"{operation}() is for a table with rows on SSD, this one has no folder",
                 where="path",
                 hint=f"{otherwise}; or make the table with path=",
             )
-        return native, folder
+        return folder
 
     def items(self, *, chunk_rows: int = 65_536) -> Iterator[tuple[Int64Array, Float32Array]]:
         """Go through the table: keys and their rows, a chunk at a time.

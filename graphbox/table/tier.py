@@ -13,7 +13,7 @@ import threading
 import weakref
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from graphbox import _core
 from graphbox.errors import (
@@ -37,6 +37,7 @@ from graphbox.table.state_records import StateDamage, StateRecords
 
 if TYPE_CHECKING:
     from graphbox.table.catalogue import Catalogue
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = [
     "OWNED_TABLES",
@@ -48,7 +49,6 @@ __all__ = [
     "TierStatistics",
     "left_to_parent",
     "statistics_of",
-    "usable",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -121,23 +121,29 @@ class Prefetched:
 class Prefetch:
     """Rows on their way from SSD to memory: what :meth:`EmbeddingTable.prefetch` returns."""
 
-    def __init__(self, table: _core.Table, keys: Int64Array, threads: int, folder: TableFolder) -> None:
+    def __init__(self, keys: Int64Array, threads: int) -> None:
         self._stop = _core.StopFlag()
         self._result: Prefetched | None = None
         self._error: BaseException | None = None
         # Not Thread.join(), which takes a thread for ended when a wait for it was interrupted.
         self._ended = threading.Event()
-        work = [(table, keys, threads)]  # taken from here, so that the thread does not keep the table
-        self._thread = threading.Thread(target=self._run, args=(work,), name="graphbox-prefetch", daemon=True)
-        self._keys = len(keys)
-        folder.start(self._thread, self)
+        self._fate: dict[None, Literal["runs", "never runs"]] = {}  # whoever is first to say it decides
+        self._tables: list[_core.Table] = []  # the one, until the thread takes it
+        self._keys = keys
+        self._threads = threads
+
+    def start(self, table: EmbeddingTable) -> None:
+        """Begin. Where that is interrupted, :meth:`join` knows whether the thread will use the table."""
+        thread = threading.Thread(target=self._run, name="graphbox-prefetch", daemon=True)
+        self._tables.append(table._native)
+        thread.start()
 
     def __repr__(self) -> str:
         if not self.is_done:
             state = "reading"
         else:
             state = f"failed: {self._error}" if self._error is not None else repr(self._result)
-        return f"Prefetch(keys={self._keys}, {state})"
+        return f"Prefetch(keys={len(self._keys)}, {state})"
 
     @property
     def is_done(self) -> bool:
@@ -162,21 +168,25 @@ class Prefetch:
 
     def join(self) -> None:
         """Wait for the end, whatever it is."""
-        if self._thread.ident is not None:  # it was started
-            self._ended.wait()
+        if self._fate.setdefault(None, "never runs") == "never runs":  # its thread finds that, if it comes
+            self._tables.clear()
+            self._ended.set()
+        self._ended.wait()
 
     def cancel(self) -> None:
         """Stop soon. Rows that were read stay."""
         self._stop.set()
 
-    def _run(self, work: list[tuple[_core.Table, Int64Array, int]]) -> None:
-        table, keys, threads = work.pop()
+    def _run(self) -> None:
+        if self._fate.setdefault(None, "runs") == "never runs":
+            return
         try:
-            self._result = Prefetched(*_core.table_prefetch(table, keys, threads, self._stop))
+            # In no variable, which the error's traceback would keep, and with it the folder's lock.
+            achieved = _core.table_prefetch(self._tables.pop(), self._keys, self._threads, self._stop)
+            self._result = Prefetched(*achieved)
         except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
             self._error = error
         finally:
-            del table  # which the error's traceback would keep, and with it the folder's lock
             self._ended.set()
 
 
@@ -237,6 +247,7 @@ class TableFolder:
                 where=str(path),
                 hint="check its permissions, or choose another folder",
             ) from error
+        catalogue: Catalogue | None = None
         try:
             others = sorted(entry.name for entry in path.iterdir() if entry.name != "lock")
             if others in (["segments"], ["catalogue", "segments"]) and not cls.holds_table(path):
@@ -245,11 +256,14 @@ class TableFolder:
             elif others:
                 raise _occupied(path, others[0])
             (path / "segments").mkdir()
-            folder = cls(path, lock, Catalogue(path / "catalogue"))
+            catalogue = Catalogue(path / "catalogue")
+            folder = cls(path, lock, catalogue)
             for each in (path / "catalogue", path / "state", path, path.absolute().parent):
                 sync_folder(each)
             return folder
         except BaseException:
+            if catalogue is not None:
+                catalogue.close()
             lock.release()
             raise
 
@@ -273,29 +287,31 @@ class TableFolder:
                 else "check the path",
             )
         lock = _FolderLock(path)
+        catalogue: Catalogue | None = None
+        damage = None
         try:
             try:
                 catalogue = Catalogue(path / "catalogue")
-                try:
-                    contents = catalogue.read()
-                except CatalogueDamage:
-                    catalogue.close()
-                    raise
-                folder = cls(path, lock, catalogue)
-                return folder, folder._with_state(contents)
-            except CatalogueDamage as damage:
+                contents = catalogue.read()
+            except CatalogueDamage as error:
+                damage = str(error)
                 contents = _contents_of_segments(path)
+                if catalogue is not None:
+                    catalogue.close()
                 _set_aside(path / "catalogue")
-                folder = cls(path, lock, Catalogue(path / "catalogue"))
-                folder.recovery = Recovery(str(damage), 0)
+                catalogue = Catalogue(path / "catalogue")
                 _logger.warning(
                     "%s: the catalogue is made anew from segments, with rows that were written after the "
                     "last flush: %s",
                     path,
                     damage,
                 )
-                return folder, folder._with_state(contents)
+            folder = cls(path, lock, catalogue)
+            folder.recovery = Recovery(damage, 0)
+            return folder, folder._with_state(contents)
         except BaseException:
+            if catalogue is not None:
+                catalogue.close()  # an LMDB that is open already would be taken for a damaged one
             lock.release()
             raise
 
@@ -320,49 +336,44 @@ class TableFolder:
         _logger.warning("%s: %s", self.path, self.recovery.state_damage)
         return FolderContents(settings, contents.segments, policy_states)
 
-    def attach(self, table: _core.Table, contents: FolderContents) -> None:
-        """Let the table keep rows here, and give it those that are here."""
+    def attach(self, table: EmbeddingTable, contents: FolderContents) -> None:
+        """Let the table keep rows here, and give it those that are here. Where that fails, :meth:`let_go`."""
         settings = json.dumps(contents.settings, default=float)
-        _core.table_attach_tier(table, str(self.path / "segments"), settings, self._lock.descriptor)
-        try:
-            # At once: an index that grows is there twice.
-            rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
-            table.reserve(rows)
-            for state in contents.policy_states:
-                if state:  # of a record of settings alone there is none
-                    table.add_policy_state(state, (0, 1))
-            for segment in contents.segments:
-                _core.table_restore_segment(table, segment.sequence, segment.live)
-            removed = _core.table_opened(table)
-            self.recovery = replace(self.recovery, removed_files=removed)
-            if removed:
-                _logger.info("%s: removed %d files that were never flushed", self.path, removed)
-            self.flush(table, contents.settings)
-        except BaseException:
-            # Now, not when the last traceback with the table in it is gone: it holds the folder's lock.
-            _core.table_detach_tier(table)
-            raise
+        _core.table_attach_tier(table._native, str(self.path / "segments"), settings, self._lock.descriptor)
+        # At once: an index that grows is there twice.
+        rows = sum(int.from_bytes(each.live or b"", "little").bit_count() for each in contents.segments)
+        table._native.reserve(rows)
+        for state in contents.policy_states:
+            if state:  # of a record of settings alone there is none
+                table._native.add_policy_state(state, (0, 1))
+        for segment in contents.segments:
+            _core.table_restore_segment(table._native, segment.sequence, segment.live)
+        removed = _core.table_opened(table._native)
+        self.recovery = replace(self.recovery, removed_files=removed)
+        if removed:
+            _logger.info("%s: removed %d files that were never flushed", self.path, removed)
+        self.flush(table, contents.settings)
 
-    def flush(self, table: _core.Table, settings: dict[str, Any]) -> None:
+    def flush(self, table: EmbeddingTable, settings: dict[str, Any]) -> None:
         """Make the folder hold the table as it is now."""
         with self._flushing:
             self._refuse_if_closed()
-            segments = [ListedSegment(*segment) for segment in _core.table_flush(table)]
-            numbers = self._records.write(table, settings)
+            segments = [ListedSegment(*segment) for segment in _core.table_flush(table._native)]
             try:
+                numbers = self._records.write(table, settings)
                 self._catalogue.write(CatalogueContents(segments, numbers))
+                _core.table_flushed(table._native)
+                self._records.confirm(table)
             except BaseException:
                 self._records.restore(table)
                 raise
-            _core.table_flushed(table)
-            self._records.confirm(table)
 
-    def start(self, thread: threading.Thread, prefetch: Prefetch) -> None:
-        """Start the thread of a prefetch, which ends when the folder is closed."""
+    def start(self, prefetch: Prefetch, table: EmbeddingTable) -> None:
+        """Start a prefetch, which ends when the folder is closed."""
         with self._prefetching:
             self._refuse_if_closed()
             self._prefetches.add(prefetch)  # first: starting may be interrupted when the thread runs already
-            thread.start()
+            prefetch.start(table)
 
     def stop_prefetches(self) -> None:
         """Let no thread move rows any more."""
@@ -377,11 +388,20 @@ class TableFolder:
         with self._flushing, self._prefetching:
             self._is_closed = True
         self.stop_prefetches()
-        self._release()
+        _released(self._catalogue, self._lock)  # not by the finalizer, which does nothing when called again
+        self._release.detach()
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:  # by another thread, just now
             raise ClosedTable(self.path).error()
+
+    def let_go(self, table: EmbeddingTable) -> None:
+        """Close the folder of a table that could not be opened, and is of no use.
+
+        Now, not when the last traceback with the table in it is gone.
+        """
+        _core.table_detach_tier(table._native)
+        self.close()
 
     def discard(self, table: _core.Table) -> None:
         """Leave the folder as empty as it was before the table, which others may be using still."""
@@ -421,13 +441,6 @@ class ClosedTable:
 
     def __len__(self) -> int:
         return cast("int", self.rows)
-
-
-def usable(native: _core.Table) -> _core.Table:
-    """Return a native table unless it is closed, of which functions of the core could not tell."""
-    if isinstance(native, ClosedTable):
-        raise native.error()
-    return native
 
 
 class _OwnedTables:
@@ -483,6 +496,8 @@ class _FolderLock:
         ConflictError: another process or table has it.
     """
 
+    descriptor = -1
+
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -494,6 +509,12 @@ class _FolderLock:
                 where=str(path),
                 hint="close it there first: one process at a time changes a table",
             ) from error
+        except BaseException:
+            self.release()
+            raise
+
+    def __del__(self) -> None:
+        self.release()  # one that an interruption kept from whoever wanted it
 
     def release(self) -> None:
         """Give it back. Once: the number of the descriptor is another file's then."""
@@ -539,8 +560,8 @@ def _set_aside(catalogue: Path) -> None:
         ) from error
 
 
-def statistics_of(table: _core.Table) -> TierStatistics:
+def statistics_of(table: EmbeddingTable) -> TierStatistics:
     """Return the figures of a table's tier."""
-    figures = _core.table_tier_figures(table)
+    figures = _core.table_tier_figures(table._native)
     live, rows = figures.pop("live_segment_rows"), figures.pop("segment_rows")
     return TierStatistics(**figures, live_share=live / rows if rows else 1.0)
