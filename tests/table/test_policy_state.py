@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,3 +206,25 @@ def test_rows_that_come_and_go_take_no_more_notes(tmp_path: Path) -> None:
         assert len(read_manifest(deltas[-1]).parts) >= 1
     loaded = EmbeddingTable.load(tmp_path / "base", deltas=deltas)
     assert np.array_equal(np.sort(loaded.keys()), np.sort(table.keys()))
+
+
+def test_following_what_changes_stays_in_the_budget(tmp_path: Path) -> None:
+    """Flushes, bases and loads of chains begin to, each with a bit for each byte of the sketch."""
+    budget = 20 << 20
+    settings: dict[str, Any] = {"admission": CountAdmission(1, sketch_bytes=4 << 20), "memory_bytes": budget}
+    with EmbeddingTable(512, path=tmp_path / "rows", **settings) as table:
+        for keys in np.split(np.arange(12_000), 30):
+            table.pull(keys)
+        for step in (partial(table.save_base, tmp_path / "base"), table.flush):
+            step()
+            assert table.nbytes <= budget
+        table.pull(np.arange(400))
+        table.save_delta(tmp_path / "delta")
+        assert table.nbytes <= budget
+    chain: dict[str, Any] = {
+        "deltas": [tmp_path / "delta"],
+        "path": tmp_path / "loaded",
+        "memory_bytes": budget,
+    }
+    with EmbeddingTable.load(tmp_path / "base", **chain) as loaded:
+        assert loaded.nbytes <= budget

@@ -198,6 +198,11 @@ std::uint64_t KeyAdmission::followed_bytes() const {
   return numbers * sizeof(std::uint64_t);
 }
 
+std::uint64_t KeyAdmission::most_bytes() const {
+  const std::uint64_t followed = kFollowers * 2 * cell_words() * sizeof(std::uint64_t);  // since then, and before
+  return sketch_.size() + exact_bytes() + std::max(followed, followed_bytes());
+}
+
 void KeyAdmission::note_cell(std::uint64_t cell) {
   for (Following& following : following_) {
     if (following.is_on) {
@@ -228,7 +233,7 @@ void KeyAdmission::begin_next(Follower follower) {
     following.before = std::exchange(following.now, {});
   }
   following.is_on = true;
-  following.now.cells.resize((sketch_.size() + 63) / 64);
+  following.now.cells.resize(cell_words());
   following.now.pulls = pulls_;
   if (follower != kChain) {  // tables with rows on SSD count in a sketch alone
     return;

@@ -40,6 +40,8 @@ class KeyAdmission {
   void forget(std::int64_t key);
 
   std::uint64_t bytes() const { return sketch_.size() + exact_bytes() + followed_bytes(); }
+  // However much of the sketch changes, and whoever follows that: beginning to is never refused.
+  std::uint64_t most_bytes() const;
   // While so many more keys are counted.
   std::uint64_t bytes_for(std::uint64_t more_keys) const;
 
@@ -89,6 +91,7 @@ class KeyAdmission {
   void count_in_sketch(const std::int64_t* keys, const std::vector<std::int64_t>& positions);
   void count_exactly(std::int64_t key);
   void halve();
+  std::uint64_t cell_words() const { return (sketch_.size() + 63) / 64; }  // of a bit for each cell
   std::uint64_t followed_bytes() const;
   void note_cell(std::uint64_t cell);
   std::vector<std::byte> cell_changes(const Changes& changes) const;

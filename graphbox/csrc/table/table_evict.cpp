@@ -68,7 +68,8 @@ void Table::attach_tier(const std::string& folder, const std::string& settings, 
   tier_ = std::move(tier);
   tier_->resize(slab_.rows());
   if (hot_limit(index_.bytes()) < kFewestHotRows) {
-    const std::uint64_t needed = index_.bytes() + tier_->bytes_for(kFewestHotRows) + kSpareBytes + slab_.bytes_for(kFewestHotRows);
+    const std::uint64_t needed = index_.bytes() + tier_->bytes_for(kFewestHotRows) + admission_.most_bytes() +
+                                 kSpareBytes + slab_.bytes_for(kFewestHotRows);
     tier_ = nullptr;
     throw Error(ErrorKind::kDoesNotFit,
                 "the table may take " + std::to_string(config_.memory_bytes) + " bytes (memory_bytes); with rows on SSD " +
@@ -98,7 +99,7 @@ std::uint64_t Table::index_rows() const { return live_rows() + tier_->cold_rows;
 std::uint64_t Table::hot_limit(std::uint64_t index_bytes) const {
   const auto fits = [&](std::uint64_t rows) {
     const std::uint64_t bytes = index_bytes + slab_.bytes_for(rows) + followed_bytes(rows) +
-                                tier_->bytes_for(rows) + admission_.bytes() + kSpareBytes;
+                                tier_->bytes_for(rows) + admission_.most_bytes() + kSpareBytes;
     return bytes <= config_.memory_bytes;
   };
   std::uint64_t low = 0;
