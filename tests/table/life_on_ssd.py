@@ -170,8 +170,8 @@ class LifeOnSsdWithPolicies(LifeOnSsd, LifeWithPolicies):
     """The same of a table on SSD that chooses its keys."""
 
     forgets = False
-    memory_bytes = 18 << 20
-    budgets = (18 << 20, 20 << 20, 40 << 20)
+    memory_bytes = 20 << 20
+    budgets = (20 << 20, 22 << 20, 40 << 20)
 
     def admission(self) -> CountAdmission:
         return CountAdmission(ADMITTED_AT, sketch_bytes=SKETCH_BYTES, halve_after=0)
