@@ -137,6 +137,9 @@ def interrupted(at: int | None, call: str, table: EmbeddingTable, folder: Path) 
             CALLS[call](table, folder)
     except KeyboardInterrupt as error:
         sys.last_value = error
+    except RuntimeError as error:  # of threading.Condition in CPython, which gives up its lock twice then
+        assert isinstance(error.__context__, KeyboardInterrupt)
+        sys.last_value = error
     return interruption
 
 
