@@ -138,7 +138,8 @@ def interrupted(at: int | None, call: str, table: EmbeddingTable, folder: Path) 
     except KeyboardInterrupt as error:
         sys.last_value = error
     except RuntimeError as error:  # of threading.Condition in CPython, which gives up its lock twice then
-        assert isinstance(error.__context__, KeyboardInterrupt)
+        if not isinstance(error.__context__, KeyboardInterrupt):
+            raise
         sys.last_value = error
     return interruption
 
