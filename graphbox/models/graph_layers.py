@@ -274,7 +274,7 @@ def make_layer(name: str, kind: LayerKind, shape: LayerShape) -> GraphLayer:
     """
     try:
         return kind.make(shape)
-    except (TypeError, ValueError, AssertionError) as error:
+    except (TypeError, ValueError, AssertionError, RuntimeError, ArithmeticError) as error:
         given = ", ".join(f"{key}: {value}" for key, value in shape.options.items()) or "none"
         raise UsageError(
             f"the layer `{name}` cannot be made with the options {given}: {error}",
@@ -304,6 +304,8 @@ def _convolutions(
 def _attention(class_name: str, shape: LayerShape) -> GraphLayer:
     """Return a layer of attention, whose heads share the ``dim`` outputs."""
     heads, joined = int(shape.options.get("heads", 1)), shape.options.get("concat", True)
+    if heads < 1:
+        raise ValueError(f"expected 1 or more heads, received {heads}")
     if joined and shape.dim % heads:
         raise ValueError(f"dim {shape.dim} is no multiple of heads {heads}")
     arguments = {**({"edge_dim": 1} if shape.weighted else {}), **shape.options}

@@ -71,6 +71,12 @@ class GraphNetworkTrainer(Trainer):
         _check_options(config, takes_weights=kind.takes_weights)
         view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
         self._graph = _network_graph(view, config, normalized=kind.normalized)
+        if config.edge_weights and not self._graph.edge_attributes:
+            raise UsageError(
+                "expected edges with weights, received none",
+                where=f"models.{assignment.name}.edge_weights",
+                hint="import them with a weight column, or leave edge_weights out",
+            )
         if split.node_type not in self._graph.node_types:
             raise UsageError(
                 f"expected relations that touch {split.node_type}, which is to be classified, received "
@@ -161,9 +167,9 @@ class GraphNetworkTrainer(Trainer):
         return {"nodes": nodes, "labels": self._split.labels[nodes]}
 
     def dense(self) -> dict[str, Tensor]:
-        """Return parameters, optimizer state and moving averages by name."""
-        parameters = {f"model.{name}": value.detach() for name, value in self.network.named_parameters()}
-        return parameters | self._optimization.tensors()
+        """Return parameters, buffers, optimizer state and moving averages by name."""
+        values = {f"model.{name}": value for name, value in self._values().items()}
+        return values | self._optimization.tensors()
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding table of each node type that has one."""
@@ -173,8 +179,8 @@ class GraphNetworkTrainer(Trainer):
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         with torch.no_grad():
-            for name, parameter in self.network.named_parameters():
-                parameter.copy_(dense[f"model.{name}"])
+            for name, value in self._values().items():
+                value.copy_(dense[f"model.{name}"])
         for name, table in tables.items():
             self.network.input_module(name).set_table(table)
         rest = {name: value for name, value in dense.items() if not name.startswith("model.")}
@@ -229,6 +235,11 @@ class GraphNetworkTrainer(Trainer):
         chosen = torch.arange(len(seeds)), torch.from_numpy(seeds)
         nodes_of = {name: sample.nodes[name] for name in self._graph.node_types}
         return chosen, nodes_of, self._graph.layers_of(sample, self._config.layers)
+
+    def _values(self) -> dict[str, Tensor]:
+        """Return parameters and buffers, such as the statistics of a normalization, by name."""
+        named = [*self.network.named_parameters(), *self.network.named_buffers()]
+        return {name: value.detach() for name, value in named}
 
     def _inputs(self, nodes: Mapping[str, NDArray[np.int64]] | None) -> dict[str, NodeBatch]:
         if nodes is None:

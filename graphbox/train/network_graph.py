@@ -140,8 +140,8 @@ class NetworkGraph:
         found = list(parts)
         rows = np.concatenate([rows for rows, _, _ in found])
         cols = np.concatenate([cols for _, cols, _ in found])
-        weighted = self._normalized or any(weight is not None for _, _, weight in found)
-        if not weighted:
+        # Where some edges have weights of their own, those of the others are 1, whatever their relation.
+        if not (self._normalized or self.edge_attributes):
             return Edges(torch.from_numpy(np.stack([rows, cols])))
         weight = np.concatenate(
             [np.ones(len(rows), np.float32) if weight is None else weight for rows, _, weight in found]

@@ -94,9 +94,11 @@ def import_by_path(path: str, where: str) -> Callable[..., Any]:
         where: what names it, for the error.
 
     Raises:
-        UsageError: there is no such module, or it has no such name.
+        UsageError: it is no import path, there is no such module, or that has no such name.
     """
     module_name, _, name = path.partition(":")
+    if not name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
+        raise UsageError(f"expected an import path, package.module:name, received `{path}`", where=where)
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:

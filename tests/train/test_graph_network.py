@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig
 from graphbox.errors import GraphboxError, UsageError
@@ -207,6 +208,20 @@ def test_weights_of_edges_reach_the_layer(papers: Graph, layer: str) -> None:
     )
 
 
+@pytest.mark.parametrize("layer", ["gcn", "gatv2", "transformer"])
+def test_edges_without_weights_beside_those_that_have_them_weigh_1(papers: Graph, layer: str) -> None:
+    options = {"layer": layer, "layers": 2, "edge_weights": True, "num_neighbors": (3, 3), "batch_size": 16}
+    trainer = trainer_of(papers, **options)
+    edges = trainer._whole_graph()[1][0].edges
+    assert {relation for relation, each in edges.items() if each.weight is None} == set()
+    wrote = edges["author", "wrote", "paper"].weight
+    assert wrote is not None
+    assert layer == "gcn" or bool((wrote == 1).all())
+    assert np.isfinite(whole(trainer)["paper"]).all()
+    assert trainer.begin_epoch(0) > 1
+    assert np.isfinite(trainer.train_batch(0, 0)[0])
+
+
 def test_nodes_unseen_in_training_come_from_features_and_neighbors(papers: Graph, tmp_path: Path) -> None:
     trainer = trainer_of(papers, layer="sage", relations=(CITES,), embeddings=("paper",))
     touch_rows(trainer)
@@ -246,11 +261,17 @@ def test_learns_and_the_label_is_hidden(
     [
         ({"layer": "sages"}, "there is no layer `sages`; did you mean `sage`?"),
         ({"layer": "no_such_package:Layer"}, "there is no module `no_such_package`"),
+        ({"layer": ":Layer"}, "expected an import path, package.module:name, received `:Layer`"),
         ({"layer": "math:nothing"}, "expected a class or function `nothing` in math"),
         ({"layer": "gat", "layer_options": {"heads": 3}}, "dim 8 is no multiple of heads 3"),
+        ({"layer": "gat", "layer_options": {"heads": 0}}, "expected 1 or more heads, received 0"),
         ({"layer": "sage", "layer_options": {"hats": 3}}, "cannot be made with the options hats: 3"),
         ({"layer": "gcn2"}, "relations between nodes of one type alone"),
         ({"edge_weights": True}, "weights of edges do not reach layers of kind sage"),
+        (
+            {"edge_weights": True, "layer": "gcn", "relations": (("author", "wrote", "paper"),)},
+            "expected edges with weights, received none",
+        ),
         ({"num_neighbors": (3,)}, "a number of neighbours for each of 2 layers, received 1"),
         ({"relations": (("paper", "likes", "paper"),)}, "there is no edge type paper__likes__paper"),
         ({"features": {"person": ()}}, "there is no node type `person`"),
@@ -267,3 +288,28 @@ def test_mistakes_are_said(papers: Graph, settings: dict[str, Any], message: str
 def test_a_users_own_layer(papers: Graph) -> None:
     trainer = trainer_of(papers, layer="torch_geometric.nn:GraphConv", layer_options={"aggr": "mean"})
     assert np.isfinite(whole(trainer)["paper"]).all()
+
+
+class Centered(torch.nn.Module):
+    """A layer with a buffer that training changes."""
+
+    def __init__(self, dim: int, out: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(dim, out)
+        self.norm = torch.nn.BatchNorm1d(out)
+
+    def forward(self, vectors: Any, index: Tensor) -> Tensor:
+        given = vectors if isinstance(vectors, Tensor) else vectors[1]
+        found: Tensor = self.norm(self.linear(given))
+        return found
+
+
+def test_buffers_of_a_users_own_layer_are_part_of_the_state(papers: Graph) -> None:
+    options = {"layer": f"{__name__}:Centered", "relations": (CITES,), "layers": 1}
+    trainer, other = trainer_of(papers, **options), trainer_of(papers, **options)
+    trainer.begin_epoch(0)
+    trainer.train_batch(0, 0)
+    trainer.network.eval()
+    assert not np.allclose(whole(trainer)["paper"], whole(other)["paper"])
+    other.restore(trainer.dense(), trainer.tables())
+    np.testing.assert_array_equal(whole(trainer)["paper"], whole(other)["paper"])

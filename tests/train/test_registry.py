@@ -56,6 +56,9 @@ def test_own_trainer(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         make(graph, "own_models:Absent")
     with pytest.raises(UsageError, match="there is no module `not_there`"):
         make(graph, "not_there:Absent")
+    for path in ("own_models", ":Own", ".own_models:Own", "own_models:", "own_models:Own:again"):
+        with pytest.raises(UsageError, match="expected an import path"):
+            make(graph, path)
 
 
 def test_trainers_are_imported_when_they_are_needed() -> None:
