@@ -23,6 +23,9 @@ __all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "Walk
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
 
+_DRAWS_BATCH = 2**63
+"""Batch number of an epoch's draws of edges: those of batches draw negatives, with the same seed."""
+
 _NO_NODES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 
@@ -250,7 +253,7 @@ class EdgeSource:
         if self._draws is None:
             order = permutation(count, self._seed, epoch)
         else:
-            order = self._draws.sample(count, epoch, 0, self._threads)
+            order = self._draws.sample(count, epoch, _DRAWS_BATCH, self._threads)
         source, target = self._edges
         return WalkBatches(source[order], _even_offsets(count, self._batch_size), second=target[order])
 

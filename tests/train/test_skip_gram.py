@@ -301,6 +301,17 @@ def test_a_batch_may_be_larger_than_the_graph_and_walks_shorter_than_the_window(
     assert np.isfinite(embed(graph, config)["item"]).all()
 
 
+def test_edges_are_drawn_by_other_numbers_than_negatives() -> None:
+    graph = one_type_graph(GraphView(communities(weighted=True)[0], None), (), weighted=True)
+    source = EdgeSource(graph, batch_size=64, seed=3, threads=1)
+    drawn = source.batches(0)
+    rows = np.repeat(np.arange(graph.keys.total), np.diff(graph.indptr))
+    once = rows < graph.indices
+    assert graph.weight is not None
+    same_numbers = NegativeSampler(graph.weight[once], 1.0, 3).sample(len(drawn.start), 0, 0, 1)
+    assert (drawn.start != rows[once][same_numbers]).mean() > 0.9
+
+
 class TestOneTypeGraph:
     def test_holds_each_pair_once_both_ways(self) -> None:
         graph = Graph.from_coo(
