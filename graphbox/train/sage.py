@@ -208,8 +208,9 @@ class SageTrainer(StartingTrainer):
             return {}
         if self._validation is None:
             self._validation = ranking_queries(self._view, self._split, "validation")
+        score = self.encoder(self._view).score
         report = evaluate_ranking(
-            self.encoder(self._view).score, self._validation, self._degree, k=self._k, buckets=()
+            score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
         )
         names = (f"recall@{self._k}", f"ndcg@{self._k}")
         return {f"validation_{name}": float(report[name]) for name in names}
