@@ -140,7 +140,7 @@ class HeldOutSection(Section):
 
 
 class ClassifyTaskConfig(HeldOutSection):
-    """Predict a categorical feature of a node from its frozen embedding, by logistic regression."""
+    """Predict a categorical feature of a node, by logistic regression on its embedding or by the model itself."""
 
     kind: Literal["classify"]
     """Kind of task."""

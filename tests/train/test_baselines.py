@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,17 @@ class TestQueries:
             answers = set(queries.positives[first:last].tolist())
             assert answers == {a for q, a in recommend_split.validation.tolist() if q == query}
             assert not answers & set(masked.tolist())
+
+    def test_links_go_both_ways_where_the_view_has_no_such_edges(
+        self, graph: Graph, recommend_split: RecommendSplit
+    ) -> None:
+        view, (first, second) = GraphView(graph, recommend_split, "test"), (3, 8)
+        assert second not in undirected(view)[first]
+        # As of relations that are held out as a whole, whose edges no view has.
+        split = replace(recommend_split, validation=np.array([[first, second]]))
+        links = known_links(view, split)
+        assert second in links.take(np.array([first]))[1]
+        assert first in links.take(np.array([second]))[1]
 
     def test_links_and_in_degree(self, view: GraphView, recommend_split: RecommendSplit) -> None:
         links, linked = known_links(view, recommend_split), undirected(view)

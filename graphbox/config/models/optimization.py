@@ -1,4 +1,4 @@
-"""How parameters and table rows learn: keys that models trained by torch have in common."""
+"""How parameters and table rows learn: keys for models that torch optimizers train."""
 
 from __future__ import annotations
 
