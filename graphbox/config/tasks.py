@@ -140,7 +140,7 @@ class HeldOutSection(Section):
 
 
 class ClassifyTaskConfig(HeldOutSection):
-    """Predict a categorical feature of a node, by logistic regression on its embedding or by the model itself."""
+    """Predict a categorical feature of nodes: by logistic regression on embeddings, or by the model."""
 
     kind: Literal["classify"]
     """Kind of task."""

@@ -92,9 +92,7 @@ def known_links(view: GraphView, split: RecommendSplit) -> CompressedRows:
 
 def _linked(view: GraphView, split: RecommendSplit) -> sp.csr_array:
     linked = known_answers(view, split)
-    if (
-        split.within_one_type
-    ):  # answers of relations held out as a whole are no edges of the view
+    if split.within_one_type:  # answers of relations held out as a whole are no edges of the view
         linked = sp.csr_array(linked + linked.T)
     for edge_type in view.edge_types:
         if (edge_type[0], edge_type[2]) == (split.node_type, split.target_type):
