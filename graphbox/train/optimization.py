@@ -52,10 +52,13 @@ class Optimization:
             lr=config.learning_rate,
         )
         self._average: dict[str, Tensor] = {}
+        self._rows: TableOptimizer | None = None
         self.reset_tables()
 
     def reset_tables(self) -> None:
         """Take up the tables that the model has now."""
+        if self._rows is not None:
+            self._rows.close()
         modules = [each for each in self._model.modules() if isinstance(each, TableModule)]
         self._tables = [table for module in modules for table in module.tables]
         self._rows = TableOptimizer(*modules) if modules else None
