@@ -75,7 +75,8 @@ class RunConfig(Section):
     name: Name
     """Name of the run."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of every random choice; the same seed gives the same result with any number of threads."""
+    """Seed of every random choice: the same seed gives the same samples and walks with any number of threads,
+    and the same model with the same number."""
     threads: PositiveInt | None = None
     """Threads for sampling and training; all CPUs of the process when absent."""
     graph: GraphConfig
