@@ -770,10 +770,10 @@ class SkipGramTrainer:
 
     def __init__(self, plan: WalkPlan, pairs: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], negatives: AliasTable, center: Table, context: Table, num_keys: int, num_negatives: int, negative_weight: float) -> None: ...
 
-    def train(self, walkers: Walkers, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], key: tuple[int, int, int], negative_seed: int, lr: tuple[float, float], lock_free: bool, threads: int) -> tuple[float, int]:
+    def train(self, walkers: Walkers, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], key: tuple[int, int, int], negative_seed: int, lr: float, lock_free: bool, threads: int) -> tuple[float, int]:
         """
         Train batches, those of walkers offsets[i] to offsets[i + 1], numbered from that of `key` on: returns the
-        sum of the losses of all pairs, and their number. `lr` goes from one number to another.
+        sum of the losses of all pairs, and their number.
         """
 
 def parse_integers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plain: bool, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:

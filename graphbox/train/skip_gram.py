@@ -112,14 +112,13 @@ class SkipGramTrainer(EmbeddingTrainer):
             raise RuntimeError("begin_epoch comes first")
         first = batch * self._group
         offsets = self._batches.offsets[first : first + self._group + 1]
-        rate = self._config.learning_rate
         with self._clock.stage("compute"):
             loss, pairs = self._native.train(
                 self._batches.walkers(first, first + len(offsets) - 1),
                 offsets - offsets[0],
                 (self._seed, epoch, first),
                 self._seed,
-                (rate, rate),
+                self._config.learning_rate,
                 self._config.lock_free,
                 self._threads,
             )

@@ -36,24 +36,21 @@ void check(bool is_right, const char* expected, const char* where) {
 
 std::pair<double, std::int64_t> train(SkipGramTrainer& self, const WalkerArrays& walkers,
                                       const InputArray<std::int64_t>& offsets, const DrawKey& key,
-                                      std::uint64_t negative_seed, const std::pair<float, float>& lr, bool lock_free,
-                                      int threads) {
+                                      std::uint64_t negative_seed, float lr, bool lock_free, int threads) {
   const WalkRequest walks = with_walkers(*self.plan, walkers, key, threads);
   const SkipGramRequest windows = skip_gram_request(self.pairs, walks.paths.size(), walks.length + 1, key, threads);
   const auto parts = view(offsets);
   check(!parts.empty() && parts.front() == 0 && parts.back() == static_cast<std::int64_t>(walks.start.size()) &&
             std::is_sorted(parts.begin(), parts.end()),
         "offsets that rise from 0 to the number of walkers", "offsets");
-  check(std::isfinite(lr.first) && lr.first >= 0 && std::isfinite(lr.second) && lr.second >= 0,
-        "learning rates that are finite and not negative", "lr");
+  check(std::isfinite(lr) && lr >= 0, "a learning rate that is finite and not negative", "lr");
   SkipGramBatches batches;
   batches.walks = &walks;
   batches.windows = &windows;
   batches.offsets = parts;
   std::tie(batches.seed, batches.epoch, batches.first_batch) = key;
   batches.negative_seed = negative_seed;
-  batches.first_lr = lr.first;
-  batches.last_lr = lr.second;
+  batches.lr = lr;
   batches.is_lock_free = lock_free;
   batches.threads = threads;
   const ReleasedGil release;
@@ -84,7 +81,7 @@ void add_skip_gram(nb::module_& module) {
       .def("train", &train, nb::arg("walkers"), nb::arg("offsets").noconvert(), nb::arg("key"),
            nb::arg("negative_seed"), nb::arg("lr"), nb::arg("lock_free"), nb::arg("threads"),
            "Train batches, those of walkers offsets[i] to offsets[i + 1], numbered from that of `key` on: returns the\n"
-           "sum of the losses of all pairs, and their number. `lr` goes from one number to another.");
+           "sum of the losses of all pairs, and their number.");
 }
 
 }  // namespace graphbox::bind

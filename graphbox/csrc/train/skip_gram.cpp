@@ -239,10 +239,6 @@ SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
                 derive_key(Stream::kNegative, batches.negative_seed, batches.epoch, in_epoch), settings_.num_negatives,
                 settings_.num_keys, has_one_table});
   };
-  const auto lr_of = [&](std::int64_t number) {
-    const float share = static_cast<float>(number) / static_cast<float>(std::max<std::int64_t>(count, 1));
-    return batches.first_lr + (batches.last_lr - batches.first_lr) * share;
-  };
 
   SkipGramResult result;
   if (batches.is_lock_free) {
@@ -258,7 +254,7 @@ SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
         return;
       }
       Step step(settings_, *center, context_rows, true);
-      step.begin(batch, lr_of(number));
+      step.begin(batch, batches.lr);
       for (std::int64_t part = 0; part < step.gradient_parts(); ++part) {
         step.compute(part);
       }
@@ -288,7 +284,7 @@ SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
       if (batch.num_pairs == 0) {
         continue;
       }
-      step.begin(batch, lr_of(first + i));
+      step.begin(batch, batches.lr);
       parallel_for(batches.threads, step.gradient_parts(), [&](std::int64_t part) { step.compute(part); });
       result.loss += step.loss();
       result.pairs += batch.num_pairs;

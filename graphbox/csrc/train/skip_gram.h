@@ -34,8 +34,7 @@ struct SkipGramBatches {
   std::uint64_t negative_seed = 0;
   std::uint32_t epoch = 0;
   std::uint64_t first_batch = 0;  // number of the first in its epoch
-  float first_lr = 0;             // of the first batch; changes linearly up to
-  float last_lr = 0;              // that of the batch after the last
+  float lr = 0;
   bool is_lock_free = false;
   int threads = 1;
 };
