@@ -249,7 +249,7 @@ class _Loop:
         if selection is None or selection.metric not in values:
             return
         value, best = values[selection.metric], self._at.best_value
-        if best is not None and not value > best:
+        if math.isnan(value) or (best is not None and value <= best):
             self._at.worse_epochs += 1
             return
         self._at.best_value, self._at.worse_epochs = value, 0

@@ -27,15 +27,18 @@ VALUES = (0.1, 0.5, 0.4, 0.5, 0.3, 0.9)
 class Counting(Trainer):
     """Its state is the number of batches trained; what validation gives is known beforehand."""
 
-    def __init__(self, patience: int | None = None, *, breaks_at: int = -1) -> None:
+    def __init__(
+        self, patience: int | None = None, *, breaks_at: int = -1, values: tuple[float, ...] = VALUES
+    ) -> None:
         self.count = torch.zeros(1)
         self.table = EmbeddingTable(2, seed=0)
         self._patience = patience
         self._breaks_at = breaks_at
+        self._values = values
 
     @property
     def epochs(self) -> int:
-        return len(VALUES)
+        return len(self._values)
 
     @property
     def selection(self) -> Selection:
@@ -54,7 +57,7 @@ class Counting(Trainer):
         return 1.0, 1
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
-        return {"score": VALUES[epoch]}
+        return {"score": self._values[epoch]}
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         return {"nodes": np.array([epoch, batch]), "inputs": np.array([1.0, np.inf])}
@@ -91,6 +94,11 @@ def test_patience_ends_training_at_the_best_state(tmp_path: Path) -> None:
     assert int(trainer.count) == len(trainer.table) == 4
     kept = sorted(int(place.name) for place in (tmp_path / "checkpoints" / "m").iterdir())
     assert kept == [4, 8]  # the best, and the last
+
+
+def test_a_figure_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
+    outcome = run(Counting(values=(float("nan"), 0.1, float("nan"))), tmp_path)
+    assert (outcome.epochs, outcome.best_epoch) == (3, 2)
 
 
 def test_resumed_after_its_end_takes_the_best_state_again(tmp_path: Path) -> None:
