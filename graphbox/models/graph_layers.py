@@ -11,6 +11,8 @@ others are in its batch.
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,9 +42,10 @@ class Edges:
     weight: Tensor | None = None
 
 
-class GraphLayer(nn.Module):
+class GraphLayer(nn.Module, ABC):
     """Base of layers."""
 
+    @abstractmethod
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:
         """Return the new vectors of the nodes of each type: float32 [nodes, out].
 
@@ -51,7 +54,6 @@ class GraphLayer(nn.Module):
             edges: the edges of each relation.
             first: what went into the first layer, of the same nodes.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -267,20 +269,44 @@ def layer_kind(name: str, convolution: Callable[..., nn.Module] | None = None) -
 
 
 def make_layer(name: str, kind: LayerKind, shape: LayerShape) -> GraphLayer:
-    """Return a layer of a kind.
+    """Return a layer of a kind, which has been tried on two nodes of each type.
 
     Raises:
-        UsageError: it takes no such options, or not these relations.
+        UsageError: it takes no such options, or not these relations, or is no convolution.
     """
     try:
-        return kind.make(shape)
-    except (TypeError, ValueError, AssertionError, RuntimeError, ArithmeticError) as error:
+        layer = kind.make(shape)
+        _try(layer, kind, shape)
+        return layer
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        LookupError,
+        AssertionError,
+        RuntimeError,
+        ArithmeticError,
+    ) as error:
         given = ", ".join(f"{key}: {value}" for key, value in shape.options.items()) or "none"
         raise UsageError(
             f"the layer `{name}` cannot be made with the options {given}: {error}",
             where="layer_options",
             hint="the options are arguments of the layer's class in torch_geometric.nn",
         ) from error
+
+
+def _try(layer: GraphLayer, kind: LayerKind, shape: LayerShape) -> None:
+    """Run a copy of a layer (layers may remember their first graph) where a mistake costs nothing yet."""
+    vectors = {name: torch.zeros(2, shape.dim) for name in shape.node_types}
+    weight = torch.ones(1) if kind.normalized or shape.weighted else None
+    edges = {relation: Edges(torch.tensor([[0], [1]]), weight) for relation in shape.relations}
+    with torch.no_grad():
+        found = copy.deepcopy(layer).eval()(vectors, edges, vectors)
+    for name, given in vectors.items():
+        if found[name].shape != given.shape:
+            raise ValueError(
+                f"expected vectors of {shape.dim} values, received {list(found[name].shape)[1:]}"
+            )
 
 
 def _own(convolution: Callable[..., nn.Module], shape: LayerShape) -> GraphLayer:

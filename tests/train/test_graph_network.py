@@ -266,6 +266,21 @@ def test_learns_and_the_label_is_hidden(
         ({"layer": "gat", "layer_options": {"heads": 3}}, "dim 8 is no multiple of heads 3"),
         ({"layer": "gat", "layer_options": {"heads": 0}}, "expected 1 or more heads, received 0"),
         ({"layer": "sage", "layer_options": {"hats": 3}}, "cannot be made with the options hats: 3"),
+        (
+            {"layer": "gat", "layer_options": {"dropout": 2.0}},
+            "dropout probability has to be between 0 and 1",
+        ),
+        (
+            {"layer": "rgcn", "layer_options": {"num_bases": 0}},
+            "cannot be made with the options num_bases: 0",
+        ),
+        ({"layer": "appnp", "layer_options": {"alpha": "x"}}, "cannot be made with the options alpha: x"),
+        ({"layer": "transformer", "layer_options": {"edge_dim": 1}}, "the options edge_dim: 1"),
+        ({"layer": "torch.nn:Linear"}, "the layer `torch.nn:Linear` cannot be made"),
+        (
+            {"layer": "torch_geometric.nn:GATConv", "layer_options": {"heads": 2, "add_self_loops": False}},
+            "expected vectors of 8 values, received [16]",
+        ),
         ({"layer": "gcn2"}, "relations between nodes of one type alone"),
         ({"edge_weights": True}, "weights of edges do not reach layers of kind sage"),
         (
