@@ -1,39 +1,22 @@
-"""The section `tasks` of the run file: what embeddings are for, and what is held out to measure it."""
+"""What a task holds out, and which part of it: keys for every kind of task."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from graphbox.config.section import EdgeTypeList, Fraction, PositiveInt, Section, TypeName
+from graphbox.config.section import EdgeTypeList, Fraction, Section, TypeName
 
 __all__ = [
-    "TASK_KINDS",
-    "ClassifyTaskConfig",
+    "RANDOM_SPLIT",
     "GivenSplitConfig",
+    "HeldOutSection",
     "LeaveLastOutSplitConfig",
     "RandomSplitConfig",
-    "RecommendTaskConfig",
-    "RecommendationBaseline",
-    "TaskConfig",
     "TimeSplitConfig",
 ]
-
-RecommendationBaseline = Literal[
-    "popular",
-    "popular_within_category",
-    "adamic_adar",
-    "personalized_pagerank",
-    "user_knn",
-    "gfcf",
-    "ials",
-]
-"""What ranks without training by gradients."""
-
-
-# --------------------------------------------------------------------------------------- splits
 
 
 class RandomSplitConfig(Section):
@@ -105,7 +88,8 @@ class GivenSplitConfig(Section):
         return self
 
 
-_RANDOM = RandomSplitConfig(kind="random")
+RANDOM_SPLIT = RandomSplitConfig(kind="random")
+"""The split of a task that says none."""
 
 
 class HeldOutSection(Section):
@@ -118,7 +102,7 @@ class HeldOutSection(Section):
     test_fraction: Fraction = 0.2
     """Share held out for the figures that are reported."""
 
-    def _check_split(self, kind: str) -> None:
+    def check_split(self, kind: str) -> None:
         """Refuse settings that a kind of split has no use for."""
         unused = {
             "random": (),
@@ -134,79 +118,3 @@ class HeldOutSection(Section):
                     "`{key}` has no meaning with a split of kind {kind}",
                     {"key": key, "kind": kind, "hint": f"leave `{key}` out, or the section `split`"},
                 )
-
-
-# ---------------------------------------------------------------------------------------- tasks
-
-
-class ClassifyTaskConfig(HeldOutSection):
-    """Predict a categorical feature of nodes: by logistic regression on embeddings, or by the model."""
-
-    kind: Literal["classify"]
-    """Kind of task."""
-    node_type: TypeName
-    """Node type to classify."""
-    label: str
-    """Categorical node feature to predict; models of this task do not read it."""
-    split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = _RANDOM
-    """Which nodes are held out."""
-    baselines: tuple[Literal["majority", "neighbors_vote"], ...] = ("majority", "neighbors_vote")
-    """Baselines reported beside the models."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_split(self.split.kind)
-        if isinstance(self.split, GivenSplitConfig) and self.split.test_relations:
-            raise PydanticCustomError(
-                "not_together",
-                "a task of kind classify holds out nodes: `split` needs a `feature` of theirs",
-                {"hint": "name the column that says train, validation or test"},
-            )
-        return self
-
-
-class RecommendTaskConfig(HeldOutSection):
-    """Rank nodes as targets of held-out edges."""
-
-    kind: Literal["recommend"]
-    """Kind of task."""
-    node_type: TypeName
-    """Node type of queries: who is recommended something."""
-    target_type: TypeName | None = None
-    """Node type of candidates: what is recommended; `node_type` when absent."""
-    relations: Annotated[tuple[TypeName, ...], Field(min_length=1)]
-    """Relations from `node_type` to `target_type` whose edges are answers."""
-    split: Annotated[
-        RandomSplitConfig | TimeSplitConfig | LeaveLastOutSplitConfig | GivenSplitConfig,
-        Field(discriminator="kind"),
-    ] = _RANDOM
-    """Which edges are held out."""
-    exclude_relations: tuple[TypeName, ...] = ()
-    """A pair of groups joined by one of these relations is not tested: the answer would leak."""
-    alternative: str | None = None
-    """Edge feature that numbers groups of alternatives; only single alternatives are tested."""
-    category: str | None = None
-    """Categorical feature of `node_type` for the baseline `popular_within_category`."""
-    k: PositiveInt = 20
-    """Length of the ranked lists for recall@k and ndcg@k."""
-    baselines: tuple[RecommendationBaseline, ...] | None = None
-    """Baselines reported beside the models. When absent: all that need no setting and work for the types;
-    `gfcf` and `ials`, which compute for minutes on large graphs, run where they are named."""
-
-    @property
-    def candidate_type(self) -> str:
-        """Node type of candidates."""
-        return self.node_type if self.target_type is None else self.target_type
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self._check_split(self.split.kind)
-        return self
-
-
-TaskConfig = Annotated[ClassifyTaskConfig | RecommendTaskConfig, Field(discriminator="kind")]
-
-TASK_KINDS: tuple[str, ...] = tuple(
-    get_args(section.model_fields["kind"].annotation)[0] for section in get_args(get_args(TaskConfig)[0])
-)
-"""The kinds of tasks."""

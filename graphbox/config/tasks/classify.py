@@ -1,0 +1,44 @@
+"""Tasks of kind `classify`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from graphbox.config.section import TypeName
+from graphbox.config.tasks.splits import RANDOM_SPLIT, GivenSplitConfig, HeldOutSection, RandomSplitConfig
+
+__all__ = ["ClassifyTaskConfig"]
+
+
+class ClassifyTaskConfig(HeldOutSection):
+    """Predict a categorical feature of nodes: by logistic regression on embeddings, or by the model."""
+
+    kind: Literal["classify"]
+    """Kind of task."""
+    node_type: TypeName
+    """Node type to classify."""
+    label: str
+    """Categorical node feature to predict; models of this task do not read it."""
+    split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
+    """Which nodes are held out."""
+    baselines: tuple[Literal["majority", "neighbors_vote"], ...] = ("majority", "neighbors_vote")
+    """Baselines reported beside the models."""
+
+    @property
+    def deciding_metric(self) -> str:
+        """The figure of the report that says which of two models is better."""
+        return "accuracy"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_split(self.split.kind)
+        if isinstance(self.split, GivenSplitConfig) and self.split.test_relations:
+            raise PydanticCustomError(
+                "not_together",
+                "a task of kind classify holds out nodes: `split` needs a `feature` of theirs",
+                {"hint": "name the column that says train, validation or test"},
+            )
+        return self

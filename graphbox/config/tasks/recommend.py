@@ -1,0 +1,74 @@
+"""Tasks of kind `recommend`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from graphbox.config.section import PositiveInt, TypeName
+from graphbox.config.tasks.splits import (
+    RANDOM_SPLIT,
+    GivenSplitConfig,
+    HeldOutSection,
+    LeaveLastOutSplitConfig,
+    RandomSplitConfig,
+    TimeSplitConfig,
+)
+
+__all__ = ["RecommendTaskConfig", "RecommendationBaseline"]
+
+RecommendationBaseline = Literal[
+    "popular",
+    "popular_within_category",
+    "adamic_adar",
+    "personalized_pagerank",
+    "user_knn",
+    "gfcf",
+    "ials",
+]
+"""What ranks without training by gradients."""
+
+
+class RecommendTaskConfig(HeldOutSection):
+    """Rank nodes as targets of held-out edges."""
+
+    kind: Literal["recommend"]
+    """Kind of task."""
+    node_type: TypeName
+    """Node type of queries: who is recommended something."""
+    target_type: TypeName | None = None
+    """Node type of candidates: what is recommended; `node_type` when absent."""
+    relations: Annotated[tuple[TypeName, ...], Field(min_length=1)]
+    """Relations from `node_type` to `target_type` whose edges are answers."""
+    split: Annotated[
+        RandomSplitConfig | TimeSplitConfig | LeaveLastOutSplitConfig | GivenSplitConfig,
+        Field(discriminator="kind"),
+    ] = RANDOM_SPLIT
+    """Which edges are held out."""
+    exclude_relations: tuple[TypeName, ...] = ()
+    """A pair of groups joined by one of these relations is not tested: the answer would leak."""
+    alternative: str | None = None
+    """Edge feature that numbers groups of alternatives; only single alternatives are tested."""
+    category: str | None = None
+    """Categorical feature of `node_type` for the baseline `popular_within_category`."""
+    k: PositiveInt = 20
+    """Length of the ranked lists for recall@k and ndcg@k."""
+    baselines: tuple[RecommendationBaseline, ...] | None = None
+    """Baselines reported beside the models. When absent: all that need no setting and work for the types;
+    `gfcf` and `ials`, which compute for minutes on large graphs, run where they are named."""
+
+    @property
+    def candidate_type(self) -> str:
+        """Node type of candidates."""
+        return self.node_type if self.target_type is None else self.target_type
+
+    @property
+    def deciding_metric(self) -> str:
+        """The figure of the report that says which of two models is better."""
+        return f"recall@{self.k}"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_split(self.split.kind)
+        return self
