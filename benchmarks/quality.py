@@ -1,163 +1,100 @@
 """Quality on public data: runs the run files in ``examples/`` under the published protocol.
 
 ``make quality ROOT=folder`` runs everything whose files are there, ``make quality ROOT=folder DATA=gowalla
-SEED=1`` one. A run that was stopped goes on where it was, a seed that has finished is not run again. Writes
-``benchmarks/results/quality.json`` (rows of ``data``, ``metric``, ``value`` (the mean), ``by_seed``,
-``seeds``, ``minutes`` of one run, ``published``, ``goal``) and the table in ``docs/results.md``.
+SEED=1`` one. A run that was stopped goes on where it was, a seed that has finished is not run again without
+``--again``. Writes ``benchmarks/results/quality.json`` (rows of ``data``, ``metric``, ``value`` (the mean),
+``by_seed``, ``seeds``, ``minutes`` of one run, ``published``, ``goal``) and the table in ``docs/results.md``.
 
-A data set is an entry of ``DATA``: its run file, how published files become tables, and what is measured.
+A data set is a module of ``benchmarks/quality_data``.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
-import graphbox
+from benchmarks.quality_data import data_sets
+from benchmarks.quality_data.protocol import DataSet, Job
 from graphbox.train.storage import write_atomically
 
-_HERE = Path(__file__).parent
-RESULTS = _HERE / "results" / "quality.json"
-PAGE = _HERE.parent / "docs" / "results.md"
-SEEDS = (0, 1, 2)
+_SOURCE = Path(__file__).parents[1]
+RESULTS = _SOURCE / "benchmarks" / "results" / "quality.json"
+PAGE = _SOURCE / "docs" / "results.md"
 
-Prepare = Callable[[Path, Path], None]
-"""Makes the tables of a run file, in the second folder, of published files, in the first."""
+Rows = Sequence[Mapping[str, Any]]
 
+_INTRODUCTION = """\
+# Results on public data
 
-@dataclass(frozen=True)
-class Figure:
-    """A figure of a run's report.
+What the run files in `examples/` reach under the published protocols. Settings were chosen on validation
+parts cut from train; the final model learns from train and validation. Where a test part was seen before
+the figures were measured, it says so under the table. Reached is the mean of the seeds, with the standard
+deviation; minutes are those of one run with everything in it (import, baselines, evaluation), as the machine
+let it.
 
-    Attributes:
-        name: what it is called in the results.
-        task: task of the run file.
-        model: model or baseline of the run file.
-        metric: name in the report.
-        published: what papers report.
-        goal: what is wanted; None for a reference.
-    """
+`make quality ROOT=folder` measures again (`benchmarks/quality.py`); a data set is a module of
+`benchmarks/quality_data`.
 
-    name: str
-    task: str
-    model: str
-    metric: str
-    published: str = ""
-    goal: float | None = None
+| data | metric | published | goal | reached | seeds | minutes |
+|---|---|---|---|---|---|---|
+"""
 
 
-@dataclass(frozen=True)
-class DataSet:
-    """A data set under its published protocol.
-
-    Attributes:
-        run_file: the example's, relative to the root of the source.
-        files: published files that must be there, in the folder named like the data set.
-        figures: what is measured.
-        prepare: makes tables of the files; None: they are read as they are.
-        overrides: further settings, ``key.path=value``.
-    """
-
-    run_file: str
-    files: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    prepare: Prepare | None = None
-    overrides: tuple[str, ...] = field(default=())
-
-
-def edges_of_neighbor_lists(source: Path, destination: Path) -> None:
-    """Write a line for each edge of files with a node and its neighbours on each line."""
-    for path in sorted(source.glob("*.txt.gz")):
-        target = destination / path.name.removesuffix(".gz")
-        if target.exists():
-            continue
-        with gzip.open(path, "rt") as lines, write_atomically(target) as stream:
-            for line in lines:
-                node, *neighbors = line.split()
-                stream.write("".join(f"{node}\t{neighbor}\n" for neighbor in neighbors).encode())
-
-
-def _ranking(
-    task: str, published: Mapping[str, tuple[str, str]], goals: tuple[float, float]
-) -> tuple[Figure, ...]:
-    """Return recall@20 and ndcg@20 of the model, and of the closed form beside it."""
-    metrics = ("recall@20", "ndcg@20")
-    return tuple(
-        Figure(
-            f"{metric} {model}",
-            task,
-            model,
-            metric,
-            published.get(model, ("", ""))[number],
-            goals[number] if model == "lightgcn" else None,
-        )
-        for model in ("lightgcn", "gfcf", "popular")
-        for number, metric in enumerate(metrics)
-    )
-
-
-DATA: dict[str, DataSet] = {
-    "gowalla": DataSet(
-        "examples/gowalla/graphbox.yaml",
-        ("train.txt.gz", "test.txt.gz"),
-        _ranking("places", {"lightgcn": (".1830", ".1554"), "gfcf": (".1849", ".1518")}, (0.183, 0.155)),
-        prepare=edges_of_neighbor_lists,
-    ),
-    "lastfm": DataSet(
-        "examples/lastfm/graphbox.yaml",
-        ("train.txt.gz", "test.txt.gz"),
-        _ranking("artists", {"gfcf": (".2716", ".2139")}, (0.2716, 0.214)),
-    ),
-}
-
-
-def measure(name: str, seed: int, root: Path, scratch: Path, threads: int | None = None) -> dict[str, Any]:
-    """Run one seed, or go on with it; return its figures by name, and ``minutes``."""
-    data = DATA[name]
-    folder = root / name
+def measure(
+    data: DataSet, seed: int, root: Path, scratch: Path, threads: int | None
+) -> tuple[dict[str, float], float]:
+    """Run one seed, or go on with it; return its figures by name, and minutes of all its stages."""
+    folder = root / data.name
+    tables = folder
     if data.prepare is not None:
-        tables = scratch / "tables" / name
+        tables = scratch / "tables" / data.name
         tables.mkdir(parents=True, exist_ok=True)
         data.prepare(folder, tables)
-        folder = tables
-    run_file = _HERE.parent / data.run_file
-    overrides = [f"graph.root={json.dumps(str(folder))}", f"seed={seed}", *data.overrides]
-    if threads is not None:
-        overrides.append(f"threads={threads}")
-    report = graphbox.run(run_file, overrides, scratch / "workspace")
-    found: dict[str, Any] = {"minutes": sum(stage.seconds or 0.0 for stage in report.stages) / 60}
-    for figure in data.figures:
-        of_task = {**report.baselines[figure.task], **report.metrics[figure.task]}
-        if figure.model in of_task:
-            found[figure.name] = float(of_task[figure.model][figure.metric])
-    return found
+    job = Job(data, seed, folder, tables, scratch / "workspace", threads)
+    began = time.monotonic()
+    measured = dict(data.measure(job))
+    elapsed = time.monotonic() - began
+    missing = [figure.name for figure in data.figures if figure.name not in measured]
+    if missing:
+        raise ValueError(f"{data.name}: expected a value of {', '.join(missing)}, received none")
+    # Stages that an earlier sitting finished took their time there.
+    stages = sum(stage.seconds or 0.0 for report in job.reports for stage in report.stages)
+    return measured, max(elapsed, stages) / 60
 
 
-def keep(name: str, seed: int, found: Mapping[str, Any], path: Path = RESULTS) -> list[dict[str, Any]]:
-    """Add what a seed reached to the results; return all rows."""
+def keep(
+    data: DataSet, seed: int, measured: Mapping[str, float], minutes: float, path: Path = RESULTS
+) -> list[dict[str, Any]]:
+    """Add what a seed reached to the results; return all rows, those of a data set in its figures' order."""
     rows = read_results(path)
-    for figure in DATA[name].figures:
-        if figure.name not in found:
-            continue
-        row = next((row for row in rows if (row["data"], row["metric"]) == (name, figure.name)), None)
-        if row is None:
-            rows.append(row := {"data": name, "metric": figure.name, "by_seed": {}, "minutes_by_seed": {}})
-        row["by_seed"][str(seed)] = round(found[figure.name], 5)
-        row["minutes_by_seed"][str(seed)] = round(found["minutes"], 2)
-        row["value"] = round(mean(row["by_seed"].values()), 5)
-        row["seeds"] = sorted(map(int, row["by_seed"]))
-        row["minutes"] = round(mean(row["minutes_by_seed"].values()), 2)
-        row["published"], row["goal"] = figure.published, figure.goal
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with write_atomically(path) as stream:
-        stream.write((json.dumps(rows, indent=1) + "\n").encode())
+    earlier = {row["metric"]: row for row in rows if row["data"] == data.name}
+    of_data = []
+    for figure in data.figures:
+        row = earlier.get(figure.name, {"by_seed": {}, "minutes_by_seed": {}})
+        by_seed = row["by_seed"] | {str(seed): round(measured[figure.name], 5)}
+        minutes_by_seed = row["minutes_by_seed"] | {str(seed): round(minutes, 2)}
+        of_data.append(
+            {
+                "data": data.name,
+                "metric": figure.name,
+                "value": round(mean(by_seed.values()), 5),
+                "seeds": sorted(map(int, by_seed)),
+                "minutes": round(mean(minutes_by_seed.values()), 2),
+                "published": figure.published,
+                "goal": figure.goal,
+                "by_seed": by_seed,
+                "minutes_by_seed": minutes_by_seed,
+            }
+        )
+    rows = sorted([row for row in rows if row["data"] != data.name] + of_data, key=lambda row: row["data"])
+    with write_atomically(path) as stream:  # a line for each row: those who add rows do not meet
+        stream.write(("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n").encode())
     return rows
 
 
@@ -167,63 +104,74 @@ def read_results(path: Path = RESULTS) -> list[dict[str, Any]]:
     return rows
 
 
-def page(rows: Sequence[Mapping[str, Any]]) -> str:
+def page(rows: Rows) -> str:
     """Return ``docs/results.md``."""
-    lines = [
-        "# Results on public data",
-        "",
-        "What the run files in `examples/` reach under the published protocol: settings chosen on a",
-        "validation part cut from train, the final model trained on train and validation, test looked at",
-        "once. The mean of the seeds; minutes of one run, as the machine let it.",
-        "`make quality` measures again (`benchmarks/quality.py`).",
-        "",
-        "| data | metric | published | goal | reached | seeds | minutes |",
-        "|---|---|---|---|---|---|---|",
+    sets = data_sets()
+    known = [sets[name] for name in dict.fromkeys(row["data"] for row in rows) if name in sets]
+    remarks = [
+        f"- **{data.name}** ([run file](../{data.run_file})){f': {data.remark}' if data.remark else ''}"
+        for data in known
     ]
-    for row in rows:
-        goal = "" if row["goal"] is None else f"≥ {row['goal']:.4g}"
-        seeds = ", ".join(map(str, row["seeds"]))
-        shown = (
-            row["data"],
-            row["metric"],
-            row["published"],
-            goal,
-            f"{row['value']:.4f}",
-            seeds,
-            row["minutes"],
-        )
-        lines.append("| " + " | ".join(map(str, shown)) + " |")
-    return "\n".join(lines) + "\n"
+    return _INTRODUCTION + "\n".join(map(_line, rows)) + "\n\n" + "\n".join(remarks) + "\n"
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    values = list(row["by_seed"].values())
+    spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
+    shown = (
+        row["data"],
+        row["metric"],
+        row["published"],
+        "" if row["goal"] is None else f"≥ {row['goal']:.4g}",
+        f"{row['value']:.4f}{spread}",
+        ", ".join(map(str, row["seeds"])),
+        row["minutes"],
+    )
+    return "| " + " | ".join(map(str, shown)) + " |"
 
 
 def main() -> int:
     """Run what is asked for; return 1 when a goal is missed."""
+    sets = data_sets()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", type=Path, required=True, help="folder with a folder for each data set")
-    parser.add_argument("--data", choices=list(DATA), action="append", help="data set; all without one")
-    parser.add_argument("--seed", type=int, action="append", help="seed; 0, 1 and 2 without one")
+    parser.add_argument("--root", type=Path, help="folder with a folder for each data set")
+    parser.add_argument("--data", choices=list(sets), action="append", help="data set; all without one")
+    parser.add_argument("--seed", type=int, action="append", help="seed; those of the data set without one")
     parser.add_argument("--scratch", type=Path, default=Path("build/quality"), help="folder of the runs")
     parser.add_argument("--threads", type=int, help="threads of a run; all CPUs without it")
+    parser.add_argument("--again", action="store_true", help="measure seeds again that have finished")
+    parser.add_argument("--page", action="store_true", help="only write the page anew")
     asked = parser.parse_args()
-    for name in asked.data or DATA:
-        missing = [file for file in DATA[name].files if not (asked.root / name / file).is_file()]
+    if asked.page:
+        PAGE.write_text(page(read_results()))
+        return 0
+    if asked.root is None:
+        parser.error("name the folder with a folder for each data set: --root")
+    for name in asked.data or sets:
+        data = sets[name]
+        missing = [file for file in data.files if not (asked.root / name / file).is_file()]
         if missing:
             print(f"{name}: left out, {asked.root / name} has no {', '.join(missing)}", file=sys.stderr)
             continue
-        for seed in asked.seed or SEEDS:
-            done = [row for row in read_results() if row["data"] == name and str(seed) in row["by_seed"]]
-            if len(done) == len(DATA[name].figures):
+        for seed in asked.seed or data.seeds:
+            if not asked.again and _finished(data, seed):
                 continue
-            found = measure(name, seed, asked.root, asked.scratch, asked.threads)
-            PAGE.write_text(page(keep(name, seed, found)))
-            print(json.dumps({"data": name, "seed": seed, **found}), flush=True)
-    rows = read_results()
-    below = [row for row in rows if row["goal"] is not None and row["value"] < row["goal"]]
+            measured, minutes = measure(data, seed, asked.root, asked.scratch, asked.threads)
+            PAGE.write_text(page(keep(data, seed, measured, minutes)))
+            print(
+                json.dumps({"data": name, "seed": seed, "minutes": round(minutes, 2), **measured}), flush=True
+            )
+    below = [row for row in read_results() if row["goal"] is not None and row["value"] < row["goal"]]
     for row in below:
         print(f"{row['data']} {row['metric']}: {row['value']}, wanted {row['goal']}", file=sys.stderr)
     return int(bool(below))
+
+
+def _finished(data: DataSet, seed: int) -> bool:
+    by_figure = {row["metric"]: row["by_seed"] for row in read_results() if row["data"] == data.name}
+    return all(str(seed) in by_figure.get(figure.name, {}) for figure in data.figures)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.multiclass import OneVsRestClassifier
 
+from benchmarks.quality_data.frozen import split_f1
 from graphbox import __version__
 from graphbox.config import DeepWalkConfig
 from graphbox.graph import Graph
@@ -39,7 +37,6 @@ from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.walk_sources import OneTypeSource, WalkBatches
 
 WALKS, LENGTH, WINDOW, DIM = 10, 80, 10, 128
-SPLITS = 10
 KERNEL_SHARE = 0.01
 
 Edges = NDArray[np.int64]
@@ -187,19 +184,6 @@ def read_edges(path: Path) -> Edges:
         return np.array(stream.read().split(), dtype=np.int64).reshape(-1, 2)
 
 
-def quality(rows: Rows, labels: NDArray[np.int64]) -> tuple[float, float]:
-    """Return micro and macro F1."""
-    scores = []
-    for seed in range(SPLITS):
-        order = np.random.default_rng(seed).permutation(len(labels))
-        known, rest = order[: len(order) // 2], order[len(order) // 2 :]
-        classifier = OneVsRestClassifier(LogisticRegression(max_iter=500))
-        predicted = classifier.fit(rows[known], labels[known]).predict(rows[rest])
-        scores.append([f1_score(labels[rest], predicted, average=kind) for kind in ("micro", "macro")])
-    micro, macro = np.mean(scores, axis=0)
-    return float(micro), float(macro)
-
-
 def show(case: str, system: str, threads: int, runs: list[Walked], f1: tuple[float, float] | None) -> None:
     """Print one system at one case as a JSON line."""
     rates = sorted(run.pairs / run.seconds for run in runs)
@@ -259,7 +243,7 @@ def run_wiki(folder: Path, threads: int, repeats: int, systems: str) -> None:
                 name,
                 threads,
                 done,
-                None if rows is None else quality(rows, labels),
+                None if rows is None else split_f1(rows, labels, 0.5),
             )
 
 
