@@ -14,11 +14,19 @@ from typing import Any
 from graphbox.config import CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.train.stage_clock import StageClock
+from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
 from graphbox.train.trainer import Trainer
 from graphbox.train.view import GraphView
 
-__all__ = ["TRAINERS", "Assignment", "import_by_path", "make_trainer"]
+__all__ = [
+    "STREAMING_TRAINERS",
+    "TRAINERS",
+    "Assignment",
+    "import_by_path",
+    "make_streaming_trainer",
+    "make_trainer",
+]
 
 TRAINERS: Mapping[str, str] = {
     "custom": "graphbox.train.registry:make_custom_trainer",
@@ -33,6 +41,11 @@ TRAINERS: Mapping[str, str] = {
 }
 """Import path of the function that makes the trainer, by kind of model."""
 
+STREAMING_TRAINERS: Mapping[str, str] = {
+    "custom": "graphbox.train.registry:make_custom_trainer",
+}
+"""The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
+
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
@@ -41,7 +54,7 @@ class Assignment:
     Attributes:
         name: name of the model in the run file.
         view: the graph as training may see it.
-        split: the split of its task; None: it has no task.
+        split: the split of its task; None: it has no task, or learns from a stream.
         task: the section of its task, or None.
         seed: seed of every random choice.
         threads: threads of samplers and tables; None: all CPUs of the process. Those of torch are set
@@ -66,6 +79,30 @@ def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
     """
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     trainer: Trainer = make(config, assignment)
+    return trainer
+
+
+def make_streaming_trainer(config: ModelConfig, assignment: Assignment) -> StreamingTrainer:
+    """Return the trainer of a model's section that learns from a stream; the assignment has no split.
+
+    Raises:
+        UsageError: models of the kind do not learn from streams, or model, task and graph do not fit.
+    """
+    if config.kind not in STREAMING_TRAINERS:
+        raise UsageError(
+            f"expected a kind of model that learns from streams, received `{config.kind}`, which learns from "
+            "a whole graph",
+            where=f"models.{assignment.name}.kind",
+            hint=f"these do: {', '.join(sorted(STREAMING_TRAINERS))}",
+        )
+    make = import_by_path(STREAMING_TRAINERS[config.kind], f"the streaming trainer of kind {config.kind}")
+    trainer = make(config, assignment)
+    if not isinstance(trainer, StreamingTrainer):
+        raise UsageError(
+            f"expected a graphbox.train.stream.StreamingTrainer, received {type(trainer).__name__}",
+            where=f"models.{assignment.name}",
+            hint="a trainer that learns from streams is derived from it",
+        )
     return trainer
 
 

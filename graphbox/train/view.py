@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,6 +63,10 @@ class GraphView:
     def with_reverse_edges(self) -> GraphView:
         """Return the view in which every edge type has a reverse one."""
         return self._with(self._graph.with_reverse_edges())
+
+    def without_edges(self, removed: Mapping[EdgeType, NDArray[np.int64]]) -> GraphView:
+        """Return the view without some edges, given by their ids; see ``Graph.without_edges``."""
+        return self._with(self._graph.without_edges(removed))
 
     def without_pairs(self, split: RecommendSplit, pairs: NDArray[np.uint64]) -> GraphView:
         """Return the view without the edges between the nodes of some pairs of groups.

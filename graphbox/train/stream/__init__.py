@@ -1,0 +1,8 @@
+"""Training from streams: each chunk of new data is scored by the model as it is, then learnt."""
+
+from __future__ import annotations
+
+from graphbox.train.stream.chunk import Chunk, NewEdges
+from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer, score_then_learn
+
+__all__ = ["Chunk", "ChunkScores", "NewEdges", "StreamingTrainer", "score_then_learn"]

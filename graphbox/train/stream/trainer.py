@@ -1,0 +1,86 @@
+"""What trains a model from a stream: the face between the loop and the kinds of models."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.errors import GraphboxError
+from graphbox.train.stream.chunk import Chunk
+from graphbox.train.trainer import Trainer
+
+__all__ = ["ChunkScores", "StreamingTrainer", "score_then_learn"]
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkScores:
+    """What a model said of a chunk before it learnt from it.
+
+    Attributes:
+        labels: bool [n], which are positives: rows with the label, or new edges beside drawn non-edges.
+        scores: float [n], higher for positives; any scale that stays the same from chunk to chunk.
+        groups: int64 [n], whose each is, such as the user, or None.
+    """
+
+    labels: NDArray[np.bool_]
+    scores: NDArray[np.floating]
+    groups: NDArray[np.int64] | None = None
+
+
+class StreamingTrainer(Trainer):
+    """Trains one model chunk by chunk; made with the graph as it is after the last chunk that was committed.
+
+    For each chunk, in this order: :meth:`score_chunk` (not for number 0), :meth:`open_chunk`,
+    :meth:`train_batch` with ``epoch`` the number of the chunk for each batch from 0, :meth:`close_chunk`.
+
+    What any of them does depends on the state (:meth:`dense` and :meth:`tables`), the chunk, and the number
+    of the batch alone: a process that died goes on with a new trainer, made with a later graph, that has the
+    last state restored; it may begin with ``score_chunk``, or with ``open_chunk`` and a batch in the middle.
+    So nothing of the state may depend on the graph that the trainer is made with but the names and kinds of
+    its types and features: numbers of nodes and of categories grow from chunk to chunk, and what grows with
+    them belongs into tables. A stream has no split: the assignment has none, and the view hides nothing;
+    what is to predict must not be read before it is scored.
+    """
+
+    @abstractmethod
+    def score_chunk(self, chunk: Chunk) -> ChunkScores | None:
+        """Return what the model as it is says of a chunk's rows or edges; None: nothing in it can be scored.
+
+        Changes no state: rows that a table lacks are pulled with ``create=False``. An edge is scored without
+        seeing it (``chunk.before()``), a row without its label.
+        """
+
+    @abstractmethod
+    def open_chunk(self, chunk: Chunk) -> int:
+        """Prepare to learn a chunk and return its number of batches, which may be 0. Changes no state."""
+
+    def close_chunk(self, chunk: Chunk) -> Mapping[str, float]:  # noqa: ARG002 - for those that have figures
+        """Do what is to be done once after the batches of a chunk; return figures to report."""
+        return {}
+
+
+def score_then_learn(
+    trainer: StreamingTrainer, chunks: Iterable[Chunk]
+) -> Iterator[tuple[Chunk, ChunkScores | None]]:
+    """Take a trainer through chunks in memory, without checkpoints: for experiments and tests.
+
+    Yields:
+        Each chunk, with what the model said of it before it learnt from it.
+
+    Raises:
+        GraphboxError: the loss is no longer a finite number.
+    """
+    for chunk in chunks:
+        scores = None if chunk.number == 0 else trainer.score_chunk(chunk)
+        for batch in range(trainer.open_chunk(chunk)):
+            loss, _ = trainer.train_batch(chunk.number, batch)
+            if not np.isfinite(loss):
+                raise GraphboxError(
+                    f"expected a finite loss, received {loss}", where=f"chunk {chunk.name}, batch {batch + 1}"
+                )
+        trainer.close_chunk(chunk)
+        yield chunk, scores
