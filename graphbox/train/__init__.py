@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from graphbox.train.embed import embed
-from graphbox.train.evaluate import evaluate_baselines, evaluate_embeddings, evaluate_logits, evaluate_scores
+from graphbox.train.evaluate import (
+    evaluate_baselines,
+    evaluate_embeddings,
+    evaluate_logits,
+    evaluate_scores,
+    evaluate_trained,
+)
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.registry import Assignment
@@ -30,6 +36,7 @@ __all__ = [
     "evaluate_embeddings",
     "evaluate_logits",
     "evaluate_scores",
+    "evaluate_trained",
     "fit",
     "load_outcome",
     "load_split",

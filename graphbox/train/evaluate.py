@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
+from graphbox.config import RecommendTaskConfig, TaskConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
@@ -17,9 +18,18 @@ from graphbox.train.baselines import classify_baselines, recommend_baselines
 from graphbox.train.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
+from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["evaluate_baselines", "evaluate_embeddings", "evaluate_logits", "evaluate_scores"]
+__all__ = [
+    "BASELINE_EVALUATIONS",
+    "MODEL_EVALUATIONS",
+    "evaluate_baselines",
+    "evaluate_embeddings",
+    "evaluate_logits",
+    "evaluate_scores",
+    "evaluate_trained",
+]
 
 _TOLERANCE = 1e-3
 _MOST_ITERATIONS = 500
@@ -43,7 +53,7 @@ def evaluate_scores(
         UsageError: the task is none to rank for.
     """
     if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
-        raise UsageError("expected a task of kind recommend, received one of kind classify")
+        raise UsageError(f"expected a task of kind recommend, received one of kind {task.kind}")
     view = GraphView(graph, split, fold)
     queries = ranking_queries(view, split, fold)
     return evaluate_ranking(score, queries, in_degree(view, split), k=task.k)
@@ -65,6 +75,7 @@ def evaluate_embeddings(
         fold: validation or test.
 
     Raises:
+        UsageError: embeddings alone do not do such a task.
         DataError: the vectors hold NaN or infinity, or are not one for each node.
     """
     count = graph.num_nodes(split.node_type)
@@ -76,6 +87,8 @@ def evaluate_embeddings(
         )
     if isinstance(split, RecommendSplit):
         return evaluate_scores(graph, split, task, cosine_scores(vectors), fold)
+    if not isinstance(split, ClassifySplit):
+        raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
     known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
     nodes = split.nodes(fold)
     mean = vectors[known].mean(axis=0, dtype=np.float64)
@@ -105,18 +118,61 @@ def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "tes
         UsageError: the task has no classes.
     """
     if not isinstance(split, ClassifySplit):
-        raise UsageError("expected a task of kind classify, received one of kind recommend")
+        raise UsageError(f"expected a task of kind classify, received one of kind {split.KIND}")
     nodes = split.nodes(fold)
     return classification_report(split.labels[nodes], logits[nodes].argmax(axis=1).astype(np.int64))
+
+
+def evaluate_trained(
+    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold = "test"
+) -> Metrics:
+    """Measure a trained model on its task.
+
+    Args:
+        graph: the whole graph.
+        split: the split of the task.
+        task: the task's section of the run file.
+        trained: the model.
+        fold: validation or test.
+    """
+    return MODEL_EVALUATIONS[task.kind](graph, split, task, trained, fold)
 
 
 def evaluate_baselines(
     graph: Graph, split: Split, task: TaskConfig, fold: Fold = "test"
 ) -> dict[str, Metrics]:
-    """Return the metrics of the task's baselines by name: ``{baseline: {metric: value}}``."""
-    view = GraphView(graph, split, fold)
-    if isinstance(split, ClassifySplit) and isinstance(task, ClassifyTaskConfig):
-        return classify_baselines(view, split, task, fold)
-    if isinstance(split, RecommendSplit) and isinstance(task, RecommendTaskConfig):
-        return recommend_baselines(view, split, task, fold)
-    raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
+    """Return the metrics of the task's baselines by name: ``{baseline: {metric: value}}``.
+
+    Raises:
+        UsageError: the split is one of another kind of task.
+    """
+    if task.kind != split.KIND:
+        raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
+    return BASELINE_EVALUATIONS[task.kind](GraphView(graph, split, fold), split, task, fold)
+
+
+def _evaluate_classify(
+    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold
+) -> Metrics:
+    if trained.logits is not None:
+        return evaluate_logits(split, trained.logits, fold)
+    return evaluate_embeddings(graph, split, task, trained.embeddings[trained.node_type], fold)
+
+
+def _evaluate_recommend(
+    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold
+) -> Metrics:
+    return evaluate_scores(graph, split, task, trained.score, fold)
+
+
+MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
+    "classify": _evaluate_classify,
+    "recommend": _evaluate_recommend,
+}
+"""What measures a model, ``(graph, split, task, trained, fold) -> metrics``, by kind of task."""
+
+BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Metrics]]] = {
+    "classify": classify_baselines,
+    "recommend": recommend_baselines,
+}
+"""What measures baselines, ``(view, split, task, fold) -> {baseline: metrics}``, by kind of task."""

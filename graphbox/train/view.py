@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
-from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
+from graphbox.train.tasks import Fold, RecommendSplit, Split
 
 __all__ = ["GraphView"]
 
@@ -34,17 +34,9 @@ class GraphView:
 
     def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
         self.fold = fold
-        self._hidden_features: dict[tuple[str, str], str] = {}
-        self._hidden_types: set[EdgeType] = set()
-        self._graph = graph
-        if isinstance(split, ClassifySplit):
-            self._hidden_features[split.node_type, split.label] = "is to predict"
-            if split.split_feature is not None:
-                self._hidden_features[split.node_type, split.split_feature] = "is tested on"
-        elif split is not None:
-            for relation in split.held_out_relations:
-                self._hidden_types.add((split.node_type, relation, split.target_type))
-            self._graph = _without_pairs(graph, split, split.hidden_pairs(fold))
+        self._graph = graph if split is None else split.visible_graph(graph, fold)
+        self._hidden_features = {} if split is None else split.hidden_features()
+        self._hidden_types = set() if split is None else set(split.hidden_edge_types())
 
     @property
     def node_types(self) -> list[str]:
@@ -75,7 +67,7 @@ class GraphView:
             split: whose groups they are.
             pairs: uint64, :meth:`RecommendSplit.pair_keys` of the pairs.
         """
-        return self._with(_without_pairs(self._graph, split, pairs))
+        return self._with(split.without_pairs(self._graph, pairs))
 
     def num_nodes(self, node_type: str) -> int:
         """Return the number of nodes of a type."""
@@ -139,21 +131,3 @@ class GraphView:
         view._hidden_features = self._hidden_features
         view._hidden_types = self._hidden_types
         return view
-
-
-def _without_pairs(graph: Graph, split: RecommendSplit, pairs: NDArray[np.uint64]) -> Graph:
-    """Return the graph without the edges that join a pair; edge types that have none stay as they are."""
-    removed: dict[EdgeType, NDArray[np.int64]] = {}
-    for edge_type in graph.edge_types:
-        if graph.is_reverse(edge_type):
-            continue
-        ends = (edge_type[0], edge_type[2])
-        if ends not in {(split.node_type, split.target_type), (split.target_type, split.node_type)}:
-            continue
-        csc = graph.csc(edge_type)
-        source, target = csc.coo()
-        queries, targets = (source, target) if ends[0] == split.node_type else (target, source)
-        joining = np.flatnonzero(np.isin(split.pair_keys(queries, targets), pairs))
-        if len(joining):
-            removed[edge_type] = csc.ids_at(joining)
-    return graph.without_edges(removed) if removed else graph

@@ -13,7 +13,7 @@ from graphbox.errors import UsageError
 from graphbox.pipeline.artifacts import new_version, register
 from graphbox.pipeline.run_data import RunData
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
-from graphbox.pipeline.stages.evaluate import deciding_metric, evaluate_deployed
+from graphbox.pipeline.stages.evaluate import evaluate_deployed
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
 from graphbox.workspace import ModelRecord, Workspace
@@ -45,7 +45,7 @@ def _run(context: StageContext) -> StageResult:
             versions[name],
             folder,
             evaluate=partial(evaluate_deployed, graph=graph, split=splits[task], task=config.tasks[task]),
-            metric=deciding_metric(config.tasks[task]),
+            metric=config.tasks[task].deciding_metric,
             bench=config.bench,
         )
         register(context.workspace, Artifact.open(folder), run_id=context.run_id, parent=parent.version)
@@ -81,7 +81,7 @@ def compress_model(
         version,
         folder,
         evaluate=partial(evaluate_deployed, graph=data.graph, split=data.split(parent.task), task=task),
-        metric=deciding_metric(task),
+        metric=task.deciding_metric,
         bench=bench,
     )
     register(workspace, Artifact.open(folder), run_id=parent.run_id, parent=parent.version)

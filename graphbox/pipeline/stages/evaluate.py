@@ -16,19 +16,13 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph
     from graphbox.train.tasks import Split
 
-__all__ = ["STAGE", "deciding_metric", "evaluate_deployed"]
+__all__ = ["STAGE", "evaluate_deployed"]
 
 Metrics = dict[str, float]
 
 
 def _run(context: StageContext) -> StageResult:
-    from graphbox.train import (
-        evaluate_baselines,
-        evaluate_embeddings,
-        evaluate_logits,
-        evaluate_scores,
-        load_trained,
-    )
+    from graphbox.train import evaluate_baselines, evaluate_trained, load_trained
 
     config = context.config
     graph = open_graph(context)
@@ -47,13 +41,7 @@ def _run(context: StageContext) -> StageResult:
             continue
         task, split = config.tasks[model.task], splits[model.task]
         trained = load_trained(context.run_path, name)
-        if isinstance(task, RecommendTaskConfig):
-            metrics[model.task][name] = evaluate_scores(graph, split, task, trained.score)
-        elif trained.logits is not None:
-            metrics[model.task][name] = evaluate_logits(split, trained.logits)
-        else:
-            vectors = trained.embeddings[trained.node_type]
-            metrics[model.task][name] = evaluate_embeddings(graph, split, task, vectors)
+        metrics[model.task][name] = evaluate_trained(graph, split, task, trained)
     report = {"metrics": metrics, "baselines": baselines}
     return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
 
@@ -61,14 +49,9 @@ def _run(context: StageContext) -> StageResult:
 def _best(context: StageContext, metrics: dict[str, dict[str, Metrics]]) -> Iterator[str]:
     """Give the best model's deciding metric for each task."""
     for name, task in context.config.tasks.items():
-        key = deciding_metric(task)
+        key = task.deciding_metric
         if metrics[name]:
             yield f"{name} {key} {max(values[key] for values in metrics[name].values()):.3f}"
-
-
-def deciding_metric(task: TaskConfig) -> str:
-    """Return the metric that compression must not lower, and that a summary names."""
-    return f"recall@{task.k}" if isinstance(task, RecommendTaskConfig) else "accuracy"
 
 
 def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: TaskConfig) -> Metrics:

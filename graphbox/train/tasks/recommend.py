@@ -1,70 +1,29 @@
-"""What a task holds out, as arrays; :mod:`graphbox.train.splitting` decides it."""
+"""What a task of kind `recommend` holds out: edges whose targets are to be found."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.errors import FormatError
+from graphbox.graph import Graph
+from graphbox.graph.schema import EdgeType
+from graphbox.train.tasks.split import Fold, Split
 
-__all__ = [
-    "FOLDS",
-    "ClassifySplit",
-    "Fold",
-    "RecommendSplit",
-    "Split",
-    "load_split",
-    "pair_keys",
-    "save_split",
-]
-
-Fold = Literal["train", "validation", "test"]
-FOLDS: tuple[Fold, ...] = ("train", "validation", "test")
-_FORMAT = "graphbox-split"
-_FORMAT_VERSION = 1
+__all__ = ["RecommendSplit", "pair_keys"]
 
 
 @dataclass(frozen=True, eq=False)
-class ClassifySplit:
-    """Nodes with a known class, in three folds.
-
-    Attributes:
-        node_type: type of the nodes.
-        label: categorical feature to predict; models of the task do not see it.
-        split_feature: the feature that says which node is held out, if one does; not seen either.
-        classes: names of the classes.
-        labels: int64 [num_nodes], class of each node, -1 where unknown.
-        fold: int8 [num_nodes], position in :data:`FOLDS`, -1 where the class is unknown.
-        digest: hex digest of everything that made the split.
-    """
-
-    node_type: str
-    label: str
-    split_feature: str | None
-    classes: tuple[str, ...]
-    labels: NDArray[np.int64]
-    fold: NDArray[np.int8]
-    digest: str
-
-    def nodes(self, *folds: Fold) -> NDArray[np.int64]:
-        """Return the nodes of the given folds, ascending: int64 [n]."""
-        return np.flatnonzero(np.isin(self.fold, [FOLDS.index(fold) for fold in folds]))
-
-
-@dataclass(frozen=True, eq=False)
-class RecommendSplit:
+class RecommendSplit(Split):
     """Edges whose targets are to be found, in three folds, and which nodes are candidates.
 
     Held out are whole pairs of groups: all edges between the nodes of the one group and the nodes of the
     other, whatever their relation and direction, so that no sibling gives an answer away.
 
     Attributes:
-        node_type: type of queries.
         target_type: type of candidates.
         relations: relations from queries to candidates whose edges are the answers.
         held_out_relations: those of them that are held out as a whole: their edge types are never seen.
@@ -80,10 +39,10 @@ class RecommendSplit:
         ignored_pairs: uint64, the same of what is in no fold.
         linked_pairs: uint64, ascending keys of the pairs that an excluded relation joins: never held out.
         repeated: edges of validation or test that are known before; they are not to be found.
-        digest: hex digest of everything that made the split.
     """
 
-    node_type: str
+    KIND: ClassVar[str] = "recommend"
+
     target_type: str
     relations: tuple[str, ...]
     held_out_relations: tuple[str, ...]
@@ -98,7 +57,6 @@ class RecommendSplit:
     ignored_pairs: NDArray[np.uint64]
     linked_pairs: NDArray[np.uint64]
     repeated: int
-    digest: str
 
     @property
     def within_one_type(self) -> bool:
@@ -125,8 +83,35 @@ class RecommendSplit:
         hidden = np.union1d(self.test_pairs, self.ignored_pairs)
         return hidden if fold == "test" else np.union1d(hidden, self.validation_pairs)
 
+    def hidden_edge_types(self) -> Collection[EdgeType]:
+        """Return the edge types that are held out as a whole."""
+        return {(self.node_type, relation, self.target_type) for relation in self.held_out_relations}
 
-Split: TypeAlias = ClassifySplit | RecommendSplit
+    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:
+        """Return the graph without the edges between the nodes of hidden pairs of groups."""
+        return self.without_pairs(graph, self.hidden_pairs(fold))
+
+    def without_pairs(self, graph: Graph, pairs: NDArray[np.uint64]) -> Graph:
+        """Return the graph without the edges between the nodes of pairs of groups, in any edge type.
+
+        Args:
+            graph: the graph; edge types without such edges stay as they are.
+            pairs: uint64, :meth:`pair_keys` of the pairs.
+        """
+        removed: dict[EdgeType, NDArray[np.int64]] = {}
+        for edge_type in graph.edge_types:
+            if graph.is_reverse(edge_type):
+                continue
+            ends = (edge_type[0], edge_type[2])
+            if ends not in {(self.node_type, self.target_type), (self.target_type, self.node_type)}:
+                continue
+            csc = graph.csc(edge_type)
+            source, target = csc.coo()
+            queries, targets = (source, target) if ends[0] == self.node_type else (target, source)
+            joining = np.flatnonzero(np.isin(self.pair_keys(queries, targets), pairs))
+            if len(joining):
+                removed[edge_type] = csc.ids_at(joining)
+        return graph.without_edges(removed) if removed else graph
 
 
 def pair_keys(
@@ -141,53 +126,3 @@ def pair_keys(
     """
     low, high = (first, second) if ordered else (np.minimum(first, second), np.maximum(first, second))
     return (low.astype(np.uint64) << np.uint64(32)) | high.astype(np.uint64)
-
-
-# ----------------------------------------------------------------------------------- on disk
-
-
-def save_split(split: Split, path: Path) -> None:
-    """Write a split as ``.npz``: beside, synced, then moved into place."""
-    from graphbox.train.storage import write_atomically
-
-    kind = "classify" if isinstance(split, ClassifySplit) else "recommend"
-    arrays: dict[str, Any] = {name: value for name, value in vars(split).items() if _is_array(value)}
-    fields = {name: value for name, value in vars(split).items() if not _is_array(value)}
-    header = json.dumps({"format": _FORMAT, "version": _FORMAT_VERSION, "kind": kind, "fields": fields})
-    with write_atomically(path) as stream:
-        np.savez_compressed(stream, header=np.frombuffer(header.encode(), np.uint8), **arrays)
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
-
-
-def load_split(path: Path) -> Split:
-    """Read a split written by :func:`save_split`.
-
-    Raises:
-        FormatError: the file is no split, damaged or of another version.
-    """
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as data:
-            arrays: dict[str, Any] = {name: data[name] for name in data.files}
-        header = json.loads(arrays.pop("header").tobytes())
-        kind, version = header["kind"], header["version"]
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # numpy, zipfile, zlib and json raise all kinds on damaged files
-        raise FormatError(
-            f"expected a split, received a file that cannot be read ({type(error).__name__}: {error})",
-            where=str(path),
-            hint="delete it: it is made again from the graph and the seed",
-        ) from error
-    if header.get("format") != _FORMAT or version != _FORMAT_VERSION:
-        raise FormatError(
-            f"expected {_FORMAT} {_FORMAT_VERSION}, received {header.get('format')} {version}",
-            where=str(path),
-            hint="delete it: it is made again from the graph and the seed",
-        )
-    fields: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in header["fields"].items()
-    }
-    return ClassifySplit(**fields, **arrays) if kind == "classify" else RecommendSplit(**fields, **arrays)

@@ -1,0 +1,256 @@
+"""Splits the edges of a task of kind `recommend`, by pairs of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.config import (
+    GivenSplitConfig,
+    LeaveLastOutSplitConfig,
+    RecommendTaskConfig,
+    TimeSplitConfig,
+)
+from graphbox.errors import DataError, UsageError
+from graphbox.graph import Graph
+from graphbox.graph.schema import CSC, EdgeType, edge_type_text
+from graphbox.train.splitting.groups import node_groups
+from graphbox.train.splitting.parts import (
+    IGNORED,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    digest_of,
+    fold_of,
+    given_part,
+    unit_hash,
+)
+from graphbox.train.tasks import FOLDS, RecommendSplit, pair_keys
+
+__all__ = ["split_recommend"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Answers:
+    """The edges of a task's relations.
+
+    Attributes:
+        edges: int64 [e, 2], query and target.
+        single: bool [e], whether the edge is a single alternative.
+        time: int64 [e]; empty where the split asks for none.
+        part: int8 [e], the part that the data says.
+    """
+
+    edges: NDArray[np.int64]
+    single: NDArray[np.bool_]
+    time: NDArray[np.int64]
+    part: NDArray[np.int8]
+
+
+def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> RecommendSplit:
+    """Split the edges of the task; see :func:`graphbox.train.make_split`."""
+    one_type = task.node_type == task.candidate_type
+    group, texts = node_groups(graph, task.node_type, task.group)
+    target_group, target_texts = (group, texts) if one_type else node_groups(graph, task.candidate_type, None)
+    linked = [np.empty(0, np.uint64)]
+    for relation in task.exclude_relations:
+        source, target = graph.csc((task.node_type, relation, task.candidate_type)).coo()
+        linked.append(pair_keys(group[source], target_group[target], ordered=not one_type))
+    linked_pairs = np.unique(np.concatenate(linked))
+
+    answers = _answers(graph, task)
+    source_group, edge_target_group = group[answers.edges[:, 0]], target_group[answers.edges[:, 1]]
+    keys = pair_keys(source_group, edge_target_group, ordered=not one_type)
+    eligible = ~np.isin(keys, linked_pairs)
+    if one_type:
+        eligible &= source_group != edge_target_group
+    pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+    pair_texts = _pair_texts(pairs, texts, target_texts, ordered=not one_type)
+    wanted = _edge_parts(task, answers, pairs, pair_of_edge, pair_texts, seed)
+    # What is known once is known: the earliest part of a pair's edges is the pair's.
+    pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
+    np.minimum.at(pair_part, pair_of_edge, wanted)
+    fold = np.where(eligible, pair_part[pair_of_edge], TRAIN)
+    repeated = int((eligible & (wanted > fold) & (wanted != IGNORED)).sum())
+
+    found = {}
+    for position, name in enumerate(FOLDS):
+        chosen = fold == position
+        found[name] = np.unique(answers.edges[chosen if position == 0 else chosen & answers.single], axis=0)
+        if not len(found[name]):
+            raise DataError(
+                f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
+                where=f"{task.node_type} to {task.candidate_type}",
+                hint=_why_empty(task),
+            )
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
+    return RecommendSplit(
+        node_type=task.node_type,
+        target_type=task.candidate_type,
+        relations=(*task.relations, *held_out),
+        held_out_relations=held_out,
+        exclude_relations=task.exclude_relations,
+        group=group,
+        target_group=target_group,
+        train=found["train"],
+        validation=found["validation"],
+        test=found["test"],
+        validation_pairs=np.unique(keys[fold == VALIDATION]),
+        test_pairs=np.unique(keys[fold == TEST]),
+        ignored_pairs=np.unique(keys[fold == IGNORED]),
+        linked_pairs=linked_pairs,
+        repeated=repeated,
+        digest=digest_of(
+            task.model_dump_json(), seed, group, found["train"], found["validation"], found["test"]
+        ),
+    )
+
+
+def _why_empty(task: RecommendTaskConfig) -> str:
+    match task.split.kind:
+        case "time":
+            return "edges of one time fall into one part: use larger fractions, or another split"
+        case "leave_last_out":
+            return "only what has three or more targets is tested"
+        case "given":
+            return "the task's `split` says which edges are in which part"
+    return "only pairs of groups without an excluded relation are held out: use larger fractions"
+
+
+def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
+    """Return the edges of the task's relations, those that are held out as a whole included."""
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    relations = [(relation, TRAIN) for relation in task.relations]
+    if given is not None:
+        relations += [(relation, VALIDATION) for relation in given.validation_relations]
+        relations += [(relation, TEST) for relation in given.test_relations]
+    edges, single, part = [], [], []
+    times = [np.empty(0, np.int64)]
+    for relation, its_part in relations:
+        edge_type = (task.node_type, relation, task.candidate_type)
+        csc = graph.csc(edge_type)
+        source, target = csc.coo()
+        edges.append(np.stack([source, target], axis=1))
+        single.append(_single(graph, edge_type, task.alternative, source))
+        if isinstance(task.split, TimeSplitConfig | LeaveLastOutSplitConfig):
+            times.append(_timestamps(csc, edge_type, task.split.kind))
+        if given is not None and given.feature is not None:
+            spec = graph.edge_features(edge_type).get(given.feature)
+            part_of = given_part(spec, given, f"edge type {edge_type_text(edge_type)}")
+            part.append(part_of[_edge_column(graph, edge_type, given.feature)])
+        else:
+            part.append(np.full(len(source), its_part, dtype=np.int8))
+    return _Answers(
+        np.concatenate(edges), np.concatenate(single), np.concatenate(times), np.concatenate(part)
+    )
+
+
+def _timestamps(csc: CSC, edge_type: EdgeType, kind: str) -> NDArray[np.int64]:
+    if csc.timestamp is None:
+        raise UsageError(
+            f"expected edges with a timestamp for a split of kind {kind}, received none",
+            where=f"edge type {edge_type_text(edge_type)}",
+            hint="name the column: `timestamp: ...` at the edge type under graph.edges",
+        )
+    return csc.timestamp
+
+
+def _edge_column(graph: Graph, edge_type: EdgeType, name: str) -> NDArray[np.int64]:
+    """Return an edge feature in the order of the CSC."""
+    csc = graph.csc(edge_type)
+    column = np.asarray(graph.edge_feature(edge_type, name)).astype(np.int64)
+    return column[csc.ids_at(np.arange(csc.num_edges))]
+
+
+def _single(
+    graph: Graph, edge_type: EdgeType, alternative: str | None, source: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    if alternative is None:
+        return np.ones(len(source), dtype=bool)
+    clause = _edge_column(graph, edge_type, alternative)
+    _, position, count = np.unique(
+        np.stack([source, clause], axis=1), axis=0, return_inverse=True, return_counts=True
+    )
+    return np.asarray(count[position] == 1)
+
+
+def _edge_parts(
+    task: RecommendTaskConfig,
+    answers: _Answers,
+    pairs: NDArray[np.uint64],
+    pair_of_edge: NDArray[np.int64],
+    pair_texts: Iterable[str],
+    seed: int,
+) -> NDArray[np.int8]:
+    """Return the part that each edge would be in by itself: int8 [e]."""
+    match task.split.kind:
+        case "random":
+            return fold_of(unit_hash(seed, pair_texts), task)[pair_of_edge]
+        case "time":
+            return _by_time(_first_time(answers.time, len(pairs), pair_of_edge), task)[pair_of_edge]
+        case "leave_last_out":
+            first = _first_time(answers.time, len(pairs), pair_of_edge)
+            return _last_of_each(answers, first, pair_of_edge, unit_hash(seed, pair_texts))
+    part = answers.part.copy()
+    if not (part == VALIDATION).any():
+        known = np.zeros(len(pairs), dtype=bool)
+        known[pair_of_edge[part == TRAIN]] = True
+        cut = known & (unit_hash(seed, pair_texts) < task.validation_fraction)
+        part[cut[pair_of_edge] & (part == TRAIN)] = VALIDATION
+    return part
+
+
+def _first_time(time: NDArray[np.int64], pairs: int, pair_of_edge: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return when the first edge of each pair came to be: int64 [pairs]."""
+    first = np.full(pairs, np.iinfo(np.int64).max)
+    np.minimum.at(first, pair_of_edge, time)
+    return first
+
+
+def _by_time(first: NDArray[np.int64], task: RecommendTaskConfig) -> NDArray[np.int8]:
+    """Return the part of each pair; pairs of one time are in one part."""
+    part = np.zeros(len(first), dtype=np.int8)
+    for number, fraction in ((TEST, task.test_fraction), (VALIDATION, task.validation_fraction)):
+        rest = np.sort(first[part == TRAIN])
+        if len(rest):
+            begin = rest[min(int((1.0 - fraction) * len(rest)), len(rest) - 1)]
+            part[(part == TRAIN) & (first >= begin)] = number
+    return part
+
+
+def _last_of_each(
+    answers: _Answers,
+    first: NDArray[np.int64],
+    pair_of_edge: NDArray[np.int64],
+    number: NDArray[np.float64],
+) -> NDArray[np.int8]:
+    """Return the part of each edge: test for a query's last pair, validation for the one before.
+
+    What came at the same time is ordered by the hash of the pair.
+    """
+    _, one = np.unique(np.stack([answers.edges[:, 0], pair_of_edge], axis=1), axis=0, return_index=True)
+    query, pair = answers.edges[one, 0], pair_of_edge[one]
+    order = np.lexsort((number[pair], first[pair], query))
+    query, pair = query[order], pair[order]
+    end = np.flatnonzero(np.diff(query, append=-1)) + 1
+    count = np.diff(end, prepend=0)
+    end = end[count >= 3]
+    part = np.zeros(len(first), dtype=np.int8)
+    part[pair[end - 2]] = VALIDATION
+    part[pair[end - 1]] = TEST
+    return part[pair_of_edge]
+
+
+def _pair_texts(
+    pairs: NDArray[np.uint64], first_texts: Sequence[str], second_texts: Sequence[str], *, ordered: bool
+) -> Iterable[str]:
+    low = (pairs >> np.uint64(32)).astype(np.int64).tolist()
+    high = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64).tolist()
+    for first, second in zip(low, high, strict=True):
+        both = (first_texts[first], second_texts[second])
+        # Group numbers depend on the order of the nodes, the names do not.
+        yield "\0".join(both if ordered else sorted(both))

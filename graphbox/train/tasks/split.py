@@ -1,0 +1,46 @@
+"""What every kind of split has in common."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from graphbox.graph import Graph
+from graphbox.graph.schema import EdgeType
+
+__all__ = ["FOLDS", "Fold", "Split"]
+
+Fold = Literal["train", "validation", "test"]
+FOLDS: tuple[Fold, ...] = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Split(ABC):
+    """What a task holds out: arrays, text and numbers alone, so that a file can hold it.
+
+    The methods say what of a graph must not be seen; :class:`graphbox.train.view.GraphView` hides it.
+
+    Attributes:
+        node_type: type of the nodes that are classified, or asked about.
+        digest: hex digest of everything that made the split.
+    """
+
+    KIND: ClassVar[str]
+    """Kind of the task."""
+
+    node_type: str
+    digest: str
+
+    def hidden_features(self) -> Mapping[tuple[str, str], str]:
+        """Return why a node feature must not be read, as the end of "what it ...", by type and name."""
+        return {}
+
+    def hidden_edge_types(self) -> Collection[EdgeType]:
+        """Return the edge types that must not be seen; nor must their reverse ones."""
+        return ()
+
+    def visible_graph(self, graph: Graph, fold: Fold) -> Graph:  # noqa: ARG002 - for those that hide edges
+        """Return the graph without the edges that must not be seen while ``fold`` is predicted."""
+        return graph
