@@ -149,6 +149,11 @@ class CheckpointStore:
         }
         return Checkpoint(int(header["step"]), header["state"], dense, tables)
 
+    def last_step(self) -> int | None:
+        """Return the step of the last checkpoint; None when there is none."""
+        places = self._places()
+        return int(places[-1].name) if places else None
+
     def remove(self) -> None:
         """Remove all checkpoints."""
         if self._folder.exists():

@@ -16,6 +16,7 @@ from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trackers import Tracker
 from graphbox.train.trainer import Trainer
+from graphbox.words import counted
 from graphbox.workspace import Heartbeat
 
 __all__ = ["CHECKPOINT_INTERVAL_S", "Outcome", "ProgressCallback", "StopCallback", "TrainProgress", "train"]
@@ -327,11 +328,17 @@ class _Loop:
         folder = save_failed_batch(
             self._run_folder / "failed" / self._model, self._trainer, {**where, "loss": str(loss)}
         )
+        last = self._store.last_step()
+        before = (
+            "no checkpoint was written before it"
+            if last is None
+            else f"the last checkpoint is from {counted(at.step - last, 'batch', 'batches')} before it"
+        )
         raise GraphboxError(
             f"expected a finite loss, received {loss}",
             where=f"{self._model}, epoch {at.epoch + 1}, batch {at.batch + 1} of {batches}",
             hint=f"lower the learning rates; {folder} has the batch and says what in it, or in the model, is "
-            "no finite number; the last checkpoint is from before it",
+            f"no finite number; {before}",
         )
 
     def _save(self) -> Path:

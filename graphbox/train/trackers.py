@@ -1,27 +1,40 @@
 """Figures of a training, also sent to where a team collects them: TensorBoard, MLflow, Weights & Biases.
 
-The run's own ``metrics.jsonl`` has every figure in any case. The packages of trackers are extras of their
-own; they are imported when a run file asks for them.
+The run's own ``metrics.jsonl`` has every figure in any case. So a tracker that cannot be opened is an error
+before training begins, and one that fails later is a warning: training goes on.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from importlib import import_module
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 from graphbox.config import TrackConfig
-from graphbox.errors import missing_extra
-from graphbox.train.storage import write_atomically
+from graphbox.errors import BackendMissingError, GraphboxError, InterruptedRunError
+from graphbox.train.tracker_services import (
+    Ending,
+    MLflowService,
+    Point,
+    TensorBoardService,
+    TrackingService,
+    WandbService,
+    without_password,
+)
 
-__all__ = ["MLflowTracker", "TensorBoardTracker", "Tracker", "WandbTracker", "open_trackers"]
+__all__ = ["PatientTracker", "Tracker", "open_trackers"]
 
-_IDENTITY = "tracker-{name}.json"
+_log = logging.getLogger("graphbox.train")
+
+_REST_PER_FAILURE = 20.0
+"""A service that failed is left alone for so many times as long as the failure took: it slows training down
+by 5 % at most, however long it takes to answer."""
+
+_LEAST_REST_S = 5.0
+_MOST_CAUSE_CHARACTERS = 300
 
 
 class Tracker(Protocol):
@@ -31,126 +44,72 @@ class Tracker(Protocol):
         """Take figures of a step; names have the form ``model/figure``."""
         ...
 
-    def close(self) -> None:
-        """Hand everything over; called once."""
-        ...
 
-
-class TensorBoardTracker:
-    """Writes event files into ``tensorboard/`` of the run's folder.
+class PatientTracker:
+    """Sends figures to a service, and keeps those it does not take until it is there again.
 
     Args:
-        run_path: folder of the run.
-
-    Raises:
-        BackendMissingError: TensorBoard is not installed.
-    """
-
-    def __init__(self, run_path: Path) -> None:
-        _require("tensorboard", "tensorboard")
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer: Any = SummaryWriter(str(run_path / "tensorboard"))
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Write figures."""
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._writer.close()
-
-
-class MLflowTracker:
-    """Sends figures to an MLflow server or store; a run that goes on stays one run there.
-
-    Args:
-        run_path: folder of the run.
-        run_id: name of the run.
-        uri: of the server or store.
-        experiment: the experiment there.
-        parameters: what to show beside the figures.
-
-    Raises:
-        BackendMissingError: MLflow is not installed.
+        name: of the service, for the warnings.
+        service: where figures go.
+        clock: gives seconds.
     """
 
     def __init__(
-        self, run_path: Path, run_id: str, uri: str, experiment: str, parameters: Mapping[str, str]
+        self, name: str, service: TrackingService, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        mlflow = _require("mlflow", "mlflow")
-        self._client = mlflow.MlflowClient(tracking_uri=uri)
-        known = _identity(run_path, "mlflow")
-        if known is None or known["uri"] != uri:
-            known = {"uri": uri, "run": self._new_run(experiment, run_id, parameters)}
-            _keep_identity(run_path, "mlflow", known)
-        self._run = known["run"]
-        self._client.update_run(self._run, status="RUNNING")
+        self._name = name
+        self._service = service
+        self._clock = clock
+        self._waiting: list[Point] = []
+        self._rests_until = 0.0
+        self._warned = False
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send figures; MLflow takes no NaN in all of its stores, so figures that are none are left out."""
-        for name, value in values.items():
-            if math.isfinite(value):
-                self._client.log_metric(self._run, name, value, step=step)
+        """Send figures of a step, or keep them for later."""
+        self._waiting.append(Point(step, time.time_ns() // 1_000_000, dict(values)))
+        if self._clock() >= self._rests_until:
+            self._send()
 
-    def close(self) -> None:
-        """Say that the run has ended."""
-        self._client.update_run(self._run, status="FINISHED")
+    def close(self, ending: Ending) -> None:
+        """Send what is left, and say how the training ended."""
+        if self._waiting:
+            self._send()
+        if self._waiting:
+            _log.warning(
+                "%s did not get the last %d points of this training; metrics.jsonl has them",
+                self._name,
+                len(self._waiting),
+            )
+            return
+        try:
+            self._service.close(ending)
+        except Exception as error:  # noqa: BLE001 (anything a service raises; the training is over)
+            _log.warning("%s was not told that the run is %s: %s", self._name, ending, _cause(error))
 
-    def _new_run(self, experiment: str, run_id: str, parameters: Mapping[str, str]) -> str:
-        found = self._client.get_experiment_by_name(experiment)
-        number = found.experiment_id if found is not None else self._client.create_experiment(experiment)
-        created = self._client.create_run(number, run_name=run_id)
-        for name, value in parameters.items():
-            self._client.log_param(created.info.run_id, name, value)
-        return str(created.info.run_id)
-
-
-class WandbTracker:
-    """Sends figures to Weights & Biases; a run that goes on stays one run there.
-
-    Args:
-        run_path: folder of the run.
-        run_id: name of the run.
-        project: the project there.
-        parameters: what to show beside the figures.
-
-    Raises:
-        BackendMissingError: wandb is not installed.
-    """
-
-    def __init__(self, run_path: Path, run_id: str, project: str, parameters: Mapping[str, str]) -> None:
-        wandb = _require("wandb", "wandb")
-        known = _identity(run_path, "wandb")
-        if known is None or known["project"] != project:
-            known = {"project": project, "run": wandb.util.generate_id()}
-            _keep_identity(run_path, "wandb", known)
-        self._run = wandb.init(
-            project=project,
-            name=run_id,
-            id=known["run"],
-            resume="allow",
-            dir=str(run_path),
-            config=dict(parameters),
-        )
-        # Models of a run count their steps from 0 each; W&B's own step may only rise.
-        self._run.define_metric("*", step_metric="trained_batches")
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Send figures."""
-        self._run.log({**values, "trained_batches": step})
-
-    def close(self) -> None:
-        """Say that the run has ended."""
-        self._run.finish()
+    def _send(self) -> None:
+        started = self._clock()
+        try:
+            self._service.send(self._waiting)
+        except Exception as error:  # noqa: BLE001 (anything a service raises; the training goes on)
+            now = self._clock()
+            self._rests_until = now + max(_LEAST_REST_S, _REST_PER_FAILURE * (now - started))
+            if not self._warned:
+                self._warned = True
+                _log.warning(
+                    "%s takes no figures: %s; training goes on, metrics.jsonl has them, and they are sent "
+                    "when it is there again",
+                    self._name,
+                    _cause(error),
+                )
+            return
+        self._waiting.clear()
 
 
 @contextmanager
 def open_trackers(
     config: TrackConfig, run_path: Path, run_id: str, parameters: Mapping[str, str]
 ) -> Iterator[tuple[Tracker, ...]]:
-    """Give the trackers that a run file asks for, and close them at the end.
+    """Give the trackers that a run file asks for; at the end they are told how the block ended.
 
     Args:
         config: the section `track` of the run file.
@@ -159,41 +118,67 @@ def open_trackers(
         parameters: what to show beside the figures.
 
     Raises:
-        BackendMissingError: the package of one is not installed; the message names the extra.
+        BackendMissingError: a service is not there, or its package is not installed.
+        UsageError: the run file names a service that cannot be.
     """
-    with ExitStack() as stack:
-        trackers: list[Tracker] = []
-        if config.tensorboard:
-            trackers.append(TensorBoardTracker(run_path))
-            stack.callback(trackers[-1].close)
-        if config.mlflow is not None:
-            mlflow = config.mlflow
-            trackers.append(MLflowTracker(run_path, run_id, mlflow.uri, mlflow.experiment, parameters))
-            stack.callback(trackers[-1].close)
-        if config.wandb is not None:
-            trackers.append(WandbTracker(run_path, run_id, config.wandb.project, parameters))
-            stack.callback(trackers[-1].close)
-        yield tuple(trackers)
-
-
-def _require(module: str, extra: str) -> ModuleType:
+    opened: list[PatientTracker] = []
+    ending: Ending = "failed"
     try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise missing_extra(module, extra) from error
+        for name, where, make in _services(config, run_path, run_id, parameters):
+            opened.append(PatientTracker(name, _open(name, where, make)))
+        yield tuple(opened)
+        ending = "finished"
+    except (InterruptedRunError, KeyboardInterrupt):
+        ending = "interrupted"
+        raise
+    finally:
+        for tracker in reversed(opened):
+            tracker.close(ending)
 
 
-def _identity(run_path: Path, name: str) -> dict[str, str] | None:
-    """Return what a run is called at a tracker, if it was there before."""
+def _services(
+    config: TrackConfig, run_path: Path, run_id: str, parameters: Mapping[str, str]
+) -> Iterator[tuple[str, str, Callable[[], TrackingService]]]:
+    """Yield name, key in the run file and maker of each service."""
+    mlflow, wandb = config.mlflow, config.wandb
+    if config.tensorboard:
+        yield "TensorBoard", "track.tensorboard", lambda: TensorBoardService(run_path)
+    if mlflow is not None:
+        yield (
+            f"MLflow at {without_password(mlflow.uri)}",
+            "track.mlflow",
+            lambda: MLflowService(run_path, run_id, mlflow.uri, mlflow.experiment, parameters),
+        )
+    if wandb is not None:
+        yield (
+            "Weights & Biases",
+            "track.wandb",
+            lambda: WandbService(run_path, run_id, wandb.project, parameters),
+        )
+
+
+def _open(name: str, where: str, make: Callable[[], TrackingService]) -> TrackingService:
     try:
-        identity: dict[str, str] = json.loads((run_path / _IDENTITY.format(name=name)).read_text())
-    except FileNotFoundError:
-        return None
-    return identity
+        return make()
+    except GraphboxError:
+        raise
+    except Exception as error:
+        raise BackendMissingError(
+            f"expected {name} to take figures, received: {_cause(error)}",
+            where=where,
+            hint=f"start it, mend the section, or leave `{where}` out: metrics.jsonl of the run has every "
+            "figure in any case, and a run goes on with or without trackers",
+        ) from error
 
 
-def _keep_identity(run_path: Path, name: str, identity: Mapping[str, str]) -> None:
-    with write_atomically(run_path / _IDENTITY.format(name=name)) as stream:
-        stream.write(json.dumps(identity).encode())
+def _cause(error: BaseException) -> str:
+    """Return what went wrong in one short line: what the system said, where it said something."""
+    chain: list[BaseException] = []
+    step: BaseException | None = error
+    while step is not None and step not in chain:
+        chain.append(step)
+        step = step.__cause__ or step.__context__
+    system = [each for each in chain if isinstance(each, OSError) and type(each).__module__ == "builtins"]
+    found = system[-1] if system else error
+    text = " ".join(str(found).split()) or type(found).__name__
+    return text if len(text) <= _MOST_CAUSE_CHARACTERS else f"{text[:_MOST_CAUSE_CHARACTERS]} ..."

@@ -132,10 +132,16 @@ def test_batch_without_a_finite_loss_is_kept(tmp_path: Path) -> None:
         run(Counting(breaks_at=3), tmp_path)
     folder = tmp_path / "failed" / "m"
     assert str(folder) in str(caught.value)
+    assert "the last checkpoint is from 1 batch before it" in str(caught.value)  # the best epoch
     text = (folder / "failure.json").read_text()
     assert '"non_finite_arrays": [\n  "inputs"\n ]' in text
     with np.load(folder / "batch.npz") as batch:
         assert batch["nodes"].tolist() == [1, 1]
+
+
+def test_a_failure_before_any_checkpoint_says_that_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(GraphboxError, match="no checkpoint was written before it"):
+        run(Counting(breaks_at=1), tmp_path)
 
 
 def test_sign_of_life_names_the_place(tmp_path: Path) -> None:
