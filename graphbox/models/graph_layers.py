@@ -351,7 +351,8 @@ class _PropagatedLinear(nn.Module):
         super().__init__()
         from torch_geometric.nn import SimpleConv
 
-        self.linear = nn.Linear(dim, dim, **options)
+        self.linear = nn.Linear(dim, dim, **{**options, "bias": False})
+        self.bias = nn.Parameter(torch.zeros(dim)) if options.get("bias", True) else None
         self.propagate = SimpleConv(aggr="sum")
 
     def forward(
@@ -362,7 +363,7 @@ class _PropagatedLinear(nn.Module):
         else:
             both = self.linear(vectors[0]), vectors[1]
         result: Tensor = self.propagate(both, index, edge_weight)
-        return result
+        return result if self.bias is None else result + self.bias
 
 
 def _gcn(shape: LayerShape) -> GraphLayer:

@@ -165,8 +165,8 @@ class TestAgainstPlainReferences:
             entered = network.enter(inputs, {"paper": None})["paper"].double().numpy()
         (parameters,) = [layer.state_dict() for layer in network.layers]
         values = {name.rpartition(".")[2]: value.double().numpy() for name, value in parameters.items()}
-        moved = entered @ values["weight"].T + values["bias"]
-        expected = np.maximum(self.adjacency(papers, weighted=weighted) @ moved, 0)
+        moved = self.adjacency(papers, weighted=weighted) @ entered @ values["weight"].T
+        expected = np.maximum(moved + values["bias"], 0)
         np.testing.assert_allclose(whole(trainer)["paper"], expected, atol=1e-5)
 
     def test_appnp(self, papers: Graph) -> None:
