@@ -84,7 +84,7 @@ class Case:
         with torch.no_grad():
             return {name: each.numpy() for name, each in self.layer(vectors, edges, first).items()}
 
-    def of(self, relation: EdgeType, name: str) -> Array:
+    def of(self, relation: EdgeType, name: str) -> Any:
         """Return a parameter of a relation's convolution."""
         return self.parameters[f"convolutions.{edge_type_text(relation)}.{name}"]
 
@@ -160,7 +160,8 @@ def test_gcn(relations: Sequence[EdgeType]) -> None:
         arrived = np.zeros(DIM)
         for source, share in case.around(relation, node):
             arrived += share * (weight @ case.vectors[relation[0]][source])
-        return arrived + case.of(relation, "bias")
+        arrived += case.of(relation, "bias")
+        return arrived
 
     check(case, case.by_relation(message, own=True))
 
@@ -179,7 +180,7 @@ def test_attention(relations: Sequence[EdgeType], weighted: bool, name: str) -> 
             around = [(source, weight) for source, weight in around if source != node]
             around.append((node, float(np.mean([weight for _, weight in around])) if around else 0.0))
         edge = case.of(relation, "lin_edge.weight")[:, 0] if weighted else np.zeros(DIM)
-        result = case.of(relation, "bias").copy()
+        result: Array = case.of(relation, "bias").copy()
         if name == "gat":
             maps = ("lin.weight", "lin.weight") if relation[0] == relation[2] else _GAT_MAPS
             mapped = [case.of(relation, maps[0]) @ given[source] for source, _ in around]
@@ -313,7 +314,7 @@ def test_hgt(relations: Sequence[EdgeType]) -> None:
     case = Case("hgt", relations, options={"heads": HEADS})
     size, parameters = DIM // HEADS, case.parameters
 
-    def mapped(name: str, which: int) -> Array:
+    def mapped(name: str, which: int) -> Any:
         """Return keys (0), queries (1) or values (2) of a type's nodes, by head."""
         weight = parameters[f"convolution.kqv_lin.lins.{name}.weight"][which * DIM : (which + 1) * DIM]
         bias = parameters[f"convolution.kqv_lin.lins.{name}.bias"][which * DIM : (which + 1) * DIM]
