@@ -1,4 +1,4 @@
-import { screen, waitFor } from "@testing-library/react";
+import { cleanup, screen, waitFor } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { afterEach, describe, expect, it } from "vitest";
 import { chooseLanguage } from "@/i18n/setup";
@@ -6,7 +6,10 @@ import { overview } from "@/testing/fixtures";
 import { renderApp } from "@/testing/render-app";
 import { server } from "@/testing/server";
 
-afterEach(() => chooseLanguage("en"));
+afterEach(async () => {
+  cleanup();
+  await chooseLanguage("en");
+});
 
 describe("the frame", () => {
   it("leads to every page, and names the page in the title", async () => {

@@ -1,7 +1,7 @@
 import "@testing-library/jest-dom/vitest";
 
 import { cleanup, configure } from "@testing-library/react";
-import { afterAll, afterEach, beforeAll, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, vi } from "vitest";
 import { setUpLanguages } from "@/i18n/setup";
 import { FakeEventSource } from "./fake-event-source";
 import { server } from "./server";
@@ -39,8 +39,13 @@ beforeAll(async () => {
   await setUpLanguages("en");
 });
 
+beforeEach(() => {
+  vi.spyOn(console, "error");
+});
+
 afterEach(() => {
   cleanup();
+  expect(console.error).not.toHaveBeenCalled();
   server.resetHandlers();
   FakeEventSource.all.length = 0;
   window.localStorage.clear();
