@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph.change import AddedNodes, ChangingNodes, EdgeRows, change_of_edges
+from graphbox.graph.chunks import ChunkLabel, ChunkRecord, StreamRecord, require_stream
 from graphbox.graph.compact import CompactReport, compact_if_needed, in_background, needs_compaction
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
 from graphbox.graph.ids import IdsLike, as_arrow
@@ -143,6 +144,7 @@ def append(
     *,
     strict: bool = False,
     compact: Compaction = "auto",
+    chunk: ChunkLabel | None = None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> AppendReport:
     """Add nodes, edges and features to a graph on disk.
@@ -159,10 +161,13 @@ def append(
         strict: refuse edges that would be skipped (dangling, duplicate) instead of counting them.
         compact: whether to compact the graph afterwards when changes have become many, and no other process
             is compacting it.
+        chunk: the next chunk of the stream that the graph holds, which this is; the graph holds its record
+            as soon as its rows, also where these are none.
         lock_timeout_s: seconds to wait for another process that writes the same graph.
 
     Raises:
         NotFoundError: there is no graph, or a file is missing.
+        ConflictError: ``chunk`` is not the next one.
         UsageError: a table has other features than the graph, or names an unknown node type.
         DataError: a table is malformed, or ``strict`` refused an edge.
         DoesNotFitError: the disk has not enough room.
@@ -181,7 +186,7 @@ def append(
             if progress is not None:
                 progress(f"edges {edge_type_text(edges.type)}", number, total)
             appended.add_edges(edges)
-        appended.write(writer)
+        appended.write(writer, chunk)
         size_bytes = writer.size_bytes
     compacted = compact == "auto" and compact_if_needed(path) is not None
     is_needed = compact == "background" and needs_compaction(path)
@@ -349,8 +354,8 @@ class _Append:
             reports[node_type] = AddedNodes(read.rows, nodes.num_added, read.updated)
         return reports
 
-    def write(self, writer: FolderWriter) -> None:
-        """Write the change and put it in place, unless there is none."""
+    def write(self, writer: FolderWriter, chunk: ChunkLabel | None) -> None:
+        """Write the change and put it in place, unless there is none and it is no chunk."""
         node_changes = {name: nodes.change() for name, nodes in self._nodes.items()}
         node_entries = [
             write_node_change(writer, name, change) for name, change in node_changes.items() if change
@@ -359,8 +364,14 @@ class _Append:
             write_edge_change(writer, edge_type, change, reverse)
             for edge_type, (change, reverse) in self._edges.items()
         ]
-        if node_entries or edge_entries:
-            writer.commit({"node_types": node_entries, "edge_types": edge_entries})
+        if node_entries or edge_entries or chunk is not None:
+            stream = None if chunk is None else self._stream_with(chunk, writer.path).document()
+            writer.commit({"node_types": node_entries, "edge_types": edge_entries}, stream)
+
+    def _stream_with(self, chunk: ChunkLabel, path: Path) -> StreamRecord:
+        nodes = {name: each.num_added for name, each in self._nodes.items()}
+        edges = {name: change.num_added for name, (change, _) in self._edges.items()}
+        return require_stream(path).with_chunk(ChunkRecord.of(chunk, self.graph, nodes, edges))
 
 
 def _in_words(edges: EdgeSource, rows: EdgeRows, row: int) -> str:

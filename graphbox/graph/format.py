@@ -388,16 +388,19 @@ class FolderWriter:
             hint="free some disk space or choose another folder; the graph that was here before is untouched",
         )
 
-    def commit(self, body: Mapping[str, Any]) -> None:
+    def commit(self, body: Mapping[str, Any], stream: Mapping[str, Any] | None = None) -> None:
         """Put the new graph, or the changed one, in place.
 
         Args:
             body: what the manifest says beside the format, the byte order and the files: ``name`` (of a new
                 graph), ``node_types`` and ``edge_types``.
+            stream: what it says of the stream from now on, see :mod:`graphbox.graph.chunks`; None: nothing
+                (of a new graph), or what it said before.
         """
         self._sync()
         before = self._before
-        self._put(self._new_graph(body) if before is None else self._changed_graph(before, body))
+        manifest = self._new_graph(body) if before is None else self._changed_graph(before, body)
+        self._put(manifest if stream is None else {**manifest, "stream": stream})
 
     def _sync(self) -> None:
         """Have all that was written on disk.
