@@ -147,6 +147,7 @@ class _Checker:
         for place, names in (
             ((*key, "relations"), task.get("relations")),
             ((*key, "exclude_relations"), task.get("exclude_relations")),
+            ((*key, "negative_relations"), task.get("negative_relations")),
             ((*key, "split", "validation_relations"), split.get("validation_relations")),
             ((*key, "split", "test_relations"), split.get("test_relations")),
         ):
@@ -164,9 +165,10 @@ class _Checker:
             features = _mapping(self._node_types[ends[0]], "features")
             where = f"graph.nodes.{ends[0]}.features"
             yield from self._check_part((*key, "split", "feature"), feature, features, str(ends[0]), where)
-        if task.get("kind") != "recommend" or not (feature or by_time):
+        if task.get("kind") not in {"recommend", "predict_links"} or not (feature or by_time):
             return
-        relations = [relation for relation in _items(task.get("relations")) if _text(relation)]
+        named = [*_items(task.get("relations")), *_items(task.get("negative_relations"))]
+        relations = [relation for relation in named if _text(relation)]
         asked = {(ends[0], relation, ends[1]) for relation in relations}
         for place, edge in self._edges:
             if edge not in asked or place[-1] != "type":

@@ -16,6 +16,7 @@ from graphbox.metrics.classification import (
     multilabel_report,
 )
 from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered
+from graphbox.metrics.links import link_ranks, link_report
 from graphbox.metrics.ranking import (
     POPULARITY_BUCKETS,
     PopularityBucket,
@@ -40,6 +41,8 @@ __all__ = [
     "evaluate_filtered",
     "evaluate_ranking",
     "grouped_roc_auc",
+    "link_ranks",
+    "link_report",
     "macro_f1",
     "multilabel_report",
     "top_k",

@@ -11,11 +11,12 @@ from graphbox.train.evaluate import (
     evaluate_trained,
 )
 from graphbox.train.fit import fit, load_outcome
+from graphbox.train.link_evaluation import evaluate_link_embeddings
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.splitting import make_split
-from graphbox.train.tasks import ClassifySplit, RecommendSplit, load_split, save_split
+from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit, load_split, save_split
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView
@@ -24,6 +25,7 @@ __all__ = [
     "Assignment",
     "ClassifySplit",
     "GraphView",
+    "LinkSplit",
     "Outcome",
     "RecommendSplit",
     "SageEncoder",
@@ -34,6 +36,7 @@ __all__ = [
     "embed",
     "evaluate_baselines",
     "evaluate_embeddings",
+    "evaluate_link_embeddings",
     "evaluate_logits",
     "evaluate_scores",
     "evaluate_trained",

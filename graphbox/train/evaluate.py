@@ -15,6 +15,8 @@ from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
 from graphbox.train.baselines import classify_baselines, recommend_baselines
+from graphbox.train.link_baselines import link_baselines
+from graphbox.train.link_evaluation import evaluate_links
 from graphbox.train.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
@@ -167,12 +169,14 @@ def _evaluate_recommend(
 
 MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
     "classify": _evaluate_classify,
+    "predict_links": evaluate_links,
     "recommend": _evaluate_recommend,
 }
 """What measures a model, ``(graph, split, task, trained, fold) -> metrics``, by kind of task."""
 
 BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Metrics]]] = {
     "classify": classify_baselines,
+    "predict_links": link_baselines,
     "recommend": recommend_baselines,
 }
 """What measures baselines, ``(view, split, task, fold) -> {baseline: metrics}``, by kind of task."""

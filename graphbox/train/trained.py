@@ -42,6 +42,8 @@ class TrainedModel:
         target_type: node type of candidates, of kind ``two_tower``.
         target: float32 [candidates, dim], their vectors, of kind ``two_tower``.
         logits: float32 [nodes, classes] of the task's node type, of models that classify nodes themselves.
+        link_scores: float32 [edges + negatives of the test part], of models that learn on through time: what
+            each scored before it was known.
     """
 
     name: str
@@ -53,6 +55,7 @@ class TrainedModel:
     target_type: str | None = None
     target: NDArray[np.float32] | None = None
     logits: NDArray[np.float32] | None = None
+    link_scores: NDArray[np.float32] | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
@@ -94,6 +97,9 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
     header["logits"] = trained.logits is not None
     if trained.logits is not None:
         _save_array(folder / "logits.npy", trained.logits)
+    header["link_scores"] = trained.link_scores is not None
+    if trained.link_scores is not None:
+        _save_array(folder / "link_scores.npy", trained.link_scores)
     if trained.encoder is not None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
@@ -137,7 +143,8 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         target = None if target_type is None else _load_array(public / "target" / f"{target_type}.npy")
         about = (name, header["kind"], header["task"], header["node_type"])
         logits = _load_array(folder / "logits.npy") if header["logits"] else None
-        return TrainedModel(*about, embeddings, encoder, target_type, target, logits)
+        link_scores = _load_array(folder / "link_scores.npy") if header["link_scores"] else None
+        return TrainedModel(*about, embeddings, encoder, target_type, target, logits, link_scores)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",

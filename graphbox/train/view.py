@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
-from graphbox.train.tasks import Fold, RecommendSplit, Split
+from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
 __all__ = ["GraphView"]
 
@@ -21,7 +21,9 @@ class GraphView:
     Of a classify task the label is hidden: asking for it is an error. Of a recommend task every edge between
     the nodes of a held-out pair of groups is removed from every edge type, whatever its relation and
     direction, so that no reverse or parallel edge can bring it back; and edge types that are held out as a
-    whole are not there, nor are their reverse ones.
+    whole are not there, nor are their reverse ones. Of a predict_links task the same holds of pairs, and the
+    edge types of negatives are not there either; of events that join a pair again later the event itself is
+    not there, nor its reverse edge.
 
     Args:
         graph: the whole graph.
@@ -60,12 +62,12 @@ class GraphView:
         """Return the view without some edges, given by their ids; see ``Graph.without_edges``."""
         return self._with(self._graph.without_edges(removed))
 
-    def without_pairs(self, split: RecommendSplit, pairs: NDArray[np.uint64]) -> GraphView:
+    def without_pairs(self, split: RecommendSplit | LinkSplit, pairs: NDArray[np.uint64]) -> GraphView:
         """Return the view without the edges between the nodes of some pairs of groups.
 
         Args:
             split: whose groups they are.
-            pairs: uint64, :meth:`RecommendSplit.pair_keys` of the pairs.
+            pairs: uint64, ``split.pair_keys`` of the pairs.
         """
         return self._with(split.without_pairs(self._graph, pairs))
 

@@ -12,7 +12,7 @@ __all__ = ["ModelSection"]
 class ModelSection(Section):
     """Base of the section of a kind of model; its field `kind` is a literal that names the kind."""
 
-    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend")
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     """Kinds of tasks that models of the kind do."""
 
     task: Name | None = None

@@ -12,9 +12,11 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from graphbox.config.tasks.classify import ClassifyTaskConfig
+from graphbox.config.tasks.predict_links import LinkBaseline, PredictLinksTaskConfig
 from graphbox.config.tasks.recommend import RecommendationBaseline, RecommendTaskConfig
 from graphbox.config.tasks.splits import (
     GivenSplitConfig,
+    HeldOutFractions,
     HeldOutSection,
     LeaveLastOutSplitConfig,
     RandomSplitConfig,
@@ -25,8 +27,11 @@ __all__ = [
     "TASK_KINDS",
     "ClassifyTaskConfig",
     "GivenSplitConfig",
+    "HeldOutFractions",
     "HeldOutSection",
     "LeaveLastOutSplitConfig",
+    "LinkBaseline",
+    "PredictLinksTaskConfig",
     "RandomSplitConfig",
     "RecommendTaskConfig",
     "RecommendationBaseline",
@@ -34,7 +39,9 @@ __all__ = [
     "TimeSplitConfig",
 ]
 
-TaskConfig = Annotated[ClassifyTaskConfig | RecommendTaskConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[
+    ClassifyTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig, Field(discriminator="kind")
+]
 
 TASK_KINDS: tuple[str, ...] = tuple(
     get_args(section.model_fields["kind"].annotation)[0] for section in get_args(get_args(TaskConfig)[0])

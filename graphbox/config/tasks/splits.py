@@ -12,6 +12,7 @@ from graphbox.config.section import EdgeTypeList, Fraction, Section, TypeName
 __all__ = [
     "RANDOM_SPLIT",
     "GivenSplitConfig",
+    "HeldOutFractions",
     "HeldOutSection",
     "LeaveLastOutSplitConfig",
     "RandomSplitConfig",
@@ -52,8 +53,8 @@ class GivenSplitConfig(Section):
     kind: Literal["given"]
     """Kind of split."""
     feature: str | None = None
-    """Categorical feature that names the part: of the nodes (classify), or of the edges (recommend). A
-    missing value is in no part."""
+    """Categorical feature that names the part: of the nodes (classify), or of the edges (recommend,
+    predict_links). A missing value is in no part."""
     train: tuple[str, ...] = ("train", "training")
     """Values of the feature that mean training."""
     validation: tuple[str, ...] = ("validation", "valid", "val", "dev")
@@ -63,9 +64,10 @@ class GivenSplitConfig(Section):
     ignored: tuple[str, ...] = ()
     """Values of the feature that mean no part: not learnt from, not tested."""
     validation_relations: tuple[TypeName, ...] = ()
-    """Relations (recommend) whose edges are the validation part; no model sees them while it trains."""
+    """Relations (recommend, predict_links) whose edges are the validation part; no model sees them while it
+    trains."""
     test_relations: tuple[TypeName, ...] = ()
-    """Relations (recommend) whose edges are the test part; no model ever sees them."""
+    """Relations (recommend, predict_links) whose edges are the test part; no model ever sees them."""
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -92,11 +94,9 @@ RANDOM_SPLIT = RandomSplitConfig(kind="random")
 """The split of a task that says none."""
 
 
-class HeldOutSection(Section):
+class HeldOutFractions(Section):
     """What every task needs to know to hold data out."""
 
-    group: EdgeTypeList | None = None
-    """Edge type whose target groups nodes; a group is never split between train, validation and test."""
     validation_fraction: Fraction = 0.1
     """Share held out for choosing among epochs."""
     test_fraction: Fraction = 0.2
@@ -112,9 +112,16 @@ class HeldOutSection(Section):
         }[kind]
         for key in unused:
             # A run file with all defaults written out says nothing by them.
-            if getattr(self, key) != type(self).model_fields[key].default:
+            if key in type(self).model_fields and getattr(self, key) != type(self).model_fields[key].default:
                 raise PydanticCustomError(
                     "not_together",
                     "`{key}` has no meaning with a split of kind {kind}",
                     {"key": key, "kind": kind, "hint": f"leave `{key}` out, or the section `split`"},
                 )
+
+
+class HeldOutSection(HeldOutFractions):
+    """What a task needs to know whose nodes come in groups."""
+
+    group: EdgeTypeList | None = None
+    """Edge type whose target groups nodes; a group is never split between train, validation and test."""

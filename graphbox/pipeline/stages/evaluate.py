@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphbox.config import RecommendTaskConfig
+from graphbox.config import PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
@@ -58,8 +58,14 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     """Measure a model on the test part of its task as it is served: looked up, encoded, ranked."""
     import numpy as np
 
-    from graphbox.train import evaluate_embeddings, evaluate_scores
+    from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
 
+    if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
+        sources, targets = (
+            model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
+            for name in (split.node_type, split.target_type)
+        )
+        return evaluate_link_embeddings(split, task, sources, targets)
     nodes = np.arange(graph.num_nodes(split.node_type), dtype=np.int64)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":

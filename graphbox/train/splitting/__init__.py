@@ -13,6 +13,7 @@ from graphbox.config import TaskConfig
 from graphbox.graph import Graph
 from graphbox.train.splitting.classify import split_classify
 from graphbox.train.splitting.parts import unit_hash
+from graphbox.train.splitting.predict_links import split_links
 from graphbox.train.splitting.recommend import split_recommend
 from graphbox.train.tasks import Split
 
@@ -20,6 +21,7 @@ __all__ = ["SPLIT_FUNCTIONS", "make_split", "unit_hash"]
 
 SPLIT_FUNCTIONS: Mapping[str, Callable[..., Split]] = {
     "classify": split_classify,
+    "predict_links": split_links,
     "recommend": split_recommend,
 }
 """What splits, ``(graph, task, seed) -> Split``, by kind of task."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.config import GivenSplitConfig
-from graphbox.config.tasks import HeldOutSection
+from graphbox.config.tasks import HeldOutFractions
 from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph.schema import FeatureSpec
 
@@ -29,7 +29,7 @@ def unit_hash(seed: int, texts: Iterable[str]) -> NDArray[np.float64]:
     return (np.frombuffer(digests, dtype="<u8") >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def fold_of(number: NDArray[np.float64], task: HeldOutSection) -> NDArray[np.int8]:
+def fold_of(number: NDArray[np.float64], task: HeldOutFractions) -> NDArray[np.int8]:
     """Return 2 (test) below the test fraction, then 1 (validation) for its share of the rest, else 0."""
     validation_end = task.test_fraction + (1.0 - task.test_fraction) * task.validation_fraction
     return np.where(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,9 +14,10 @@ from graphbox.config import (
     RecommendTaskConfig,
     TimeSplitConfig,
 )
-from graphbox.errors import DataError, UsageError
+from graphbox.errors import DataError
 from graphbox.graph import Graph
-from graphbox.graph.schema import CSC, EdgeType, edge_type_text
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.train.splitting.edges import edge_column, latest_parts, pair_texts, timestamps, why_empty
 from graphbox.train.splitting.groups import node_groups
 from graphbox.train.splitting.parts import (
     IGNORED,
@@ -68,8 +69,8 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     if one_type:
         eligible &= source_group != edge_target_group
     pairs, pair_of_edge = np.unique(keys, return_inverse=True)
-    pair_texts = _pair_texts(pairs, texts, target_texts, ordered=not one_type)
-    wanted = _edge_parts(task, answers, pairs, pair_of_edge, pair_texts, seed)
+    texts_of_pairs = pair_texts(pairs, texts, target_texts, ordered=not one_type)
+    wanted = _edge_parts(task, answers, pairs, pair_of_edge, texts_of_pairs, seed)
     # What is known once is known: the earliest part of a pair's edges is the pair's.
     pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
     np.minimum.at(pair_part, pair_of_edge, wanted)
@@ -84,7 +85,7 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
             raise DataError(
                 f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
                 where=f"{task.node_type} to {task.candidate_type}",
-                hint=_why_empty(task),
+                hint=why_empty(task.split.kind),
             )
     given = task.split if isinstance(task.split, GivenSplitConfig) else None
     held_out = () if given is None else (*given.validation_relations, *given.test_relations)
@@ -110,17 +111,6 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     )
 
 
-def _why_empty(task: RecommendTaskConfig) -> str:
-    match task.split.kind:
-        case "time":
-            return "edges of one time fall into one part: use larger fractions, or another split"
-        case "leave_last_out":
-            return "only what has three or more targets is tested"
-        case "given":
-            return "the task's `split` says which edges are in which part"
-    return "only pairs of groups without an excluded relation are held out: use larger fractions"
-
-
 def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
     """Return the edges of the task's relations, those that are held out as a whole included."""
     given = task.split if isinstance(task.split, GivenSplitConfig) else None
@@ -137,11 +127,11 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
         edges.append(np.stack([source, target], axis=1))
         single.append(_single(graph, edge_type, task.alternative, source))
         if isinstance(task.split, TimeSplitConfig | LeaveLastOutSplitConfig):
-            times.append(_timestamps(csc, edge_type, task.split.kind))
+            times.append(timestamps(csc, edge_type, task.split.kind))
         if given is not None and given.feature is not None:
             spec = graph.edge_features(edge_type).get(given.feature)
             part_of = given_part(spec, given, f"edge type {edge_type_text(edge_type)}")
-            part.append(part_of[_edge_column(graph, edge_type, given.feature)])
+            part.append(part_of[edge_column(graph, edge_type, given.feature)])
         else:
             part.append(np.full(len(source), its_part, dtype=np.int8))
     return _Answers(
@@ -149,29 +139,12 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
     )
 
 
-def _timestamps(csc: CSC, edge_type: EdgeType, kind: str) -> NDArray[np.int64]:
-    if csc.timestamp is None:
-        raise UsageError(
-            f"expected edges with a timestamp for a split of kind {kind}, received none",
-            where=f"edge type {edge_type_text(edge_type)}",
-            hint="name the column: `timestamp: ...` at the edge type under graph.edges",
-        )
-    return csc.timestamp
-
-
-def _edge_column(graph: Graph, edge_type: EdgeType, name: str) -> NDArray[np.int64]:
-    """Return an edge feature in the order of the CSC."""
-    csc = graph.csc(edge_type)
-    column = np.asarray(graph.edge_feature(edge_type, name)).astype(np.int64)
-    return column[csc.ids_at(np.arange(csc.num_edges))]
-
-
 def _single(
     graph: Graph, edge_type: EdgeType, alternative: str | None, source: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     if alternative is None:
         return np.ones(len(source), dtype=bool)
-    clause = _edge_column(graph, edge_type, alternative)
+    clause = edge_column(graph, edge_type, alternative)
     _, position, count = np.unique(
         np.stack([source, clause], axis=1), axis=0, return_inverse=True, return_counts=True
     )
@@ -183,23 +156,23 @@ def _edge_parts(
     answers: _Answers,
     pairs: NDArray[np.uint64],
     pair_of_edge: NDArray[np.int64],
-    pair_texts: Iterable[str],
+    texts: Iterable[str],
     seed: int,
 ) -> NDArray[np.int8]:
     """Return the part that each edge would be in by itself: int8 [e]."""
     match task.split.kind:
         case "random":
-            return fold_of(unit_hash(seed, pair_texts), task)[pair_of_edge]
+            return fold_of(unit_hash(seed, texts), task)[pair_of_edge]
         case "time":
-            return _by_time(_first_time(answers.time, len(pairs), pair_of_edge), task)[pair_of_edge]
+            return latest_parts(_first_time(answers.time, len(pairs), pair_of_edge), task)[pair_of_edge]
         case "leave_last_out":
             first = _first_time(answers.time, len(pairs), pair_of_edge)
-            return _last_of_each(answers, first, pair_of_edge, unit_hash(seed, pair_texts))
+            return _last_of_each(answers, first, pair_of_edge, unit_hash(seed, texts))
     part = answers.part.copy()
     if not (part == VALIDATION).any():
         known = np.zeros(len(pairs), dtype=bool)
         known[pair_of_edge[part == TRAIN]] = True
-        cut = known & (unit_hash(seed, pair_texts) < task.validation_fraction)
+        cut = known & (unit_hash(seed, texts) < task.validation_fraction)
         part[cut[pair_of_edge] & (part == TRAIN)] = VALIDATION
     return part
 
@@ -209,17 +182,6 @@ def _first_time(time: NDArray[np.int64], pairs: int, pair_of_edge: NDArray[np.in
     first = np.full(pairs, np.iinfo(np.int64).max)
     np.minimum.at(first, pair_of_edge, time)
     return first
-
-
-def _by_time(first: NDArray[np.int64], task: RecommendTaskConfig) -> NDArray[np.int8]:
-    """Return the part of each pair; pairs of one time are in one part."""
-    part = np.zeros(len(first), dtype=np.int8)
-    for number, fraction in ((TEST, task.test_fraction), (VALIDATION, task.validation_fraction)):
-        rest = np.sort(first[part == TRAIN])
-        if len(rest):
-            begin = rest[min(int((1.0 - fraction) * len(rest)), len(rest) - 1)]
-            part[(part == TRAIN) & (first >= begin)] = number
-    return part
 
 
 def _last_of_each(
@@ -243,14 +205,3 @@ def _last_of_each(
     part[pair[end - 2]] = VALIDATION
     part[pair[end - 1]] = TEST
     return part[pair_of_edge]
-
-
-def _pair_texts(
-    pairs: NDArray[np.uint64], first_texts: Sequence[str], second_texts: Sequence[str], *, ordered: bool
-) -> Iterable[str]:
-    low = (pairs >> np.uint64(32)).astype(np.int64).tolist()
-    high = (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64).tolist()
-    for first, second in zip(low, high, strict=True):
-        both = (first_texts[first], second_texts[second])
-        # Group numbers depend on the order of the nodes, the names do not.
-        yield "\0".join(both if ordered else sorted(both))

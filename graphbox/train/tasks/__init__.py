@@ -11,6 +11,7 @@ import numpy as np
 
 from graphbox.errors import FormatError
 from graphbox.train.tasks.classify import ClassifySplit
+from graphbox.train.tasks.predict_links import LinkPart, LinkSplit
 from graphbox.train.tasks.recommend import RecommendSplit, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
 
@@ -19,6 +20,8 @@ __all__ = [
     "SPLITS",
     "ClassifySplit",
     "Fold",
+    "LinkPart",
+    "LinkSplit",
     "RecommendSplit",
     "Split",
     "load_split",
@@ -26,7 +29,9 @@ __all__ = [
     "save_split",
 ]
 
-SPLITS: Mapping[str, type[Split]] = {split.KIND: split for split in (ClassifySplit, RecommendSplit)}
+SPLITS: Mapping[str, type[Split]] = {
+    split.KIND: split for split in (ClassifySplit, RecommendSplit, LinkSplit)
+}
 """The class of what is held out, by kind of task."""
 
 _FORMAT = "graphbox-split"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
 from graphbox.train.tasks.split import Fold, Split
 
-__all__ = ["RecommendSplit", "pair_keys"]
+__all__ = ["RecommendSplit", "edges_joining", "pair_keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,20 +98,37 @@ class RecommendSplit(Split):
             graph: the graph; edge types without such edges stay as they are.
             pairs: uint64, :meth:`pair_keys` of the pairs.
         """
-        removed: dict[EdgeType, NDArray[np.int64]] = {}
-        for edge_type in graph.edge_types:
-            if graph.is_reverse(edge_type):
-                continue
-            ends = (edge_type[0], edge_type[2])
-            if ends not in {(self.node_type, self.target_type), (self.target_type, self.node_type)}:
-                continue
-            csc = graph.csc(edge_type)
-            source, target = csc.coo()
-            queries, targets = (source, target) if ends[0] == self.node_type else (target, source)
-            joining = np.flatnonzero(np.isin(self.pair_keys(queries, targets), pairs))
-            if len(joining):
-                removed[edge_type] = csc.ids_at(joining)
+        removed = edges_joining(
+            graph, self.node_type, self.target_type, lambda *ends: np.isin(self.pair_keys(*ends), pairs)
+        )
         return graph.without_edges(removed) if removed else graph
+
+
+def edges_joining(
+    graph: Graph,
+    node_type: str,
+    target_type: str,
+    chosen: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]],
+) -> dict[EdgeType, NDArray[np.int64]]:
+    """Return the ids of the edges of any relation and direction that join chosen pairs, by edge type.
+
+    Args:
+        graph: the graph; its reverse edge types follow the others.
+        node_type: type of the one end.
+        target_type: type of the other.
+        chosen: tells of nodes at the one end and at the other, int64 [n] each, which pairs: bool [n].
+    """
+    found: dict[EdgeType, NDArray[np.int64]] = {}
+    for edge_type in graph.edge_types:
+        ends = (edge_type[0], edge_type[2])
+        if graph.is_reverse(edge_type) or ends not in {(node_type, target_type), (target_type, node_type)}:
+            continue
+        csc = graph.csc(edge_type)
+        source, target = csc.coo()
+        positions = np.flatnonzero(chosen(source, target) if ends[0] == node_type else chosen(target, source))
+        if len(positions):
+            found[edge_type] = csc.ids_at(positions)
+    return found
 
 
 def pair_keys(

@@ -1,0 +1,366 @@
+"""Decides which edges a predict_links task holds out, and with which pairs they are to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from graphbox.config import GivenSplitConfig, PredictLinksTaskConfig
+from graphbox.errors import DataError
+from graphbox.graph import Graph
+from graphbox.graph.schema import CSR, edge_type_text
+from graphbox.native import seed_number
+from graphbox.sample import NegativeSampler
+from graphbox.train.splitting.edges import edge_column, latest_parts, pair_texts, timestamps, why_empty
+from graphbox.train.splitting.parts import (
+    IGNORED,
+    TEST,
+    TRAIN,
+    VALIDATION,
+    digest_of,
+    fold_of,
+    given_part,
+    unit_hash,
+)
+from graphbox.train.tasks import FOLDS, LinkSplit, pair_keys
+
+__all__ = ["known_targets", "split_links"]
+
+_NO_TIME = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """Edges of several relations between two types, those of training first.
+
+    Attributes:
+        ends: int64 [e, 2], source and target.
+        origin: int64 [e, 2], number of the relation and edge id.
+        time: int64 [e], or empty where the edges are no events.
+        part: int8 [e], the part that the data says.
+    """
+
+    ends: NDArray[np.int64]
+    origin: NDArray[np.int64]
+    time: NDArray[np.int64]
+    part: NDArray[np.int8]
+
+    def take(self, order: NDArray[np.int64]) -> _Edges:
+        time = self.time[order] if len(self.time) else _NO_TIME
+        return _Edges(self.ends[order], self.origin[order], time, self.part[order])
+
+
+def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSplit:
+    """Hold out edges of a task's relations, and draw or take the negatives of each part.
+
+    Raises:
+        UsageError: an edge type or column that the task names is not there.
+        DataError: a part stays empty.
+    """
+    one_type = task.node_type == task.candidate_type
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
+    relations = (*task.relations, *held_out)
+    edges = _edges_of(graph, task, relations, events=_are_events(graph, task, relations))
+    if len(edges.time):
+        edges = edges.take(np.lexsort((edges.origin[:, 1], edges.origin[:, 0], edges.time)))
+    keys = pair_keys(edges.ends[:, 0], edges.ends[:, 1], ordered=not one_type)
+    pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+    wanted = _parts(graph, task, edges, pairs, pair_of_edge, seed)
+    wanted[np.isin(keys, _linked_pairs(graph, task))] = TRAIN
+    # What is known once is known: the earliest part of a pair's edges is the pair's.
+    pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
+    np.minimum.at(pair_part, pair_of_edge, wanted)
+    later = np.flatnonzero(wanted > pair_part[pair_of_edge])
+    if len(edges.time):
+        fold, repeated = wanted, 0
+        rows = np.concatenate([np.flatnonzero(fold == number) for number in range(len(FOLDS))])
+        ends, time, origin = edges.ends[rows], edges.time[rows], edges.origin[rows]
+        later_edges = np.column_stack([wanted[later], edges.origin[later]]).astype(np.int64)
+    else:
+        fold = pair_part[pair_of_edge]
+        repeated = int((wanted[later] != IGNORED).sum())
+        found = [np.unique(edges.ends[fold == number], axis=0) for number in range(len(FOLDS))]
+        ends, time, origin = np.concatenate(found), _NO_TIME, np.empty((0, 2), np.int64)
+        later_edges = np.empty((0, 3), np.int64)
+        rows = np.repeat(np.arange(len(FOLDS)), [len(each) for each in found])
+    edge_fold = (fold[rows] if len(edges.time) else rows).astype(np.int8)
+    for number, name in enumerate(FOLDS):
+        if not (edge_fold == number).any():
+            raise DataError(
+                f"expected edges of {', '.join(relations)} in each fold, received none in {name}",
+                where=f"{task.node_type} to {task.candidate_type}",
+                hint=why_empty(task.split.kind),
+            )
+    negatives = _Negatives(graph, task, ends, edge_fold, time, seed)
+    held = pair_part != TRAIN
+    return LinkSplit(
+        node_type=task.node_type,
+        target_type=task.candidate_type,
+        relations=relations,
+        held_out_relations=held_out,
+        negative_relations=task.negative_relations,
+        sources=graph.num_nodes(task.node_type),
+        targets=graph.num_nodes(task.candidate_type),
+        edges=ends,
+        fold=edge_fold,
+        time=time,
+        origin=origin,
+        query=negatives.query,
+        negatives=negatives.ends,
+        negative_fold=negatives.fold,
+        negative_time=negatives.time,
+        negative_query=negatives.negative_query,
+        later_edges=later_edges,
+        pairs=pairs[held],
+        pair_fold=pair_part[held],
+        repeated=repeated,
+        digest=digest_of(task.model_dump_json(), seed, ends, edge_fold, time, negatives.ends),
+    )
+
+
+# ------------------------------------------------------------------------------------ edges
+
+
+def _are_events(graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[str]) -> bool:
+    if task.split.kind in ("time", "leave_last_out"):
+        return True
+    edge_types = [(task.node_type, relation, task.candidate_type) for relation in relations]
+    return task.split.kind == "given" and all(
+        graph.csc(edge_type).timestamp is not None for edge_type in edge_types
+    )
+
+
+def _edges_of(
+    graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[str], *, events: bool
+) -> _Edges:
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    ends, origin, times, part = [], [], [_NO_TIME], []
+    for number, relation in enumerate(relations):
+        edge_type = (task.node_type, relation, task.candidate_type)
+        csc = graph.csc(edge_type)
+        source, target = csc.coo()
+        ends.append(np.stack([source, target], axis=1))
+        ids = csc.ids_at(np.arange(csc.num_edges))
+        origin.append(np.stack([np.full(len(ids), number), ids], axis=1))
+        if events:
+            times.append(timestamps(csc, edge_type, task.split.kind))
+        if given is not None and given.feature is not None:
+            spec = graph.edge_features(edge_type).get(given.feature)
+            part_of = given_part(spec, given, f"edge type {edge_type_text(edge_type)}")
+            part.append(part_of[edge_column(graph, edge_type, given.feature)])
+        else:
+            part.append(np.full(len(source), _part_of_relation(given, relation), dtype=np.int8))
+    return _Edges(np.concatenate(ends), np.concatenate(origin), np.concatenate(times), np.concatenate(part))
+
+
+def _part_of_relation(given: GivenSplitConfig | None, relation: str) -> int:
+    if given is not None and relation in given.validation_relations:
+        return VALIDATION
+    return TEST if given is not None and relation in given.test_relations else TRAIN
+
+
+def _linked_pairs(graph: Graph, task: PredictLinksTaskConfig) -> NDArray[np.uint64]:
+    linked = [np.empty(0, np.uint64)]
+    for relation in task.exclude_relations:
+        source, target = graph.csc((task.node_type, relation, task.candidate_type)).coo()
+        linked.append(pair_keys(source, target, ordered=task.node_type != task.candidate_type))
+    return np.unique(np.concatenate(linked))
+
+
+def _parts(
+    graph: Graph,
+    task: PredictLinksTaskConfig,
+    edges: _Edges,
+    pairs: NDArray[np.uint64],
+    pair_of_edge: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.int8]:
+    """Return the part that each edge would be in by itself: int8 [e]."""
+    match task.split.kind:
+        case "random":
+            return fold_of(_hash_of_pairs(graph, task, pairs, seed), task)[pair_of_edge]
+        case "time":
+            return latest_parts(edges.time, task)
+        case "leave_last_out":
+            return _last_events(edges.ends[:, 0])
+    part = edges.part.copy()
+    if not (part == VALIDATION).any():
+        part = _cut_validation(graph, task, edges, pairs, pair_of_edge, seed)
+    return part
+
+
+def _cut_validation(
+    graph: Graph,
+    task: PredictLinksTaskConfig,
+    edges: _Edges,
+    pairs: NDArray[np.uint64],
+    pair_of_edge: NDArray[np.int64],
+    seed: int,
+) -> NDArray[np.int8]:
+    """Cut the share for validation from train: of events the latest, of pairs at random."""
+    part = edges.part.copy()
+    trained = part == TRAIN
+    if len(edges.time):
+        time = np.sort(edges.time[trained])
+        begin = time[min(int((1.0 - task.validation_fraction) * len(time)), len(time) - 1)]
+        part[trained & (edges.time >= begin)] = VALIDATION
+        return part
+    known = np.zeros(len(pairs), dtype=bool)
+    known[pair_of_edge[trained]] = True
+    cut = known & (_hash_of_pairs(graph, task, pairs, seed) < task.validation_fraction)
+    part[cut[pair_of_edge] & trained] = VALIDATION
+    return part
+
+
+def _hash_of_pairs(
+    graph: Graph, task: PredictLinksTaskConfig, pairs: NDArray[np.uint64], seed: int
+) -> NDArray[np.float64]:
+    one_type = task.node_type == task.candidate_type
+    sources = [f"node {node}" for node in graph.ids(task.node_type).tolist()]
+    targets = sources if one_type else [f"node {node}" for node in graph.ids(task.candidate_type).tolist()]
+    return unit_hash(seed, pair_texts(pairs, sources, targets, ordered=not one_type))
+
+
+def _last_events(source: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Return the part of each event, which ascend by time: test for the last of a source of three or more."""
+    order = np.argsort(source, kind="stable")
+    end = np.flatnonzero(np.diff(source[order], append=-1)) + 1
+    count = np.diff(end, prepend=0)
+    end = end[count >= 3]
+    part = np.zeros(len(source), dtype=np.int8)
+    part[order[end - 2]] = VALIDATION
+    part[order[end - 1]] = TEST
+    return part
+
+
+# -------------------------------------------------------------------------------- negatives
+
+
+def known_targets(
+    edges: NDArray[np.int64], sources: int, targets: int, *, within_one_type: bool
+) -> sp.csr_array:
+    """Return the known targets of each source, ascending: 1 at each, float32 [sources, targets].
+
+    Args:
+        edges: int64 [e, 2], source and target.
+        sources: number of source nodes.
+        targets: number of target nodes.
+        within_one_type: an edge makes its ends known to each other, both ways round.
+    """
+    both = np.concatenate([edges, edges[:, ::-1]]) if within_one_type else edges
+    ones = np.ones(len(both), dtype=np.float32)
+    known = sp.csr_array((ones, (both[:, 0], both[:, 1])), shape=(sources, targets))
+    known.sum_duplicates()
+    known.data[:] = 1.0
+    return known
+
+
+class _Negatives:
+    """Negatives of both held-out parts: ``ends``, ``fold``, ``time``, and the queries of both sides."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        task: PredictLinksTaskConfig,
+        edges: NDArray[np.int64],
+        fold: NDArray[np.int8],
+        time: NDArray[np.int64],
+        seed: int,
+    ) -> None:
+        self._graph, self._task, self._seed = graph, task, seed
+        self._edges, self._fold, self._time = edges, fold, time
+        self.query = np.full(len(edges), -1, dtype=np.int64)
+        given = self._given() if task.negative_relations else None
+        ends, folds, times, queries = [], [], [], []
+        for number in (VALIDATION, TEST):
+            rows = np.flatnonzero(fold == number)
+            if given is not None and (given.part == number).any():
+                pairs, when, query = self._take(given.take(np.flatnonzero(given.part == number)), rows)
+            elif given is not None and number == TEST:
+                raise DataError(
+                    "expected negatives for the test part, received none",
+                    where=f"negative_relations: {', '.join(task.negative_relations)}",
+                    hint="the split cuts them where it cuts the edges: by time, by the column, by the hash",
+                )
+            else:
+                pairs, when, query = self._draw(rows, number)
+            ends.append(pairs)
+            folds.append(np.full(len(pairs), number, dtype=np.int8))
+            times.append(when)
+            queries.append(query)
+        self.ends = np.concatenate(ends)
+        self.fold = np.concatenate(folds)
+        self.time = np.concatenate(times)
+        self.negative_query = np.concatenate(queries)
+
+    def _given(self) -> _Edges:
+        """Return the given negatives, each with its part."""
+        task = self._task
+        edges = _edges_of(self._graph, task, task.negative_relations, events=len(self._time) > 0)
+        match task.split.kind:
+            case "random":
+                keys = pair_keys(
+                    edges.ends[:, 0], edges.ends[:, 1], ordered=task.node_type != task.candidate_type
+                )
+                pairs, pair_of_edge = np.unique(keys, return_inverse=True)
+                part = fold_of(_hash_of_pairs(self._graph, task, pairs, self._seed), task)[pair_of_edge]
+            case "time":
+                begins = [self._time[self._fold == number].min() for number in (VALIDATION, TEST)]
+                part = np.searchsorted(begins, edges.time, side="right").astype(np.int8)
+            case _:
+                # Of splits without a column for them all are for the test.
+                is_column = isinstance(task.split, GivenSplitConfig) and task.split.feature is not None
+                part = edges.part if is_column else np.full(len(edges.ends), TEST, dtype=np.int8)
+        given = _Edges(edges.ends, edges.origin, edges.time, part)
+        if len(edges.time):
+            given = given.take(np.lexsort((edges.origin[:, 1], edges.origin[:, 0], edges.time)))
+        return given
+
+    def _take(
+        self, given: _Edges, rows: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return given negatives; an edge is ranked among those of its source, and of its time if any."""
+        source = np.concatenate([self._edges[rows, 0], given.ends[:, 0]])
+        columns = [source]
+        if len(self._time):
+            columns.append(np.concatenate([self._time[rows], given.time]))
+        _, query = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        self.query[rows] = query[: len(rows)]
+        return given.ends, given.time, query[len(rows) :]
+
+    def _draw(
+        self, rows: NDArray[np.int64], number: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return drawn negatives of each edge; one whose source is joined to every target has none."""
+        task, edges = self._task, self._edges
+        one_type = task.node_type == task.candidate_type
+        targets = self._graph.num_nodes(task.candidate_type)
+        sources = self._graph.num_nodes(task.node_type)
+        linked = known_targets(edges, sources, targets, within_one_type=one_type)
+        known = CSR(linked.indptr.astype(np.int64), linked.indices, np.arange(linked.nnz), targets)
+        seed = seed_number(self._seed)
+        if task.negative_distribution == "uniform":
+            sampler = NegativeSampler.uniform(targets, seed, known_positives=known)
+        else:
+            degree = np.bincount(edges[self._fold == TRAIN, 1], minlength=targets)
+            sampler = NegativeSampler(degree, 1.0, seed, known_positives=known)
+        drawn = sampler.sample_for(
+            edges[rows, 0], task.negatives, epoch=number, exclude_query=one_type, exhausted="fill"
+        )
+        self.query[rows] = rows
+        query = np.repeat(rows, task.negatives)
+        pairs = np.stack([np.repeat(edges[rows, 0], task.negatives), drawn.ravel()], axis=1)
+        there = pairs[:, 1] >= 0
+        if not there.any():
+            raise DataError(
+                "expected pairs that no edge joins, received sources that are joined to every target",
+                where=f"{task.node_type} to {task.candidate_type}",
+                hint="an edge type that joins everything leaves nothing to predict",
+            )
+        time = np.repeat(self._time[rows], task.negatives)[there] if len(self._time) else _NO_TIME
+        return pairs[there], time, query[there]
