@@ -15,6 +15,7 @@ from graphbox.table.policy import (
     ShrinkReport,
     TablePolicies,
 )
+from graphbox.table.publication import PublishedTables, TablePublisher
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
@@ -48,6 +49,7 @@ __all__ = [
     "PipelinedBatches",
     "PolicyEvents",
     "ProbabilityAdmission",
+    "PublishedTables",
     "RowCounters",
     "ServingTable",
     "ShowClickScore",
@@ -57,6 +59,7 @@ __all__ = [
     "TableEmbeddingBagCollection",
     "TableOptimizer",
     "TablePolicies",
+    "TablePublisher",
     "TableStatistics",
     "TableStore",
     "hashed_keys",
