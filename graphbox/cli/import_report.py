@@ -24,10 +24,11 @@ def print_report(report: ImportReport, console: Console) -> None:
     """Print what an import read, kept and skipped, and what it took."""
     console.print(_nodes(report.node_types))
     console.print()
-    console.print(_edges(report.edge_types))
-    console.print()
-    console.print(_degree_table(report.edge_types))
-    console.print()
+    if report.edge_types:
+        console.print(_edges(report.edge_types))
+        console.print()
+        console.print(_degree_table(report.edge_types))
+        console.print()
     for each in report.node_types:
         _print_examples(each.type, each.skipped, each.examples, console)
     for edges in report.edge_types:

@@ -36,8 +36,9 @@ class NodesConfig(Section):
     # Not strict: what went through _empty_section is a list of Python, which strictness takes for no tuple.
     columns: Annotated[tuple[str, ...], Field(min_length=1, strict=False)] | None = None
     """Names of the columns of a text file that has no header line."""
-    id: str = "id"
-    """Column that holds the original id (string or 64-bit integer), unique within the node type."""
+    id: str | None = "id"
+    """Column that holds the original id (string or 64-bit integer), unique within the node type. `null`: the
+    rows have none, as those of a log, and are numbered from 0."""
     id_type: Literal["string", "int64"] | None = None
     """What the ids are; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
     features: dict[str, FeatureKind] = Field(default_factory=dict)
@@ -54,6 +55,15 @@ class NodesConfig(Section):
                         "`{key}` describes a table, but this node type has none (no `path`)",
                         {"key": key, "hint": "give its `path`, or leave the other keys out"},
                     )
+        if self.id is None and (self.id_type is not None or not self.features):
+            raise PydanticCustomError(
+                "no_ids",
+                "rows without ids (`id: null`) {what}",
+                {
+                    "what": "are numbered: `id_type` has no meaning" if self.features else "need `features`",
+                    "hint": "name the columns to import under `features`, and leave `id_type` out",
+                },
+            )
         return self
 
 

@@ -44,13 +44,12 @@ class _Checker:
     def graph_problems(self) -> Iterator[Problem]:
         """Yield what keeps the section `graph` from being a whole graph."""
         graph = self._source.data.get("graph")
-        for name, what in (("nodes", "node type"), ("edges", "edge type")):
-            if isinstance(graph, dict) and not graph.get(name):
-                yield self._problem(
-                    ("graph", name) if name in graph else ("graph",),
-                    f"expected at least one {what} under `{name}`, received none",
-                    "`graphbox check --schema` has every key",
-                )
+        if isinstance(graph, dict) and not graph.get("nodes"):
+            yield self._problem(
+                ("graph", "nodes") if "nodes" in graph else ("graph",),
+                "expected at least one node type under `nodes`, received none",
+                "`graphbox check --schema` has every key",
+            )
         yield from self._check_nodes()
         for key, edge in self._edges:
             for name in (edge[0], edge[2]) if key[-1] == "type" else ():

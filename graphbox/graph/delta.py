@@ -233,9 +233,24 @@ class _Append:
             self.graph.id_type(node_type) if known else None,
             where,
             SkippedRows(strict=True),
+            first_id=self.graph.num_nodes(node_type) if known else 0,
         )
+        if known and nodes.id is None:
+            self._check_numbered(node_type, rows.ids, where)
         kind: IdType = "int64" if pa.types.is_int64(rows.ids.type) else "string"
         self._read[node_type] = self._changing(node_type, kind).add_rows(rows, where)
+
+    def _check_numbered(self, node_type: str, numbers: pa.Array, where: str) -> None:
+        """Refuse rows without ids where the graph's nodes have other ids than their numbers."""
+        if self.graph.id_type(node_type) == "int64":
+            taken = self.graph.index(node_type, numbers, missing=-1) >= 0
+            if not taken.any():
+                return
+        raise UsageError(
+            "expected a column of ids, as the nodes that are there have, received none",
+            where=where,
+            hint="name it (`id: ...`); rows without ids are appended to nodes that were imported so",
+        )
 
     def _changing(self, node_type: str, kind: IdType) -> ChangingNodes:
         if node_type not in self._nodes:

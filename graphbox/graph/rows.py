@@ -24,7 +24,13 @@ _CATEGORIES_BYTES = 1 << 40
 
 
 def read_node_rows(
-    node_type: str, nodes: NodeSource, id_type: IdType | None, where: str, skipped: SkippedRows
+    node_type: str,
+    nodes: NodeSource,
+    id_type: IdType | None,
+    where: str,
+    skipped: SkippedRows,
+    *,
+    first_id: int = 0,
 ) -> NodeRows:
     """Return the usable rows of a node table.
 
@@ -34,6 +40,7 @@ def read_node_rows(
         id_type: what the ids are; None: told from the table.
         where: what the table is for, for messages.
         skipped: counts the rows that cannot be used.
+        first_id: number of the first row, where rows have no ids.
 
     Raises:
         DataError: the table is damaged or empty, a column missing or of the wrong type, an id there twice, or
@@ -41,18 +48,22 @@ def read_node_rows(
     """
     kinds = IdKinds({} if (known := id_type or nodes.id_type) is None else {where: known})
     table = open_source(nodes, where, node_type=node_type)
-    reader = NodeReader(where, nodes, table, kinds, skipped, memory_bytes=_CATEGORIES_BYTES)
+    reader = NodeReader(
+        where, nodes, table, kinds, skipped, memory_bytes=_CATEGORIES_BYTES, first_id=first_id
+    )
     try:
         batches = [batch for batch in reader.batches(batch_bytes=_BATCH_BYTES) if len(batch)]
     except IdsAreStringsError:
         return read_node_rows(node_type, nodes, "string", where, skipped)
-    place = f"{reader.table.name}, column `{nodes.id}`"
+    column = nodes.id
+    place = reader.table.name if column is None else f"{reader.table.name}, column `{column}`"
     if not batches:
         skipped.refuse_all(reader.rows, "nodes")
         raise DataError("expected at least one node, received none", where=place)
     ids = pa.concat_arrays([batch.ids for batch in batches])
     rows = np.concatenate([batch.table_rows() for batch in batches])
-    make_ids(ids, place, lambda row: reader.table.where(int(rows[row]), nodes.id))
+    if column is not None:
+        make_ids(ids, place, lambda row: reader.table.where(int(rows[row]), column))
     return NodeRows(ids, _columns(reader.features, [batch.features for batch in batches]))
 
 

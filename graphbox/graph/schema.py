@@ -193,7 +193,8 @@ class NodeSource:
     Attributes:
         data: the table (:func:`graphbox.graph.source.open_table`), or None: then the nodes are the ids met at
             the ends of edges, in the order in which they are met first.
-        id: column of the original ids: strings or 64-bit integers, unique.
+        id: column of the original ids: strings or 64-bit integers, unique. None: the rows have none, as those
+            of a log, and are numbered from 0; rows that are appended later go on from there.
         features: columns to import, and how each is read.
         id_type: what the ids are; by default the column's type, and in text int64 when every cell is a
             plain decimal integer, else string.
@@ -203,7 +204,7 @@ class NodeSource:
     """
 
     data: TableLike | None = None
-    id: str = "id"
+    id: str | None = "id"
     features: Mapping[str, FeatureKind] = field(default_factory=dict)
     id_type: IdType | None = None
     format: str = "auto"

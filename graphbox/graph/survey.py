@@ -149,9 +149,7 @@ def survey_graph(
         DataError: a table is damaged, or lacks a column.
     """
     node_tables = {
-        name: _look(
-            nodes, _open(nodes, name), [nodes.id, *nodes.features], sample_rows, batch_bytes=batch_bytes
-        )
+        name: _look(nodes, _open(nodes, name), _columns(nodes), sample_rows, batch_bytes=batch_bytes)
         for name, nodes in source.nodes.items()
         if nodes.data is not None
     }
@@ -329,9 +327,13 @@ def _line_count(files: Sequence[InputFile], headers: int) -> Estimate:
 # Nodes
 
 
+def _columns(nodes: NodeSource) -> list[str]:
+    return [*([] if nodes.id is None else [nodes.id]), *nodes.features]
+
+
 def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
     ids = table.sample.column(nodes.id) if nodes.id in table.sample.column_names else _no_rows()
-    kind = nodes.id_type or _id_kind(ids, table)
+    kind: IdType = "int64" if nodes.id is None else nodes.id_type or _id_kind(ids, table)
     widths = [_width(table.sample, name, feature) for name, feature in nodes.features.items()]
     return NodeSurvey(
         nodes=table.rows,

@@ -16,6 +16,7 @@ from graphbox.graph.columns import Column
 from graphbox.graph.format import Snapshot, check_digests
 from graphbox.graph.ids import IdsLike
 from graphbox.graph.layout import array_names
+from graphbox.graph.live_nodes import LiveNodeTable
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, IdType, Int64Array, edge_type_text
 from graphbox.graph.tables import (
     Direction,
@@ -275,6 +276,17 @@ class TypedTables:
             NotFoundError: there is no such feature.
         """
         return _feature(self._node_table(node_type).features, name, node_type).values
+
+    def feature_rows(self, node_type: str, name: str, start: int, stop: int) -> Column:
+        """Return a feature of the nodes ``start`` to ``stop - 1``, without reading that of the others.
+
+        Raises:
+            NotFoundError: there is no such feature.
+        """
+        table = self._node_table(node_type)
+        if isinstance(table, LiveNodeTable) and name in table.features:
+            return table.live_features[name].read(start, stop)
+        return _feature(table.features, name, node_type).slice(start, stop)
 
     def slot_lists(self, node_type: str, name: str) -> tuple[Int64Array, Int64Array]:
         """Return the slots of all nodes of a type.

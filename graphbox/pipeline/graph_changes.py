@@ -166,6 +166,12 @@ def removal_of_tables(config: GraphConfig, graph: Graph) -> Removal:
             raise UsageError(
                 f"expected a table with the ids to remove, received the node type `{node_type}` without one"
             )
+        if table.id is None:
+            raise UsageError(
+                "expected a column with the ids to remove, received a table without one",
+                where=f"node type `{node_type}`",
+                hint="name it: `id: ...`",
+            )
         (ids,) = _columns(table, [table.id])
         nodes[node_type] = _as_kind(ids, _id_type(graph, node_type), node_type)
     edges: dict[tuple[str, str, str] | str, tuple[pa.Array, pa.Array]] = {}

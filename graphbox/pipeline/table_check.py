@@ -56,7 +56,9 @@ def table_mistakes(config: GraphConfig) -> Iterator[_Mistake]:
             key: _Key = ("graph", "nodes", name)
             table = yield from _opened(config, key, nodes, nodes.path)
             if table is not None:
-                wanted = [_Wanted(("id",), nodes.id, _ids(id_types.get(name))), *_features(nodes.features)]
+                wanted = _features(nodes.features)
+                if nodes.id is not None:
+                    wanted.insert(0, _Wanted(("id",), nodes.id, _ids(id_types.get(name))))
                 yield from _mistakes(config, key, nodes, table, wanted)
                 _note_id_type(id_types, name, table, nodes.id)
     for position, edges in enumerate(config.edges):
@@ -89,11 +91,11 @@ def _features(features: Mapping[str, FeatureKind]) -> list[_Wanted]:
     return [_Wanted(("features", name), name, _feature(kind)) for name, kind in features.items()]
 
 
-def _note_id_type(id_types: dict[str, IdType], name: str, table: Table, column: str) -> None:
+def _note_id_type(id_types: dict[str, IdType], name: str, table: Table, column: str | None) -> None:
     """Note what the ids of a node type are, where its table says it: the ends of edges must be the same."""
     import pyarrow as pa
 
-    kind = table.column_types().get(column)
+    kind = pa.int64() if column is None else table.column_types().get(column)
     if kind is not None and name not in id_types:
         id_types[name] = "int64" if pa.types.is_integer(kind) else "string"
 

@@ -127,11 +127,6 @@ MISTAKES: dict[str, Mistake] = {
         nothing,
         ["import", "cites.csv", "--source", "target", "--target", "target"],
     ),
-    "graph_without_edges": Mistake(
-        2,
-        written("run.yaml", "version: 1\nname: x\ngraph:\n  name: x\n  nodes: {paper: {path: paper.csv}}\n"),
-        ["import", "run.yaml"],
-    ),
     # a table
     "nothing_to_import": Mistake(2, nothing, ["import"]),
     "unknown_unit_of_memory": Mistake(2, nothing, ["import", "run.yaml", "--memory", "2G"]),

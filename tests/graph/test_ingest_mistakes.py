@@ -236,11 +236,11 @@ MISTAKES: dict[str, tuple[Change, type[GraphboxError], str, str, str]] = {
         "expected letters, digits",
         "",
     ),
-    "no edge types": (
-        lambda source, _: replace(source, edges=()),
+    "no node types": (
+        lambda source, _: replace(source, nodes={}, edges=()),
         UsageError,
         "graph `papers`",
-        "expected at least one node type and one edge type, received 1 and 0",
+        "expected at least one node type, received none",
         "",
     ),
 }

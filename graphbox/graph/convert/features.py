@@ -196,8 +196,10 @@ class _Slots(FeatureReader):
             lists = pc.split_pattern(cells, SLOT_SEPARATOR)
         elif _is_list(values.type) and _is_slot_value(values.type.value_type):
             lists = values
+        elif _is_slot_value(values.type):
+            lists = _lists_of_one(values)
         else:
-            raise wrong_type(self._place, "lists of integers or strings", values)
+            raise wrong_type(self._place, "integers, strings or lists of them", values)
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
         flat = pc.list_flatten(lists)
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -251,6 +253,13 @@ def feature_reader(kind: FeatureKind, *, is_text: bool, place: str, memory_bytes
             hint=did_you_mean(str(kind), readers),
         )
     return readers[kind](is_text=is_text, place=place, memory_bytes=memory_bytes)
+
+
+def _lists_of_one(values: pa.Array) -> pa.Array:
+    """Return each value as a list; of a missing one an empty list."""
+    present = values.is_valid().to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values.drop_null())
 
 
 def _is_list(kind: pa.DataType) -> bool:

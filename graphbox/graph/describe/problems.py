@@ -39,7 +39,9 @@ def find_problems(
     for edges in forward:
         problems += _imported(edges)
     for nodes in node_types:
-        problems += _nodes(nodes, isolated.get(nodes.name, ()))
+        problems += _malformed(nodes.name, nodes.imported)
+        if edge_types:  # without any, no node can have one
+            problems += _isolated(nodes, isolated.get(nodes.name, ()))
     for edges in forward:
         problems += _edges(edges)
     for nodes in node_types:
@@ -101,8 +103,7 @@ def _malformed(where: str, imported: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def _nodes(nodes: NodeTypeDescription, examples: Sequence[str]) -> Iterator[Problem]:
-    yield from _malformed(nodes.name, nodes.imported)
+def _isolated(nodes: NodeTypeDescription, examples: Sequence[str]) -> Iterator[Problem]:
     if nodes.isolated:
         yield Problem(
             "isolated_nodes",

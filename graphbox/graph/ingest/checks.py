@@ -17,19 +17,17 @@ def check_source(source: GraphSource) -> None:
     """Check names, node types and kinds.
 
     Raises:
-        UsageError: there is no node type or edge type, one is there twice, has a name it may not have, or is
+        UsageError: there is no node type, an edge type is there twice, one has a name it may not have, or is
             unknown, or there is no such kind of feature.
     """
-    if not source.nodes or not source.edges:
-        raise UsageError(
-            f"expected at least one node type and one edge type, received {len(source.nodes)} and "
-            f"{len(source.edges)}",
-            where=f"graph `{source.name}`",
-        )
+    if not source.nodes:
+        raise UsageError("expected at least one node type, received none", where=f"graph `{source.name}`")
     for node_type, nodes in source.nodes.items():
         check_type_name(node_type, "node type")
         where = f"node type `{node_type}`"
         _check_kinds(nodes.features, where, FEATURE_KINDS)
+        if nodes.id is None and not nodes.features:
+            raise UsageError("expected features of nodes without ids, received none", where=where)
         if nodes.data is None and nodes.features:
             raise UsageError(
                 "expected no features of nodes without a table, received "

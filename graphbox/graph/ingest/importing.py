@@ -207,7 +207,7 @@ class _Import:
         for entry, edge_report in self._edge_types(writer, nodes):
             edge_entries.append(entry)
             self.edge_reports += (edge_report,)
-        if not any(report.edges for report in self.edge_reports):
+        if self._source.edges and not any(report.edges for report in self.edge_reports):
             raise DataError(
                 "expected at least one edge, received none",
                 where=f"graph `{self._source.name}`",

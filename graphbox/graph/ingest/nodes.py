@@ -123,7 +123,8 @@ class NodeTypeImport:
             self._skipped.refuse_all(self._rows, "nodes")
             raise DataError(
                 "expected at least one node, received none",
-                where=f"{reader.table.name}, column `{self._source.id}`",
+                where=reader.table.name
+                + ("" if self._source.id is None else f", column `{self._source.id}`"),
             )
         self.close()
         self._shares.settle(self.node_type, self.ids.held_bytes)
@@ -145,7 +146,7 @@ class NodeTypeImport:
         self, reader: NodeReader, row: int, again: int, value: Any, *, batch_bytes: int, categories_bytes: int
     ) -> DataError:
         """Return the error about an id that occurs twice, with both places."""
-        table, column = reader.table, self._source.id
+        table, column = reader.table, str(self._source.id)
         places: Sequence[int] | None = (row, again)
         if self._skipped.counts:
             # Rows were left out, so that positions among the usable rows are not those in the table.

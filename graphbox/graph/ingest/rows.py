@@ -63,6 +63,10 @@ class IdKinds:
     def __contains__(self, node_type: str) -> bool:
         return node_type in self._known
 
+    def number(self, node_type: str) -> None:
+        """Say that the rows of a node type have no ids and are numbered."""
+        self._known[node_type] = "int64"
+
     def arrow_type(self, node_type: str) -> pa.DataType:
         """Return the Arrow type of the ids of a node type; int64 as long as none was seen."""
         return pa.large_string() if self._known.get(node_type) == "string" else pa.int64()
@@ -246,6 +250,7 @@ class NodeReader(_Reader):
         kinds: what the ids of node types are.
         skipped: counts the rows that cannot be used.
         memory_bytes: what may be held between batches.
+        first_id: number of the first usable row, where rows have no ids.
 
     Attributes:
         table: the table.
@@ -262,9 +267,11 @@ class NodeReader(_Reader):
         skipped: SkippedRows,
         *,
         memory_bytes: int,
+        first_id: int = 0,
     ) -> None:
         super().__init__(table, skipped)
         self._node_type = node_type
+        self._next_id = first_id
         self._source = source
         self._kinds = kinds
         self.features = self._readers(source.features, memory_bytes)
@@ -277,20 +284,32 @@ class NodeReader(_Reader):
             IdsAreStringsError: ids that were taken for integers are none.
         """
         column = self._source.id
-        for batch in self._batches([column, *self._source.features], batch_bytes):
+        columns = [*([] if column is None else [column]), *self._source.features]
+        for batch in self._batches(columns, batch_bytes):
             if not batch.num_rows:
                 yield NodeRows(batch.first_row, None, batch.read_bytes, pa.nulls(0), {})
                 continue
-            ids = _read_end(self, batch, column, self._node_type, self._kinds)
             features = {name: reader.read(batch.columns[name]) for name, reader in self.features.items()}
-            kept = self._kept(batch, [(column, ids), *features.items()])
+            if column is None:
+                kept = self._kept(batch, list(features.items()))
+                ids = self._numbers(batch.num_rows if kept is None else len(kept))
+            else:
+                read = _read_end(self, batch, column, self._node_type, self._kinds)
+                kept = self._kept(batch, [(column, read), *features.items()])
+                ids = _take_array(read.values, kept)
             yield NodeRows(
                 batch.first_row,
                 kept,
                 batch.read_bytes,
-                _take_array(ids.values, kept),
+                ids,
                 {name: _take_values(each.values, kept) for name, each in features.items()},
             )
+
+    def _numbers(self, count: int) -> pa.Array:
+        """Return the ids of the next usable rows, which have none of their own."""
+        self._kinds.number(self._node_type)
+        first, self._next_id = self._next_id, self._next_id + count
+        return pa.array(np.arange(first, self._next_id))
 
 
 class EdgeReader(_Reader):
