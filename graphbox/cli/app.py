@@ -28,6 +28,7 @@ from graphbox.cli import (
     export,
     graphs,
     import_graph,
+    init,
     models,
     plan,
     run,
@@ -86,7 +87,20 @@ def _options(
     )
 
 
-for module in (demo, run, check, doctor, import_graph, change_graph, plan, describe, train, evaluate, embed):
+for module in (
+    demo,
+    init,
+    run,
+    check,
+    doctor,
+    import_graph,
+    change_graph,
+    plan,
+    describe,
+    train,
+    evaluate,
+    embed,
+):
     module.register(app)
 for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):
     module.register(app)

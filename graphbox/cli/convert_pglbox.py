@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.new_file import write_new_file
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
-from graphbox.errors import ConflictError, GraphboxError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,8 @@ def convert_pglbox(
     from graphbox.pglbox import convert
 
     conversion = convert(file, data=data, output=output)
-    _write(output, conversion.text, force=force)
+    hint = "name another with `-o`, or write over it with `--force`"
+    write_new_file(output, conversion.text, hint=hint, force=force)
     document = {
         "file": str(file),
         "output": str(output),
@@ -51,20 +52,6 @@ def convert_pglbox(
         console.print(text, markup=False, soft_wrap=True)
 
     session.answer(document, show)
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise ConflictError(
-            "expected no file there, but there is one",
-            where=str(path),
-            hint="name another with `-o`, or write over it with `--force`",
-        ) from None
-    except OSError as error:
-        raise GraphboxError(f"the run file cannot be written: {error.strerror}", where=str(path)) from None
 
 
 def _row(outcome: Outcome) -> tuple[str, str, str, str, str]:

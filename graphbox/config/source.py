@@ -87,7 +87,7 @@ def read_source(path: Path, *, what: str = "run file", hint: str | None = None) 
         raise ConfigError(
             f"expected a {what}, received an empty one",
             where=str(path),
-            hint=hint or "`graphbox demo --print-run-file` prints one to start from",
+            hint=hint or "`graphbox init` writes one to start from",
         )
     source = Source(path=path, data=None, text=text.splitlines())
     source.data = _Reader(source).value(root, ())

@@ -1,0 +1,75 @@
+"""`graphbox init`: a run file to start from, which needs only the user's tables and columns."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from graphbox.cli.new_file import write_new_file
+from graphbox.cli.session import Session, command
+from graphbox.errors import GraphboxError, UsageError
+
+__all__ = ["Template", "register", "template_text"]
+
+_RUN_FILE = "graphbox.yaml"
+
+
+class Template(StrEnum):
+    """What a run file is for."""
+
+    WALK = "walk"
+    RECOMMEND = "recommend"
+    CLASSIFY = "classify"
+
+
+_PURPOSE = {
+    Template.WALK: "embeddings from edges alone",
+    Template.RECOMMEND: "what a user will choose next",
+    Template.CLASSIFY: "the classes of nodes",
+}
+
+
+def init(
+    session: Session,
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Folder of the run file, made when it is not there.")
+    ] = Path(),
+    template: Annotated[
+        Template | None, typer.Option("--template", "-t", help="What it is for.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a run file to start from: name your tables and columns in it, and run it.
+
+    It names no setting of the models: their defaults are what `graphbox check --resolved` prints.
+    """
+    if template is None:
+        purposes = ", ".join(f"{name} ({purpose})" for name, purpose in _PURPOSE.items())
+        raise UsageError("expected --template, received none", hint=f"there are: {purposes}")
+    path = folder / _RUN_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GraphboxError(f"the folder cannot be made: {error.strerror}", where=str(folder)) from None
+    write_new_file(path, template_text(template), hint="name another folder: `graphbox init ... DIR`")
+    session.answer(
+        {"template": template.value, "path": str(path)},
+        lambda console: console.print(
+            f"wrote {path}; name your tables and columns on its lines with <-, then "
+            f"`graphbox check {path}` and `graphbox run {path}`",
+            markup=False,
+            soft_wrap=True,
+        ),
+    )
+
+
+def template_text(template: Template) -> str:
+    """Return the run file of a template."""
+    return (Path(__file__).parent / "templates" / f"{template}.yaml").read_text(encoding="utf-8")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "init")(init)

@@ -1,0 +1,132 @@
+"""`graphbox init`: each template, filled in, goes from tables to a report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.cli.init import Template
+from graphbox.config import load_config
+from tests.cli.conftest import Call
+
+# No setting of a model, so that its defaults are those of the code.
+NAMED = {"kind", "task"}
+
+
+def write(path: Path, header: str, rows: list[str]) -> None:
+    path.write_text("\n".join([header, *rows]) + "\n")
+
+
+def graph_tables(folder: Path) -> None:
+    """Write 90 nodes of 3 labels, with a number that hints at the label, linked within it."""
+    generator = np.random.default_rng(0)
+    write(
+        folder / "my_nodes.csv",
+        "name,kind,size",
+        [f"n{number},k{number % 3},{number % 3 + generator.normal():.3f}" for number in range(90)],
+    )
+    pairs = {(one, (one + 3 * step) % 90) for one in range(90) for step in (1, 2, 5)}
+    write(folder / "my_edges.csv", "from,to", [f"n{one},n{other}" for one, other in sorted(pairs)])
+
+
+def choice_tables(folder: Path) -> None:
+    """Write choices of 60 users among 40 items of 4 tastes."""
+    generator = np.random.default_rng(0)
+    taken = {
+        (user, 4 * int(item) + user % 4)
+        for user in range(60)
+        for item in generator.choice(10, 6, replace=False)
+    }
+    write(folder / "my_choices.csv", "who,what", [f"u{user},i{item}" for user, item in sorted(taken)])
+
+
+EDGES = {"edges.csv": "my_edges.csv", "source: source": "source: from", "target: target": "target: to"}
+FILLED: dict[str, tuple[Any, dict[str, str]]] = {
+    "walk": (graph_tables, EDGES),
+    "classify": (
+        graph_tables,
+        {
+            **EDGES,
+            "nodes.csv": "my_nodes.csv",
+            "id: id ": "id: name ",
+            "label: categorical": "{kind: categorical, size: number}",
+            "label: label": "label: kind",
+        },
+    ),
+    "recommend": (
+        choice_tables,
+        {"choices.csv": "my_choices.csv", "source: user": "source: who", "target: item": "target: what"},
+    ),
+}
+
+
+def fill_in(path: Path, changes: dict[str, str]) -> None:
+    text = path.read_text()
+    for old, new in changes.items():
+        assert text.count(old) >= 1, old
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("template", list(Template))
+def test_filled_in_it_runs(template: Template, folder: Path, graphbox: Call) -> None:
+    write_data, changes = FILLED[template]
+    outcome = graphbox("init", "--template", template, "own")
+    assert outcome.code == 0, outcome.err
+    assert "graphbox check own/graphbox.yaml" in outcome.out
+    path = folder / "own" / "graphbox.yaml"
+    write_data(path.parent)
+    unfilled = graphbox("check", path)
+    assert unfilled.code == 2  # says which lines are to be filled in
+    assert ".csv" in unfilled.err
+    fill_in(path, changes)
+    assert graphbox("check", path).code == 0
+    outcome = graphbox("run", path, "threads=1", "bench.seconds=0.05", "--json", "-q")
+    assert outcome.code == 0, outcome.err
+    report = outcome.json
+    assert report["state"] == "finished"
+    assert all(each["stage_seconds"]["compute"] > 0 for each in report["training"].values())
+    for task, models in report["metrics"].items():
+        assert models
+        assert report["baselines"][task]
+
+
+@pytest.mark.parametrize("template", list(Template))
+def test_it_is_short_and_leaves_settings_to_the_code(
+    template: Template, folder: Path, graphbox: Call
+) -> None:
+    assert graphbox("init", "-t", template).code == 0
+    text = (folder / "graphbox.yaml").read_text()
+    assert len(text.splitlines()) <= 40
+    assert "# <-" in text
+    config = load_config(folder / "graphbox.yaml", check_files=False)
+    assert all(model.model_fields_set <= NAMED for model in config.models.values())
+
+
+def test_nothing_is_written_over(folder: Path, graphbox: Call) -> None:
+    (folder / "graphbox.yaml").write_text("mine")
+    outcome = graphbox("init", "--template", "walk")
+    assert outcome.code == 1
+    assert "expected no file there" in outcome.err
+    assert (folder / "graphbox.yaml").read_text() == "mine"
+
+
+def test_templates_are_named(folder: Path, graphbox: Call) -> None:
+    outcome = graphbox("init")
+    assert outcome.code == 2
+    assert all(template in outcome.err for template in Template)
+    assert graphbox("init", "--template", "wlak").code == 2
+    (folder / "file").write_text("")
+    outcome = graphbox("init", "--template", "walk", "file")
+    assert outcome.code == 1
+    assert "the folder cannot be made" in outcome.err
+
+
+def test_document(folder: Path, graphbox: Call) -> None:
+    assert graphbox("init", "--template", "walk", "--json").json == {
+        "template": "walk",
+        "path": "graphbox.yaml",
+    }
