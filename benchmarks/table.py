@@ -8,7 +8,7 @@ Everything is called from Python on torch tensors, rows come into tensors of the
 - of lookups, random reads of memory: a line of the index and a row, nothing in a cache (skewed keys find
   frequent rows in caches, and may pass it);
 - of training, those of the lookup and the row once more;
-- of growth, the first writing of as much memory.
+- of growth, the first writing of as much memory as values and state take, by as many threads.
 
 Peers: torch's EmbeddingBag with sparse gradients, the same behind a Python dictionary, FBGEMM. All but the
 dictionary have dense row numbers and look nothing up. Machines are shared: what is compared runs in turns.
@@ -149,9 +149,15 @@ def bound(sizes: Sizes, threads: int, reads_of_row: int) -> Rate:
     return rate
 
 
-def first_writes(size_bytes: int) -> None:
+def first_writes(size_bytes: int, threads: int) -> None:
     """Write new memory, which the system clears first."""
-    np.empty(size_bytes, np.uint8).fill(1)
+    memory = np.empty(size_bytes, np.uint8)
+
+    def write(part: int) -> None:
+        np.copyto(memory[part * size_bytes // threads : (part + 1) * size_bytes // threads], 1)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(write, range(threads)))
 
 
 # Cases
@@ -292,14 +298,16 @@ class Cases:
                 table.pull(batch, out=out[: len(batch)])
             return len(table)
 
-        def write() -> float:
-            first_writes(rows * (4 * DIM + STATE_BYTES["rowwise_adagrad"]))
+        def write(threads: int) -> float:
+            first_writes(rows * (4 * DIM + STATE_BYTES["rowwise_adagrad"]), threads)
             return rows
 
         systems: dict[str | tuple[str, int], Rate] = {
-            ("graphbox", threads): rate_of(partial(grow, threads)) for threads in THREADS
+            (name, threads): rate_of(partial(work, threads))
+            for name, work in (("graphbox", grow), ("limit", write))
+            for threads in THREADS
         }
-        self._show(f"growth-{rows}x{DIM}", {**systems, "limit": rate_of(write)})
+        self._show(f"growth-{rows}x{DIM}", systems)
 
     def memory(self) -> None:
         """Bytes of a row beyond its values and state, each in a process of its own."""

@@ -10,7 +10,8 @@
 namespace graphbox {
 
 // Blocks that are computed together. Words stand in the low halves of 64 bits, as products want them: so compilers make
-// one vector multiplication of each, and what the high halves hold is never looked at.
+// one vector multiplication of each, and what the high halves hold is never looked at. Loops over lanes must not be
+// unrolled for that: GCC finds no vectors in what is left of them.
 template <std::size_t kLanes>
 struct PhiloxLanes {
   using Words = std::array<std::uint64_t, kLanes>;
@@ -29,6 +30,7 @@ struct PhiloxLanes {
   GRAPHBOX_INLINE void run(PhiloxKey key) {
     using namespace philox_detail;
     for (int round = 0; round < 10; ++round) {
+#pragma GCC unroll 1
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         const std::uint64_t product0 = kMultiplier0 * (words[0][lane] & UINT32_MAX);
         const std::uint64_t product1 = kMultiplier1 * (words[2][lane] & UINT32_MAX);
@@ -39,6 +41,16 @@ struct PhiloxLanes {
       }
       key.low += kWeyl0;
       key.high += kWeyl1;
+    }
+  }
+
+  // Writes the blocks, one after another.
+  GRAPHBOX_INLINE void store(std::uint32_t* blocks) const {
+#pragma GCC unroll 1
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      for (std::size_t number = 0; number < 4; ++number) {
+        blocks[4 * lane + number] = word(number, lane);
+      }
     }
   }
 

@@ -42,11 +42,7 @@ void draw_blocks(PhiloxKey key, std::uint32_t hop, std::uint32_t block, const st
       lanes.start(lane, block, hop, positions[static_cast<std::size_t>(first) + lane]);
     }
     lanes.run(key);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      for (std::size_t number = 0; number < 4; ++number) {
-        blocks[static_cast<std::size_t>(first) + lane][number] = lanes.word(number, lane);
-      }
-    }
+    lanes.store(blocks[first].data());
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
+#include "parallel/divide.h"
 #include "parallel/parallel_for.h"
 #include "portability/cpu.h"
 #include "table/row_index.h"
@@ -14,8 +14,6 @@ namespace {
 constexpr std::int64_t kGroupsOfThread = 2;  // so that one that is held up does not hold up all
 constexpr std::int64_t kFewestGroupKeys = 1024;  // on average
 constexpr std::int64_t kMostGroupKeys = std::int64_t{1} << 17;
-constexpr std::int64_t kDividedKeys = 8192;  // by one thread at a time, or more where that makes too many parts
-constexpr std::int64_t kMostParts = 64;
 
 // Scales a hash to a number below `range`.
 std::uint64_t scaled(std::uint32_t hash, std::uint64_t range) { return std::uint64_t{hash} * range >> 32; }
@@ -63,38 +61,15 @@ RowGroups::RowGroups(const std::uint32_t* rows, std::int64_t count, int threads)
   divide(rows, count, static_cast<std::uint64_t>(std::max(groups, std::int64_t{1})), threads);
 }
 
-// Counts the keys of each group in each part of the batch, then knows where each part puts its keys of each group.
 void RowGroups::divide(const std::uint32_t* rows, std::int64_t count, std::uint64_t groups, int threads) {
-  const std::int64_t part_keys = std::max(kDividedKeys, (count + kMostParts - 1) / kMostParts);
-  const std::int64_t parts = (count + part_keys - 1) / part_keys;
-  std::vector<std::int64_t> places(static_cast<std::size_t>(parts) * groups, 0);
-  const auto for_keys = [&](const auto& visit) {
-    parallel_for(threads, parts, [&](std::int64_t part) {
-      std::int64_t* const of_part = places.data() + static_cast<std::size_t>(part) * groups;
-      const std::int64_t end = std::min((part + 1) * part_keys, count);
-      for (std::int64_t i = part * part_keys; i < end; ++i) {
-        if (rows[i] != kNoRow) [[likely]] {
-          visit(of_part[scaled(group_hash(rows[i]), groups)], i);
-        }
-      }
-    });
-  };
-  for_keys([](std::int64_t& keys, std::int64_t) { ++keys; });
-  begins_.reserve(groups + 1);
-  std::int64_t before = 0;
-  for (std::size_t group = 0; group < groups; ++group) {
-    begins_.push_back(before);
-    for (std::size_t place = group; place < places.size(); place += groups) {
-      before += std::exchange(places[place], before);
-    }
-  }
-  begins_.push_back(before);
   GroupedKey* const keys = keys_.data();
-  for_keys([=](std::int64_t& place, std::int64_t i) {
-    GroupedKey& key = keys[place++];
-    key.row = rows[i];
-    key.position = static_cast<std::uint32_t>(i);
-  });
+  begins_ = graphbox::divide(
+      threads, count, groups,
+      [=](std::int64_t i) { return rows[i] != kNoRow ? scaled(group_hash(rows[i]), groups) : groups; },
+      [=](std::int64_t place, std::int64_t i) {
+        keys[place].row = rows[i];
+        keys[place].position = static_cast<std::uint32_t>(i);
+      });
 }
 
 RowGroups::Keys RowGroups::keys_of(std::int64_t group) {

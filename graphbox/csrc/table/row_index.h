@@ -87,8 +87,16 @@ class RowIndex {
   // How many buckets the lookup of an absent key reads.
   std::uint64_t probe_length(std::uint64_t hash) const;
 
-  // The key must not be there, and there must be room: see reserve().
-  void insert(std::int64_t key, std::uint64_t hash, std::uint32_t row);
+  // Inserts those of the keys that are not there, on several threads. The caller writes their rows. There must be room:
+  // see reserve().
+  struct Inserted {
+    PooledArray<std::uint32_t*> places;  // of each key: where its row stands, until the index changes
+    PooledArray<bool> is_new;            // whether the key was not there; at its first place among these
+  };
+  Inserted insert_missing(const std::int64_t* keys, std::int64_t count, int threads);
+
+  // The key must not be there, and there must be room: see reserve(). Returns where the row stands.
+  std::uint32_t* insert(std::int64_t key, std::uint64_t hash, std::uint32_t row);
   // The key must be there, here and below.
   void replace(std::int64_t key, std::uint64_t hash, std::uint32_t row);
   void erase(std::int64_t key, std::uint64_t hash);
@@ -113,7 +121,7 @@ class RowIndex {
   std::size_t bytes_for(std::uint64_t rows) const {
     return static_cast<std::size_t>(buckets_for(rows)) * sizeof(Bucket);
   }
-  void reserve(std::uint64_t rows);
+  void reserve(std::uint64_t rows, int threads = 1);
 
  private:
   static constexpr std::size_t kKeys = 5;
@@ -134,6 +142,27 @@ class RowIndex {
       return kNoRow;
     }
 
+    // Where the row of the key stands, or null.
+    std::uint32_t* place_of(std::int64_t key) {
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (keys[i] == key && rows[i] != kNoRow) {
+          return &rows[i];
+        }
+      }
+      return nullptr;
+    }
+    // Puts the key here, or returns null where all places are taken.
+    std::uint32_t* insert(std::int64_t key, std::uint32_t row) {
+      for (std::size_t i = 0; i < kKeys; ++i) {
+        if (rows[i] == kNoRow) {
+          keys[i] = key;
+          rows[i] = row;
+          return &rows[i];
+        }
+      }
+      return nullptr;
+    }
+
     std::array<std::int64_t, kKeys> keys;
     std::array<std::uint32_t, kKeys> rows;
     std::uint32_t passed;  // keys for which there was no room, and which lie further on
@@ -151,8 +180,14 @@ class RowIndex {
     return to >= from ? to - from : to + view_.buckets_count_ - from;
   }
   std::uint64_t buckets_for(std::uint64_t rows) const;
-  void clear();
+  void clear(std::uint64_t begin, std::uint64_t end);
   void fill_place(std::uint64_t number, std::size_t place);
+
+  std::uint32_t* place_of(std::int64_t key, std::uint64_t hash);
+  // Inserts the key unless it is there; null, and nothing is changed, where a bucket from `end` on would be looked at.
+  std::uint32_t* find_or_insert_before(std::uint64_t end, std::int64_t key, std::uint64_t hash, bool& is_new);
+  // The same for a key that is not there.
+  std::uint32_t* insert_before(std::uint64_t end, std::int64_t key, std::uint64_t hash, std::uint32_t row);
 
   Buffer buffer_;
   View view_;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "parallel/parallel_for.h"
 #include "table/float16.h"
 #include "table/row_contents.h"
 
@@ -55,6 +56,19 @@ void Slab::resize(std::uint64_t rows) {
     }
   }
   rows_ = rows;
+}
+
+void Slab::touch(std::uint64_t first, int threads) const {
+  std::vector<std::byte*> pages;
+  for (std::uint64_t row = rounded_up(first, kGroupRows); row < rows_; row += kGroupRows) {
+    std::byte* const begin = view_.group(static_cast<std::uint32_t>(row));
+    const std::size_t before = reinterpret_cast<std::uintptr_t>(begin) % kHugePageBytes;
+    for (std::size_t page = whole_pages(before) - before; page < view_.group_bytes; page += kHugePageBytes) {
+      pages.push_back(begin + page);
+    }
+  }
+  parallel_for(threads, static_cast<std::int64_t>(pages.size()),
+               [&](std::int64_t page) { *pages[static_cast<std::size_t>(page)] = std::byte{0}; });
 }
 
 void Slab::release_from(std::uint64_t rows) {

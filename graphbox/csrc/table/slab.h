@@ -91,7 +91,10 @@ class Slab {
 
   // The caller fills new rows. Chunks stay when there are fewer.
   void resize(std::uint64_t rows);
-  // The same for fewer rows, and gives the memory of the others back.
+  // Asks the system for the pages of new rows, those from `first` on, on several threads: threads that write rows side
+  // by side would clear the same pages.
+  void touch(std::uint64_t first, int threads) const;
+  // resize() for fewer rows, and gives the memory of the others back.
   void release_from(std::uint64_t rows);
 
  private:

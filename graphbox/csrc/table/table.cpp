@@ -22,22 +22,10 @@
 namespace graphbox {
 namespace {
 
-constexpr std::size_t kInsertDistance = 16;
 constexpr std::size_t kRowBytesAhead = 8192;  // fewer keys where rows are long
 
 constexpr std::uint64_t kMostRows = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMostValues = 65536;  // of a row
-
-// What is left of values that a row keeps as float16.
-void round_through_float16(float* values, std::size_t count) {
-  constexpr std::size_t kBlock = 256;
-  std::array<std::uint16_t, kBlock> halves;
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t length = std::min(kBlock, count - begin);
-    to_float16(values + begin, halves.data(), length);
-    from_float16(halves.data(), values + begin, length);
-  }
-}
 
 void check_number(const char* name, float value, float least, float below) {
   if (!std::isfinite(value) || value < least || value >= below) {
@@ -204,25 +192,13 @@ void Table::read(const std::int64_t* keys, std::int64_t count, float* out, bool 
   std::vector<std::uint32_t> created(missing.size());
   const std::unique_lock lock(mutex_);
   const bool is_unchanged = pulled != nullptr && pulled->version == version_;
-  create_missing({keys, count, rows, true}, missing, created.data(), threads);
+  create_missing({keys, count, rows, true}, missing, created.data(), threads, out);
   if (is_unchanged) {  // rows that were dropped are none of these
     pulled->version = version_;
   }
-  parallel_for(threads, chunks_of(static_cast<std::int64_t>(missing.size())), [&](std::int64_t chunk) {
-    const auto begin = static_cast<std::size_t>(chunk * kChunkKeys);
-    const std::size_t end = std::min(begin + static_cast<std::size_t>(kChunkKeys), missing.size());
-    for (std::size_t i = begin; i < end; ++i) {
-      float* const target = out + static_cast<std::size_t>(missing[i]) * dim;
-      if (created[i] != kNoRow) {
-        slab_.copy_values(created[i], target);
-      } else {
-        initial_values(keys[missing[i]], target);
-      }
-      if (rows != nullptr) {
-        rows[missing[i]] = created[i];
-      }
-    }
-  });
+  for (std::size_t i = 0; rows != nullptr && i < missing.size(); ++i) {
+    rows[missing[i]] = created[i];
+  }
 }
 
 void Table::contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const {
@@ -301,45 +277,14 @@ std::uint64_t Table::bytes_with(std::uint64_t rows, std::uint64_t counted_keys) 
 }
 
 // Makes room for `rows` rows in all of a table without rows on SSD, or throws and changes nothing.
-void Table::make_room(std::uint64_t rows) {
+void Table::make_room(std::uint64_t rows, int threads) {
   check_budget(bytes_with(rows), rows);
-  index_.reserve(rows);
+  index_.reserve(rows, threads);
 }
 
 void Table::set_live(std::uint32_t row, bool is_live) {
   const std::uint64_t bit = std::uint64_t{1} << (row % 64);
   live_[row / 64] = is_live ? live_[row / 64] | bit : live_[row / 64] & ~bit;
-}
-
-// A row without a key: one that was erased, or a new one. 0 new keys: for one that is in the index, with a row on SSD.
-std::uint32_t Table::take_row(std::uint64_t new_keys) {
-  if (tier_ != nullptr) {
-    check_hot_room(new_keys);
-  } else {
-    make_room(live_rows() + new_keys);
-  }
-  std::uint32_t row = 0;
-  if (!free_rows_.empty()) {
-    row = free_rows_.back();
-    free_rows_.pop_back();
-  } else {
-    row = static_cast<std::uint32_t>(slab_.rows());
-    live_.resize(row / 64 + 1);
-    slab_.resize(slab_.rows() + 1);
-    if (tier_ != nullptr) {
-      tier_->resize(slab_.rows());
-    }
-  }
-  set_live(row, true);
-  for (ChangeTracker& changes : trackers_) {
-    changes.grow(slab_.rows());
-    changes.mark_created(row);
-  }
-  if (marks_visits()) {
-    visited_.resize(slab_.rows());
-    visited_.forget(row);
-  }
-  return row;
 }
 
 void Table::give_back(std::uint32_t row) {
@@ -350,73 +295,6 @@ void Table::give_back(std::uint32_t row) {
   note_erased(slab_.key(row), row);
   free_rows_.push_back(row);
   set_live(row, false);
-}
-
-// Gives each missing key that is admitted a row, in their order, and writes the rows' numbers, or kNoRow. If the table
-// cannot grow that far, no key has got one.
-void Table::create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows,
-                           int threads) {
-  std::vector<std::uint32_t> created;
-  created.reserve(missing.size());
-  Pins pins;
-  std::uint64_t refused = 0;
-  try {
-    count_pulled(batch, missing);
-    for (std::size_t i = 0; i < missing.size(); ++i) {
-      if (i + kInsertDistance < missing.size()) {
-        index_.prefetch(index_.hash(batch.keys[missing[i + kInsertDistance]]));
-      }
-      const std::int64_t key = batch.keys[missing[i]];
-      rows[i] = find(key);
-      if (rows[i] == kNoRow && !batch.admits_all && !admission_.admits(key, pass_)) {
-        ++refused;
-      } else if (rows[i] == kNoRow) {
-        if (drops_rows()) {
-          drop_for(batch, missing, created, pins);
-        }
-        rows[i] = take_row();
-        slab_.key(rows[i]) = key;
-        index_.insert(key, index_.hash(key), rows[i]);
-        created.push_back(rows[i]);
-      }
-    }
-  } catch (...) {
-    admission_.take_back();
-    std::for_each(created.rbegin(), created.rend(), [&](std::uint32_t row) { give_back(row); });
-    throw;
-  }
-  for (const std::uint32_t row : created) {
-    admission_.forget(slab_.key(row));
-  }
-  admission_.keep();
-  events_.admitted_keys += created.size();
-  events_.refused_pulls += batch.is_pull ? refused : 0;
-  initialize_rows(created, threads);
-  if (tier_ != nullptr) {
-    note_created(created);
-  }
-}
-
-// What the row of a new key holds.
-void Table::initial_values(std::int64_t key, float* values) const {
-  constexpr std::uint32_t kWordsPerGroup = 32;
-  constexpr std::uint32_t kGroups = 4;
-  std::array<std::uint32_t, kWordsPerGroup * kGroups> words;
-  const DrawSequence draws(init_key_, 0, 0, static_cast<std::uint64_t>(key));
-  const std::uint64_t dim = config_.dim;
-  if (dim <= words.size()) {
-    philox_fill(init_key_, 0, static_cast<std::uint64_t>(key),
-                static_cast<std::uint32_t>((dim + kWordsPerGroup - 1) / kWordsPerGroup), words.data());
-    uniform_values(values, words.data(), dim, config_.init_scale);
-  } else {
-    for (std::uint64_t begin = 0; begin < dim; begin += 4) {
-      const PhiloxBlock block = draws.block(static_cast<std::uint32_t>(begin / 4));
-      uniform_values(values + begin, block.data(), std::min<std::uint64_t>(4, dim - begin), config_.init_scale);
-    }
-  }
-  if (config_.value_type == ValueType::kFloat16) {
-    round_through_float16(values, dim);
-  }
 }
 
 // Writes the row of each key; keys without one get it, or kNoRow where they are not admitted.
@@ -452,34 +330,6 @@ std::vector<std::int64_t> Table::missing_keys(const std::int64_t* keys, std::int
     }
   });
   return joined(missing_by_chunk);
-}
-
-// Fills values and state of rows whose keys are there.
-void Table::initialize_rows(const std::vector<std::uint32_t>& rows, int threads) {
-  const auto count = static_cast<std::int64_t>(rows.size());
-  parallel_for(useful_threads(threads, count), chunks_of(count), [&](std::int64_t chunk) {
-    const std::int64_t end = std::min((chunk + 1) * kChunkKeys, count);
-    const bool is_direct = config_.value_type == ValueType::kFloat32;
-    std::vector<float> values(is_direct ? 0 : config_.dim);
-    for (std::int64_t i = chunk * kChunkKeys; i < end; ++i) {
-      const std::uint32_t row = rows[static_cast<std::size_t>(i)];
-      if (is_direct) {
-        initial_values(slab_.key(row), slab_.float32_values(row));
-      } else {
-        initial_values(slab_.key(row), values.data());
-        slab_.set_values(row, values.data());
-      }
-      initialize_state(row);
-    }
-  });
-}
-
-// All that a new row has besides its values.
-void Table::initialize_state(std::uint32_t row) {
-  update_.initialize(slab_.state(row), config_.dim);
-  if (slab_.layout().has_counters) {
-    slab_.counters(row) = {0, 0, pass_, time()};
-  }
 }
 
 std::int64_t Table::erase(const std::int64_t* keys, std::int64_t count) {

@@ -267,23 +267,32 @@ class Table {
   void read(const std::int64_t* keys, std::int64_t count, float* out, bool create, int threads, PulledRows* pulled);
   std::unique_lock<std::shared_mutex> lock_with_rows(const Batch& batch, int threads);
   void locate_or_create(const Batch& batch, int threads);
-  void create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows, int threads);
   std::uint64_t* reason_to_drop(const RowCounters& counters, std::uint32_t now, ShrinkCounts& counts) const;
   std::uint64_t shrink_hot(std::uint32_t now, ShrinkCounts& total, int threads);
   std::uint64_t shrink_cold(std::uint32_t now, ShrinkCounts& total);
   void count_pulled(const Batch& batch, const std::vector<std::int64_t>& missing);
-  std::uint32_t take_row(std::uint64_t new_keys = 1);
   void give_back(std::uint32_t row);
   std::uint64_t bytes_with(std::uint64_t rows, std::uint64_t counted_keys = 0) const;
-  void make_room(std::uint64_t rows);
+  void make_room(std::uint64_t rows, int threads = 1);
   std::uint64_t bytes_now() const;
   void check_budget(std::uint64_t bytes, std::uint64_t rows) const;
   std::uint64_t live_rows() const { return slab_.rows() - free_rows_.size(); }
   bool is_live(std::uint32_t row) const { return (live_[row / 64] >> (row % 64) & 1) != 0; }
   void set_live(std::uint32_t row, bool is_live);
+
+  // table_create.cpp
+  using IsNew = PooledArray<bool>;  // of each key of some
+  void create_missing(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows, int threads,
+                      float* out = nullptr);
+  IsNew place_together(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads);
+  IsNew place_in_turn(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows);
+  void fill_rows(const Batch& batch, const std::vector<std::int64_t>& missing, const std::uint32_t* rows,
+                 const IsNew& is_new, int threads, float* out);
+  std::uint32_t take_row(std::uint64_t new_keys = 1);
+  void take_rows(std::uint32_t* rows, std::uint64_t count);
   void initial_values(std::int64_t key, float* values) const;
+  void initialize_values(std::int64_t key, std::uint32_t row);
   void initialize_state(std::uint32_t row);
-  void initialize_rows(const std::vector<std::uint32_t>& rows, int threads);
 
   std::vector<std::int64_t> nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const;
   std::vector<std::int64_t> nonfinite_gradients(const Push& push, int threads) const;

@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::int64_t kKeysAhead = 16;
 constexpr std::int64_t kMostPushed = std::int64_t{1} << 30;
-constexpr std::uint32_t kWordsPerGroup = 32;  // that philox_fill makes
 
 // Another learning rate for one push.
 class LearningRate {
@@ -43,11 +42,11 @@ class LearningRate {
 struct Table::Workspace {
   explicit Workspace(const TableConfig& config)
       : values(config.value_type == ValueType::kFloat32 ? 0 : config.dim * kUpdatedRows),
-        words(config.value_type == ValueType::kFloat32 ? 0 : groups_of(config.dim) * kWordsPerGroup) {}
+        words(config.value_type == ValueType::kFloat32 ? 0 : groups_of(config.dim) * kPhiloxGroupWords) {}
 
   // Of Philox words: one word rounds two values.
   static std::uint32_t groups_of(std::uint64_t dim) {
-    return static_cast<std::uint32_t>((dim + 2 * kWordsPerGroup - 1) / (2 * kWordsPerGroup));
+    return static_cast<std::uint32_t>((dim + 2 * kPhiloxGroupWords - 1) / (2 * kPhiloxGroupWords));
   }
 
   std::vector<float> values;
@@ -177,7 +176,7 @@ class Table::GroupUpdate {
     table_.update_.apply(rows, dim_, ahead);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::int64_t key = table_.slab_.key(group_.keys[block.keys[i]].row);
-      philox_fill(table_.rounding_key_, *rows[i].state.steps, static_cast<std::uint64_t>(key),
+      philox_fill(table_.rounding_key_, *rows[i].state.steps, static_cast<std::uint64_t>(key), 0,
                   Workspace::groups_of(dim_), workspace_.words.data());
       to_float16_stochastic(rows[i].values, workspace_.words.data(), halves[i], dim_);
     }

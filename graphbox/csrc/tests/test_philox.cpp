@@ -34,11 +34,14 @@ TEST(philox, known_answers) {
 TEST(philox, filling_is_the_same_as_drawing) {
   const PhiloxKey key = derive_key(Stream::kRowInitialization, 7, 1, 2);
   for (const std::uint64_t position : {std::uint64_t{0}, std::uint64_t{5}, ~std::uint64_t{0}}) {
-    std::uint32_t words[96];
-    philox_fill(key, 3, position, 3, words);
     const DrawSequence draws(key, 3, 0, position);
-    for (std::uint32_t draw = 0; draw < 96; ++draw) {
-      CHECK_EQUAL(words[draw], draws.block(draw / 4)[draw % 4]);
+    for (const std::uint32_t first_group : {0U, 5U}) {
+      std::uint32_t words[96];
+      philox_fill(key, 3, position, first_group, 3, words);
+      for (std::uint32_t i = 0; i < 96; ++i) {
+        const std::uint32_t draw = 32 * first_group + i;
+        CHECK_EQUAL(words[i], draws.block(draw / 4)[draw % 4]);
+      }
     }
   }
 }

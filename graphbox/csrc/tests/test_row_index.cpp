@@ -33,6 +33,61 @@ TEST(row_index, random_operations_agree_with_the_standard_map) {
   }
 }
 
+// Many keys come at once, some of them several times or there before, into an index that has just room for them, so that
+// keys pass from one thread's part to the next.
+TEST(row_index, inserting_many_keys_is_inserting_each) {
+  for (const int threads : {1, 2, 3, 8}) {
+    RowIndex index;
+    std::unordered_map<std::int64_t, std::uint32_t> reference;
+    const PhiloxKey random = derive_key(Stream::kWalk, 5, 0, 0);
+    for (std::uint64_t batch = 0; batch < 12; ++batch) {
+      std::vector<std::int64_t> keys;
+      for (std::uint64_t i = 0; i < 20000; ++i) {
+        keys.push_back(static_cast<std::int64_t>(DrawSequence(random, 0, 0, batch * 20000 + i).bounded_wide(0, 150000)) - 1);
+      }
+      index.reserve(reference.size() + keys.size(), threads);
+      const RowIndex::Inserted inserted =
+          index.insert_missing(keys.data(), static_cast<std::int64_t>(keys.size()), threads);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        const auto row = static_cast<std::uint32_t>(reference.size());
+        const bool is_new = reference.emplace(keys[i], row).second;
+        CHECK_EQUAL(inserted.is_new[static_cast<std::int64_t>(i)], is_new);
+        if (is_new) {
+          *inserted.places[static_cast<std::int64_t>(i)] = row;
+        }
+        CHECK_EQUAL(*inserted.places[static_cast<std::int64_t>(i)], reference[keys[i]]);
+      }
+    }
+    for (std::int64_t key = -1; key < 150000; ++key) {
+      const auto found = reference.find(key);
+      CHECK_EQUAL(index.find(key, index.hash(key)), found == reference.end() ? kNoRow : found->second);
+    }
+    for (const auto& [key, row] : reference) {  // in any order: what keys passed is known
+      index.erase(key, index.hash(key));
+      CHECK_EQUAL(index.find(key, index.hash(key)), kNoRow);
+    }
+    CHECK_EQUAL(index.probe_length(index.hash(7)), 1U);
+  }
+}
+
+// An index as full as it may be, of which every bucket hands keys over, grows on several threads.
+TEST(row_index, growing_keeps_every_key) {
+  for (const int threads : {1, 2, 7}) {
+    RowIndex index;
+    std::int64_t keys = 0;
+    for (int growth = 0; growth < 8; ++growth) {
+      index.reserve(static_cast<std::uint64_t>(keys) + 30000, threads);
+      for (; index.has_room_for(static_cast<std::uint64_t>(keys) + 1); ++keys) {
+        index.insert(keys, index.hash(keys), static_cast<std::uint32_t>(2 * keys));
+      }
+      for (std::int64_t key = 0; key < keys; ++key) {
+        CHECK_EQUAL(index.find(key, index.hash(key)), static_cast<std::uint32_t>(2 * key));
+      }
+      CHECK_EQUAL(index.find(keys, index.hash(keys)), kNoRow);
+    }
+  }
+}
+
 // Empty places hold the key -1.
 TEST(row_index, every_key_is_legal) {
   RowIndex index;
