@@ -290,6 +290,8 @@ class _Converter:
         model["window"] = window
         if negatives is not None:
             model["negative_weight"] = float(negatives)
+        if settings.flag("weighted_sample"):
+            model["weighted"] = True
         model["subsample"] = 0.0
         model["epochs"] = settings.integer("epochs", 1)
         if pairs is not None:

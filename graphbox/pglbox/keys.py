@@ -215,10 +215,9 @@ def _walks() -> Iterator[Key]:
         "weighted_sample",
         group,
         "flag",
-        Fate.UNSUPPORTED,
-        "graph.edges.*.weight",
-        "the weights are imported, but the walks of a run file are uniform yet",
-        off=(False,),
+        Fate.MAPPED,
+        "graph.edges.*.weight, models.walk.weighted",
+        "walks take edges in proportion to their weights",
     )
     yield Key(
         "return_weight",

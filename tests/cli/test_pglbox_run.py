@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.delta import append
 from graphbox.graph.ingest import import_graph
 from tests.cli.conftest import Call
 from tests.graph.source.pglbox_files import shard_edges, shard_nodes, write_parts
-from tests.pglbox.presets import pgl, yaml_text
+from tests.pglbox.presets import PRESETS, pgl, yaml_text
 
 PARTS = 8
 LARGEST = 2**64 - 1
@@ -107,6 +108,28 @@ def test_from_part_files_to_embeddings(folder: Path, graphbox: Call) -> None:
     assert run.code == 0, run.err
     assert graphbox("embed", "export", "last", "--format", "npy").code == 0
     assert np.load(folder / "embeddings" / "u.npy").shape == (60, 8)
+
+
+@pytest.mark.parametrize("preset", ["walk_only", "lightgcn", "degree_norm_lightgcn"])
+def test_shipped_configurations_convert_and_train(preset: str, folder: Path, graphbox: Call) -> None:
+    """Their keys as they are; only the walks from a node are fewer, so that the test is short."""
+    generator = np.random.default_rng(3)
+    kinds = {"u": 30, "t": 20, "f": 5}
+    nodes = [f"{kind}\t{number}" for kind, count in kinds.items() for number in range(count)]
+    edges = [f"{u}\t{t}" for u in range(30) for t in generator.choice(20, 4, replace=False)]
+    write_parts(folder / "data" / "node_types", shard_nodes(nodes, PARTS))
+    write_parts(folder / "data" / "u2t", shard_edges(edges, PARTS, symmetry=True))
+    (folder / "config.yaml").write_text(yaml_text({**PRESETS[preset], "walk_times": 1}))
+    assert graphbox("convert-pglbox", "config.yaml").code == 0
+    trained = graphbox("train", "graphbox.yaml", "threads=1", "--json", "-q")
+    assert trained.code == 0, trained.err
+    assert trained.json["training"]["walk"]["steps"] > 0
+    assert graphbox("embed", "export", "last", "--format", "npy").code == 0
+    for kind in ("u", "t"):
+        vectors = np.load(folder / "embeddings" / f"{kind}.npy")
+        assert vectors.shape == (kinds[kind], 64)
+        assert np.isfinite(vectors).all()
+        assert vectors.any(axis=1).all()
 
 
 def test_append_part_files(tmp_path: Path) -> None:

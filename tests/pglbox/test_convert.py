@@ -147,7 +147,8 @@ def test_slots_and_weights(tmp_path: Path) -> None:
     for section in conversion.values["graph"]["nodes"].values():
         assert section["features"] == {"slot_11": "slots", "slot_21": "slots", "float_slot_9109_3": "vector"}
     assert conversion.values["graph"]["edges"][0]["weight"] == "weight"
-    assert fates(conversion)["weighted_sample"] is Fate.UNSUPPORTED
+    assert conversion.values["models"]["walk"]["weighted"] is True
+    assert fates(conversion)["weighted_sample"] is Fate.MAPPED
     assert "how many numbers the slot 9109 has" in refused(tmp_path, {**values, "float_slots_len": {}})[0]
     assert "received `eleven`" in refused(tmp_path, {**values, "slots": ["eleven"]})[0]
 
