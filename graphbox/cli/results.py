@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphbox.cli.text import byte_size, duration, metric, table
@@ -18,6 +18,7 @@ def print_results(report: Mapping[str, Any], console: Console) -> None:
     metrics, baselines = report.get("metrics") or {}, report.get("baselines") or {}
     for task in {**baselines, **metrics}:
         _print_task(task, metrics.get(task, {}), baselines.get(task, {}), console)
+    _print_chunks(report.get("chunks") or [], console)
     _print_training(report.get("training") or {}, console)
     _print_export(report.get("export") or {}, console)
     _print_compress(report.get("compress") or {}, console)
@@ -36,6 +37,33 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
     ]
     console.print(table(f"Task {task}", (task, *keys), rows, keys))
     console.print()
+
+
+def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print what became of the chunks of a stream."""
+    columns: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "rows": ("rows", lambda value: f"{value:,.0f}"),
+        "auc": ("AUC", metric),
+        "average_precision": ("AP", metric),
+        "gauc": ("GAUC", metric),
+        "running_auc": ("AUC so far", metric),
+        "running_average_precision": ("AP so far", metric),
+        "published_bytes": ("published", byte_size),
+        "dropped_rows": ("dropped rows", lambda value: f"{value:,.0f}"),
+        "seconds": ("time", duration),
+    }
+    shown = {key: column for key, column in columns.items() if any(key in chunk for chunk in chunks)}
+    rows = [
+        (
+            str(chunk["name"]),
+            *(show(chunk[key]) if key in chunk else "" for key, (_, show) in shown.items()),
+        )
+        for chunk in chunks
+    ]
+    if rows:
+        names = [name for name, _ in shown.values()]
+        console.print(table("Chunks, each scored before it was learnt", ("chunk", *names), rows, names))
+        console.print()
 
 
 def _print_training(training: Mapping[str, Any], console: Console) -> None:

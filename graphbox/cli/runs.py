@@ -56,11 +56,14 @@ def list_runs(session: Session) -> None:
 
 def show_run(session: Session, run: RunArgument) -> None:
     """Show one run: stages with times and peak memory, results, and what ended it."""
-    from graphbox.workspace import last_sign
+    from graphbox.pipeline.report import SHOWN_CHUNKS
+    from graphbox.workspace import last_sign, read_chunks
 
     with session.workspace() as workspace:
         record = workspace.run(run)
-    sign = last_sign(record.path) if record.stage == "train" and record.state != "finished" else None
+    is_training = record.stage in ("train", "follow") and record.state != "finished"
+    sign = last_sign(record.path) if is_training else None
+    chunks = read_chunks(record.path)[-SHOWN_CHUNKS:]
 
     def show(console: Console) -> None:
         console.print(f"[bold]{record.id}[/]: {record.state}, {duration(record.seconds)} in all")
@@ -71,7 +74,7 @@ def show_run(session: Session, run: RunArgument) -> None:
         console.print(
             table("Stages", ("stage", "state", "time", "peak memory"), rows, ("time", "peak memory"))
         )
-        print_results(record.report, console)
+        print_results({**record.report, "chunks": chunks}, console)
         if record.error:
             console.print(_error_text(record.error), markup=False, soft_wrap=True)
         if sign is not None:
@@ -80,6 +83,7 @@ def show_run(session: Session, run: RunArgument) -> None:
 
     document = {**_summary(record), "stages": _stages(record), "error": record.error, "report": record.report}
     document["training"] = None if sign is None else asdict(sign)
+    document["chunks"] = chunks
     session.answer({**document, "config": record.config}, show)
 
 

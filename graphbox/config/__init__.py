@@ -24,6 +24,7 @@ from graphbox.config.models import (
     SkipGramSection,
 )
 from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
+from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import (
     ClassifyTaskConfig,
     GivenSplitConfig,
@@ -64,6 +65,7 @@ __all__ = [
     "SageConfig",
     "ServeConfig",
     "SkipGramSection",
+    "StreamConfig",
     "TaskConfig",
     "TimeSplitConfig",
     "TrackConfig",

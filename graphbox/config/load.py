@@ -23,6 +23,7 @@ from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
 from graphbox.config.schema import RunConfig
 from graphbox.config.source import KeyPath, Source, parse_value, read_source
+from graphbox.config.stream import OPERATIONAL_STREAM_KEYS
 from graphbox.errors import ConfigError, did_you_mean
 
 __all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_config"]
@@ -69,11 +70,12 @@ def load_config(
         problems += [explain(item, source) for item in error.errors(include_url=False)]
     problems += check_references(source, complete=complete)
     base = path.resolve().parent
-    if check_files:
+    # The tables of a stream come with its chunks.
+    if check_files and (config is None or config.stream.folder is None):
         problems += _missing_files(source, base)
     if not problems and config is not None:
-        config = _with_absolute_root(config, base)
-        if check_tables is not None:
+        config = _with_absolute_folders(config, base)
+        if check_tables is not None and config.stream.folder is None:
             problems += [_problem_at(source, *found) for found in check_tables(config.graph)]
     if problems or config is None:
         raise _config_error(source, problems)
@@ -93,8 +95,17 @@ def dump_config(config: RunConfig) -> str:
 
 def config_digest(config: RunConfig) -> str:
     """Return a SHA-256 (hex) of everything in ``config`` that changes what a run computes."""
+    follows = config.stream.folder is not None
     values = config.model_dump(
-        mode="json", exclude={"serve": True, "track": True, "threads": True, "graph": {"memory"}}
+        mode="json",
+        exclude={
+            "serve": True,
+            "track": True,
+            "threads": True,
+            "graph": {"memory"},
+            # What is said of a stream counts where one is followed.
+            "stream": set(OPERATIONAL_STREAM_KEYS) if follows else True,
+        },
     )
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -116,7 +127,14 @@ def _config_error(source: Source, problems: Sequence[Problem]) -> ConfigError:
     return ConfigError(f"{count} in the run file {source.path}", problems=rendered)
 
 
-def _with_absolute_root(config: RunConfig, base: Path) -> RunConfig:
+def _with_absolute_folders(config: RunConfig, base: Path) -> RunConfig:
+    """Return the config with `graph.root` and the folders of the stream as absolute paths."""
+    folders = {
+        name: str((base / path).resolve())
+        for name, path in (("folder", config.stream.folder), ("output", config.stream.output))
+        if path is not None and not GraphConfig.is_url(path)
+    }
+    config = config.model_copy(update={"stream": config.stream.model_copy(update=folders)})
     root = config.graph.root
     if GraphConfig.is_url(root):
         return config

@@ -15,6 +15,7 @@ from pydantic import Field
 from graphbox.config.graph import GraphConfig
 from graphbox.config.models import ModelConfig
 from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section
+from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TaskConfig
 from graphbox.config.track import TrackConfig
 
@@ -85,6 +86,8 @@ class RunConfig(Section):
     """What the embeddings are for, by name."""
     models: dict[Name, ModelConfig] = Field(default_factory=dict)
     """Models to train, by name, in this order; without any the run ends with the imported graph."""
+    stream: StreamConfig = StreamConfig()
+    """New data that a model learns from as it comes, with `graphbox train --follow`."""
     track: TrackConfig = TrackConfig()
     """Where figures of trainings are sent, besides the store of the run itself."""
     export: dict[Name, ExportConfig] = Field(default_factory=dict)

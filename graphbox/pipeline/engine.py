@@ -67,9 +67,10 @@ def run_pipeline(
     progress, stop = progress or Silence(), stop or Stop()
     earlier = None if fresh else _earlier_run(config, workspace, wanted, progress)
     if earlier is not None:
-        if _finished(earlier, _up_to(wanted, until)):
+        if _finished(earlier, _up_to(wanted, until)) and not _follows(config):
             return RunReport.of(earlier)
         writer = workspace.resume_run(earlier.id)
+        _reset_following(writer, config, wanted)
     else:
         names = [stage.name for stage in wanted]
         writer = workspace.start_run(config.name, dump_config(config), config_digest(config), names)
@@ -108,9 +109,10 @@ def continue_run(
     config = load_config(record.path / "config.yaml", check_files=False)
     chosen = _up_to(_wanted(stages, config, until), until)
     progress, stop = progress or Silence(), stop or Stop()
-    if _finished(record, chosen) and not again:
+    if _finished(record, chosen) and not again and not _follows(config):
         return RunReport.of(record)
     with workspace.resume_run(record.id) as writer:
+        _reset_following(writer, config, chosen)
         if again and until is not None:
             writer.reset_stages([until])
         _run_stages(writer, workspace, config, chosen, progress, stop)
@@ -140,7 +142,7 @@ def _earlier_run(
 
 def _wanted(stages: Sequence[Stage], config: RunConfig, until: str | None) -> list[Stage]:
     """Return the stages a run file asks for; ``until`` must be one of them."""
-    wanted = [stage for stage in stages if stage.wanted(config)]
+    wanted = [stage for stage in stages if stage.wanted(config) and stage.follows == _follows(config)]
     names = [stage.name for stage in wanted]
     if until is not None and until not in names:
         section = next((stage.section for stage in stages if stage.name == until), None) or until
@@ -150,6 +152,16 @@ def _wanted(stages: Sequence[Stage], config: RunConfig, until: str | None) -> li
             hint=f"its stages: {', '.join(names)}; the section `{section}` of the run file adds it",
         )
     return wanted
+
+
+def _follows(config: RunConfig) -> bool:
+    return config.stream.folder is not None
+
+
+def _reset_following(writer: RunWriter, config: RunConfig, stages: list[Stage]) -> None:
+    """Let the stages of a run that follows a stream run again: there may be new data."""
+    if _follows(config):
+        writer.reset_stages([stage.name for stage in stages if writer.outputs(stage.name) is not None])
 
 
 def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:

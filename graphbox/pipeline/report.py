@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphbox.workspace import RunRecord, StageRecord
+from graphbox.workspace import RunRecord, StageRecord, read_chunks
 
-__all__ = ["RunReport"]
+__all__ = ["SHOWN_CHUNKS", "RunReport"]
+
+SHOWN_CHUNKS = 50
+"""How many of the last chunks of a stream a report tells."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class RunReport:
         run: id of the run.
         path: its folder.
         state: state of the run.
+        chunks: what became of the last chunks of a stream that it follows.
         training: epochs, batches and seconds of each stage of the training, by model.
         metrics: ``{task: {model: {metric: value}}}``.
         baselines: ``{task: {baseline: {metric: value}}}``.
@@ -32,6 +36,7 @@ class RunReport:
     run: str
     path: Path
     state: str
+    chunks: Sequence[Mapping[str, Any]]
     training: Mapping[str, Any]
     metrics: Mapping[str, Any]
     baselines: Mapping[str, Any]
@@ -48,6 +53,7 @@ class RunReport:
             run=record.id,
             path=record.path,
             state=record.state,
+            chunks=read_chunks(record.path)[-SHOWN_CHUNKS:],
             **parts,
             compress=record.report.get("compress", {}),
             bench=record.report.get("bench", {}),
@@ -60,6 +66,7 @@ class RunReport:
             "run": self.run,
             "path": str(self.path),
             "state": self.state,
+            "chunks": list(self.chunks),
             "training": self.training,
             "metrics": self.metrics,
             "baselines": self.baselines,

@@ -76,6 +76,7 @@ class Stage:
         run: does it.
         wanted: whether a run file asks for it.
         section: section of the run file that asks for it, where that has another name.
+        follows: whether it is one of a run that follows a stream; such a run has no other stages.
         still_valid: whether what it recorded holds (its inputs are as they were), asked before it is skipped.
     """
 
@@ -83,4 +84,5 @@ class Stage:
     run: Callable[[StageContext], StageResult]
     wanted: Callable[[RunConfig], bool] = lambda _: True
     section: str | None = None
+    follows: bool = False
     still_valid: Callable[[RunConfig, Workspace, Mapping[str, Any]], bool] = lambda *_: True

@@ -1,4 +1,4 @@
-"""Tables published for serving as they are trained: a base per period, a delta per version, and their readers.
+"""Tables published for serving as they are trained: a base per period, a delta per version, and readers.
 
 A folder of publications holds ``version.json``, which names the checkpoints that the version consists of, and
 a folder for each table with these checkpoints. What a version names stays as it is until two newer bases are
@@ -128,7 +128,7 @@ class TablePublisher:
         Where the checkpoints of a chain are gone, the next version begins with a base.
         """
         state = self.state
-        if state.number < 0 or self._begins_chain(state.number + state.is_whole):
+        if state.number < 0 or self.begins_chain(state.number + state.is_whole):
             return
         try:
             places = {
@@ -145,7 +145,7 @@ class TablePublisher:
     def write_part(self, number: int, tables: Mapping[str, EmbeddingTable]) -> None:
         """Write what has changed so far for a version that is not whole yet, to go on from here."""
         self._begin(number)
-        if self._begins_chain(number):
+        if self.begins_chain(number):
             return
         self._write(f"delta-{number:06d}.{self.state.parts}", tables)
         self.state = replace(self.state, parts=self.state.parts + 1)
@@ -158,7 +158,7 @@ class TablePublisher:
             tables: the tables by name, always the same ones.
         """
         self._begin(number)
-        if self._begins_chain(number):
+        if self.begins_chain(number):
             size = self._write(f"base-{number:06d}", tables)
             self.state = PublicationState(number, base=number)
         else:
@@ -194,7 +194,8 @@ class TablePublisher:
         if self.state.is_whole:
             self.state = replace(self.state, number=number, parts=0, is_whole=False)
 
-    def _begins_chain(self, number: int) -> bool:
+    def begins_chain(self, number: int) -> bool:
+        """Return whether a version would be a base."""
         return self.state.base < 0 or number - self.state.base >= self._base_every
 
     def _write(self, folder: str, tables: Mapping[str, EmbeddingTable]) -> int:

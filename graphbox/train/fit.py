@@ -22,7 +22,7 @@ from graphbox.train.trackers import Tracker
 from graphbox.train.trained import TrainedModel, save_trained
 from graphbox.train.view import GraphView
 
-__all__ = ["fit", "load_outcome"]
+__all__ = ["fit", "load_outcome", "torch_threads"]
 
 
 def fit(
@@ -72,7 +72,7 @@ def fit(
     """
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
     assignment = Assignment(name, view, split, task, seed, threads)
-    with _torch_threads(threads):
+    with torch_threads(threads):
         trainer = make_trainer(config, assignment)
         outcome = train(
             trainer,
@@ -116,7 +116,8 @@ def _settings(config: ModelConfig, split: Split | None, seed: int) -> str:
 
 
 @contextmanager
-def _torch_threads(threads: int | None) -> Iterator[None]:
+def torch_threads(threads: int | None) -> Iterator[None]:
+    """Let torch have so many threads while the block runs; None: as many as it has."""
     before = torch.get_num_threads()
     if threads is not None:
         torch.set_num_threads(threads)

@@ -182,6 +182,7 @@ class _Loop:
         self._threads = threads
         self._at = _Position()
         self._values: dict[str, float] = {}
+        self._saved: tuple[tuple[int, int, bool], Path] | None = None
         self._saved_at = time.monotonic()
 
     def begin(self) -> None:
@@ -195,9 +196,10 @@ class _Loop:
         self._clock.restart(self._at.stage_seconds)
 
     def run(self) -> Outcome:
-        if not self._at.finished:
-            while self._at.epoch < self._trainer.epochs and not self._out_of_patience():
-                self._run_epoch()
+        if self._trainer.is_endless:
+            self._run_epochs()
+        elif not self._at.finished:
+            self._run_epochs()
             self._at.finished = True
             self._save()
         self._take_best()
@@ -206,6 +208,10 @@ class _Loop:
         return Outcome(at.epoch, at.step, at.best_epoch, at.stage_seconds)
 
     # Epochs and batches
+
+    def _run_epochs(self) -> None:
+        while not self._out_of_patience() and self._trainer.has_epoch(self._at.epoch):
+            self._run_epoch()
 
     def _run_epoch(self) -> None:
         self._beat("begin epoch")
@@ -220,6 +226,8 @@ class _Loop:
             if time.monotonic() - self._saved_at > self._checkpoint_interval_s:
                 self._save()
         self._end_epoch()
+        if self._trainer.is_endless:
+            self._save()
         self._stop_if_asked()
 
     def _train_batch(self, batches: int) -> None:
@@ -316,8 +324,7 @@ class _Loop:
             return
         place = self._save()
         raise InterruptedRunError(
-            f"training of {self._model} stopped on request in epoch {self._at.epoch + 1} of "
-            f"{self._trainer.epochs}",
+            f"training of {self._model} stopped on request in {self._trainer.epoch_in_words(self._at.epoch)}",
             where=str(place),
             hint="resume the run to go on from there",
         )
@@ -342,14 +349,19 @@ class _Loop:
         )
 
     def _save(self) -> Path:
-        trainer = self._trainer
+        """Write a checkpoint of this position, unless it was the last thing done; return its folder."""
+        trainer, position = self._trainer, (self._at.step, self._at.epoch, self._at.finished)
+        if self._saved is not None and self._saved[0] == position:
+            return self._saved[1]
         with self._clock.stage("checkpoint"):
+            trainer.before_checkpoint()
             self._at.stage_seconds = self._clock.seconds()
             place = self._store.save(
                 Checkpoint(self._at.step, vars(self._at).copy(), trainer.dense(), trainer.tables()),
                 also_keep=self._at.best_step,
             )
-        self._saved_at = time.monotonic()
+            self._saved, self._saved_at = (position, place), time.monotonic()
+            trainer.after_checkpoint()
         return place
 
 

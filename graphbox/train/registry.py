@@ -13,6 +13,7 @@ from typing import Any
 
 from graphbox.config import CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
+from graphbox.table import Expiry
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
@@ -43,6 +44,7 @@ TRAINERS: Mapping[str, str] = {
 
 STREAMING_TRAINERS: Mapping[str, str] = {
     "custom": "graphbox.train.registry:make_custom_trainer",
+    "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
 }
 """The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
 
@@ -60,6 +62,7 @@ class Assignment:
         threads: threads of samplers and tables; None: all CPUs of the process. Those of torch are set
             elsewhere.
         clock: measures the stages of the training.
+        expiry: when rows of a stream's tables leave, or None: never.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Assignment:
     seed: int
     threads: int | None
     clock: StageClock = field(default_factory=StageClock)
+    expiry: Expiry | None = None
 
 
 def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 __all__ = ["OTHER", "STAGES", "StageClock"]
 
-STAGES = ("sample", "fetch", "compute", "push", "validate", "checkpoint")
+STAGES = ("sample", "fetch", "compute", "push", "validate", "checkpoint", "wait")
 """What a training does: batches are drawn; rows and features read; losses and gradients computed; parameters
-and rows changed; the model measured; checkpoints written."""
+and rows changed; the model measured; checkpoints written; new data of a stream waited for."""
 
 OTHER = "other"
 

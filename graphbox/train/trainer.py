@@ -50,6 +50,19 @@ class Trainer(ABC):
         """Which state the model ends as; None: the last."""
         return None
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether further epochs may come, in this attempt or a later one; a checkpoint follows each."""
+        return False
+
+    def has_epoch(self, epoch: int) -> bool:
+        """Return whether there is an epoch of this number; may wait for it."""
+        return epoch < self.epochs
+
+    def epoch_in_words(self, epoch: int) -> str:
+        """Return what an epoch is called in messages."""
+        return f"epoch {epoch + 1} of {self.epochs}"
+
     def loss_name(self, epoch: int) -> str:  # noqa: ARG002 - for those whose losses change
         """Return what the loss of an epoch is called among the figures."""
         return "loss"
@@ -65,6 +78,12 @@ class Trainer(ABC):
     def end_epoch(self, epoch: int) -> Mapping[str, float]:  # noqa: ARG002 - for those that measure
         """Return figures to report after an epoch, such as a validation metric."""
         return {}
+
+    def before_checkpoint(self) -> None:  # noqa: B027 - for those that write elsewhere as well
+        """Prepare for a checkpoint, which then takes :meth:`dense` and :meth:`tables`."""
+
+    def after_checkpoint(self) -> None:  # noqa: B027 - for those that write elsewhere as well
+        """Do what must not be done before a checkpoint is on disk; it may be done twice."""
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:  # noqa: ARG002
         """Return what a batch is made of by name, for a person who wants to know why it failed."""

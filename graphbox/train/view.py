@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
+from graphbox.graph.snapshot import as_live
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
 __all__ = ["GraphView"]
@@ -86,6 +87,24 @@ class GraphView:
     def csr(self, edge_type: EdgeType) -> CSR:
         """Return the out-neighbours of every source."""
         return self._graph.csr(self._seen(edge_type))
+
+    def contains(
+        self, edge_type: EdgeType, source: NDArray[np.int64], target: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return whether an edge joins each source to its target: bool [n]; no other edges are read."""
+        return as_live(self._graph.own_edges(self._seen(edge_type))).contains(source, target)
+
+    def in_degree(self, edge_type: EdgeType) -> NDArray[np.int64]:
+        """Return the number of edges into each target: int64 [targets]; no merging of base and changes."""
+        table = as_live(self._graph.own_edges(self._seen(edge_type)))
+        degree = np.zeros(table.num_targets, np.int64)
+        if table.base is not None:
+            known = np.diff(table.base.csc.indptr)
+            degree[: len(known)] = known
+        added = table.touched("in").rows
+        _, removed = table.ends(table.removed[table.removed < table.num_base_edges])
+        degree += np.bincount(added, minlength=len(degree)) - np.bincount(removed, minlength=len(degree))
+        return degree
 
     def features(self, node_type: str) -> dict[str, FeatureSpec]:
         """Return the features of a type that may be read."""

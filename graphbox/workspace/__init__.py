@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphbox.workspace.chunk_log import ChunkLog, read_chunks
 from graphbox.workspace.folders import folder_size, valid_name
 from graphbox.workspace.graph_manifest import TABLES_DIGITS
 from graphbox.workspace.graphs import IMPORTED
@@ -23,6 +24,7 @@ __all__ = [
     "IMPORTED",
     "TABLES_DIGITS",
     "BenchRecord",
+    "ChunkLog",
     "EdgeTypeCount",
     "EventRecord",
     "GraphRecord",
@@ -35,6 +37,7 @@ __all__ = [
     "Workspace",
     "folder_size",
     "last_sign",
+    "read_chunks",
     "valid_name",
     "writer_lock",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphbox.pipeline.stage import Stage
-from graphbox.pipeline.stages import bench, compress, evaluate, export, import_graph, split, train
+from graphbox.pipeline.stages import bench, compress, evaluate, export, follow, import_graph, split, train
 
 __all__ = ["STAGES"]
 
@@ -15,4 +15,5 @@ STAGES: tuple[Stage, ...] = (
     export.STAGE,
     compress.STAGE,
     bench.STAGE,
+    follow.STAGE,
 )

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from graphbox.graph import Graph
+from graphbox.graph.chunks import StreamRecord, chunk_contents
 from graphbox.graph.schema import EdgeType
+from graphbox.graph.snapshot import LiveEdgeTable, as_live
 from graphbox.train.view import GraphView
 
-__all__ = ["Chunk", "NewEdges"]
+__all__ = ["Chunk", "NewEdges", "chunk_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,3 +75,36 @@ class Chunk:
         New nodes are there, without edges, and have their features; so have nodes whose features it set.
         """
         return self.view.without_edges({name: edges.edge_ids for name, edges in self.edges.items()})
+
+
+def chunk_of(graph: Graph, stream: StreamRecord, number: int) -> Chunk:
+    """Return a chunk of the stream that a graph holds; the view is right only of the last one.
+
+    Raises:
+        UsageError: the stream does not remember it.
+    """
+    record = stream.record(number)
+    nodes, edges = chunk_contents(graph, stream, number)
+    return Chunk(
+        number,
+        "" if record is None else record.name,
+        GraphView(graph, None),
+        nodes,
+        {edge_type: _new_edges(as_live(graph.own_edges(edge_type)), ids) for edge_type, ids in edges.items()},
+    )
+
+
+def _new_edges(table: LiveEdgeTable, edge_ids: NDArray[np.int64]) -> NewEdges:
+    source, target = table.ends(edge_ids)
+    timestamp = table.column_at("timestamp", edge_ids)
+    weight = table.column_at("weight", edge_ids)
+    # Of repeated edges of one moment the order is that of their ids, which compaction keeps among them.
+    ends = (edge_ids, source, target)
+    order = np.lexsort(ends if timestamp is None else (*ends, timestamp))
+    return NewEdges(
+        source[order],
+        target[order],
+        edge_ids[order],
+        None if timestamp is None else timestamp[order],
+        None if weight is None else weight[order],
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.errors import GraphboxError
+from graphbox.errors import GraphboxError, UsageError
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.trainer import Trainer
 
@@ -45,6 +45,15 @@ class StreamingTrainer(Trainer):
     them belongs into tables. A stream has no split: the assignment has none, and the view hides nothing;
     what is to predict must not be read before it is scored.
     """
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs over a whole graph, for those that learn from one as well."""
+        return 0
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Prepare an epoch over a whole graph, for those that learn from one as well."""
+        raise UsageError(f"expected a stream to learn from, received epoch {epoch + 1} over a whole graph")
 
     @abstractmethod
     def score_chunk(self, chunk: Chunk) -> ChunkScores | None:

@@ -1,0 +1,86 @@
+"""Stage `follow`: a model scores and learns the chunks that come into a folder, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from graphbox.config import RunConfig
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
+from graphbox.words import counted
+
+if TYPE_CHECKING:
+    from graphbox.train import TrainProgress
+
+__all__ = ["STAGE"]
+
+
+def _run(context: StageContext) -> StageResult:
+    from graphbox.pipeline.follow import FolderFeed
+    from graphbox.table import Expiry, TablePublisher
+    from graphbox.train.stream.follow import FollowedModel, follow
+    from graphbox.train.trackers import open_trackers
+    from graphbox.workspace.chunk_log import read_chunks
+
+    config = context.config
+    name = _model(config)
+    section = config.models[name]
+    stream = config.stream
+    feed = FolderFeed(
+        config, context.workspace, context.run_id, stop=context.stop, note=context.progress.note
+    )
+    feed.begin()
+    output = context.run_path / "serving" if stream.output is None else Path(stream.output)
+    publisher = TablePublisher(output, values=stream.serving, base_every=stream.base_every)
+    task = None if section.task is None else config.tasks[section.task]
+    dropped_after = stream.drop_rows_after_chunks
+    expiry = None if dropped_after is None else Expiry(passes=dropped_after)
+    learnt_before = len(read_chunks(context.run_path))
+    about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
+    with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
+        outcome = follow(
+            feed,
+            FollowedModel(name, section, task, config.seed, context.run_id, expiry),
+            publisher,
+            run_folder=context.run_path,
+            threads=config.threads,
+            trackers=trackers,
+            progress=lambda at: _show(context, at),
+            waiting=lambda what: context.progress.step(f"waiting for {what}", 0, None),
+            stop=context.stop,
+        )
+    chunks = read_chunks(context.run_path)
+    return StageResult(
+        f"learnt {counted(len(chunks) - learnt_before, 'chunk')}, {len(chunks):,} in all; "
+        f"tables for serving in {output}",
+        {"models": [name], "output": str(output)},
+        {"training": {name: asdict(outcome)}},
+    )
+
+
+def _model(config: RunConfig) -> str:
+    """Return the name of the model that learns."""
+    names = list(config.models)
+    chosen = config.stream.model
+    if chosen is None and len(names) == 1:
+        return names[0]
+    if chosen in config.models and chosen is not None:
+        return chosen
+    received = f"{len(names)} models" if chosen is None else f"`{chosen}`"
+    raise UsageError(
+        f"expected one model that learns from the stream, received {received}",
+        where="stream.model",
+        hint=(None if chosen is None else did_you_mean(chosen, names))
+        or f"name one of them with stream.model={names[0]}"
+        if names
+        else "add a section `models`",
+    )
+
+
+def _show(context: StageContext, at: TrainProgress) -> None:
+    context.progress.step(at.model, at.epoch, None, "chunks", at.values)
+
+
+STAGE = Stage("follow", _run, section="stream", follows=True)

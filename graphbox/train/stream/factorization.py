@@ -1,0 +1,343 @@
+"""Matrix factorization from a stream: the rows of queries and candidates learn the answers of each chunk.
+
+The logit of a pair is the cosine of its rows by a temperature, plus a share of the logarithm of the
+candidate's popularity, as in :mod:`graphbox.train.recommendation`. Vectors are rows, so a chunk costs in
+proportion to its own answers, whatever the graph's size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from graphbox.config import MatrixFactorizationConfig, RecommendTaskConfig
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.sample import NegativeSampler, permutation
+from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.losses import bpr, info_nce
+from graphbox.train.registry import Assignment
+from graphbox.train.stream.chunk import Chunk
+from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
+from graphbox.train.trained import TrainedModel
+from graphbox.train.view import GraphView
+
+__all__ = ["StreamingFactorization", "make_streaming_factorization"]
+
+_QUERIES, _TARGETS = "queries", "targets"
+_TEMPERATURE = 0.1
+"""What cosines are divided by where the run file does not say: the scale of scores stays the same."""
+_UNSEEN_WEIGHT = 0.1
+"""In-degree that a candidate without known answers counts as when candidates are drawn."""
+_DRAWS_OF_A_NEGATIVE = 8
+"""How often a non-edge is drawn again that is an edge; what is one then still is left out."""
+
+
+class _Open:
+    """A chunk that is learnt: its answers by query, and how candidates are drawn beside them."""
+
+    def __init__(
+        self, answers: sp.csr_array, degree: NDArray[np.int64], config: MatrixFactorizationConfig, seed: int
+    ) -> None:
+        self.answers = answers
+        self.active = np.flatnonzero(np.diff(answers.indptr))
+        self.bias = _bias(degree, config.popularity)
+        weight = degree + _UNSEEN_WEIGHT
+        self.negatives = NegativeSampler(weight, config.popularity_exponent, seed)
+        share = weight**config.popularity_exponent
+        drawn = -np.expm1(config.candidates * np.log1p(-np.minimum(share / share.sum(), 1 - 1e-9)))
+        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self.batches = math.ceil(len(self.active) / config.batch_size)
+
+
+class StreamingFactorization(StreamingTrainer):
+    """See the module.
+
+    A chunk is scored by its new edges as positives, beside as many non-edges: for each, the same query with a
+    candidate drawn from all that are there and that no edge joins to it.
+
+    Args:
+        config: the model's section of the run file; ``epochs`` are passes over each chunk.
+        task: the section of its task.
+        assignment: what it is trained for.
+
+    Raises:
+        UsageError: the graph lacks an edge type of the task.
+    """
+
+    def __init__(
+        self, config: MatrixFactorizationConfig, task: RecommendTaskConfig, assignment: Assignment
+    ) -> None:
+        self._config, self._task, self._assignment = config, task, assignment
+        self._seed, self._clock = assignment.seed, assignment.clock
+        self._temperature = config.temperature or _TEMPERATURE
+        self._edge_types: list[EdgeType] = [
+            (task.node_type, relation, task.candidate_type) for relation in task.relations
+        ]
+        self._open: _Open | None = None
+        sides = (_QUERIES,) if task.node_type == task.candidate_type else (_QUERIES, _TARGETS)
+        self._set_tables({name: self._new_table(number) for number, name in enumerate(sides)})
+
+    # Scoring
+
+    def score_chunk(self, chunk: Chunk) -> ChunkScores | None:
+        """Return the scores of the chunk's edges and of as many non-edges, by query."""
+        pairs = self._pairs(chunk)
+        if not len(pairs):
+            return None
+        generator = np.random.default_rng([self._seed, chunk.number])
+        candidates = np.arange(chunk.view.num_nodes(self._task.candidate_type))
+        others = self._non_edges(chunk.view, pairs[:, 0], candidates, generator)
+        scored = np.concatenate([pairs, others])
+        bias = _bias(self._degree(chunk.before()), self._config.popularity)
+        return ChunkScores(
+            labels=np.arange(len(scored)) < len(pairs),
+            scores=self._scores(scored, bias),
+            groups=scored[:, 0],
+        )
+
+    def _non_edges(
+        self,
+        view: GraphView,
+        queries: NDArray[np.int64],
+        candidates: NDArray[np.int64],
+        generator: np.random.Generator,
+    ) -> NDArray[np.int64]:
+        """Return a pair that no edge joins for each query, but for those that are joined to nearly all."""
+        pairs = np.stack([queries, generator.choice(candidates, len(queries))], axis=1)
+        wrong = np.arange(len(pairs))
+        for _ in range(_DRAWS_OF_A_NEGATIVE):
+            joined = self._is_joined(view, pairs[wrong])
+            wrong = wrong[joined]
+            if not len(wrong):
+                break
+            pairs[wrong, 1] = generator.choice(candidates, len(wrong))
+        return np.delete(pairs, wrong[self._is_joined(view, pairs[wrong])], axis=0)
+
+    def _is_joined(self, view: GraphView, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        joined = np.zeros(len(pairs), bool)
+        if self._task.node_type == self._task.candidate_type:
+            joined |= pairs[:, 0] == pairs[:, 1]
+        for edge_type in self._there(view):
+            joined |= view.contains(edge_type, pairs[:, 0], pairs[:, 1])
+        return joined
+
+    def _scores(self, pairs: NDArray[np.int64], bias: Tensor) -> NDArray[np.float32]:
+        rows = [
+            functional.normalize(torch.from_numpy(table.pull(keys, create=False)), dim=1)
+            for table, keys in zip(self._sides(), pairs.T, strict=True)
+        ]
+        found = (rows[0] * rows[1]).sum(dim=1) / self._temperature + bias[torch.from_numpy(pairs[:, 1])]
+        return np.asarray(found.numpy(), dtype=np.float32)
+
+    # Learning
+
+    def open_chunk(self, chunk: Chunk) -> int:
+        """Take the chunk's answers and return the number of batches of all passes over it."""
+        pairs = self._pairs(chunk)
+        view = chunk.view
+        shape = (view.num_nodes(self._task.node_type), view.num_nodes(self._task.candidate_type))
+        answers = sp.csr_array((np.ones(len(pairs), np.float32), (pairs[:, 0], pairs[:, 1])), shape=shape)
+        answers.sum_duplicates()
+        answers.data[:] = 1.0
+        if not answers.nnz:
+            return 0
+        self._open = _Open(answers, self._degree(view), self._config, self._seed)
+        return self._open.batches * self._config.epochs
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch of the chunk's queries with all their new answers."""
+        with self._clock.stage("sample"):
+            queries, known, drawn = self._draw(epoch, batch)
+        chunk = self._opened()
+        row = torch.from_numpy(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
+        positive = torch.from_numpy(known.indices.astype(np.int64))
+        candidates = torch.from_numpy(drawn)
+        with self._clock.stage("fetch"):
+            asked = (torch.from_numpy(queries), positive, candidates)
+            query, answer, negative = (
+                functional.normalize(rows(keys), dim=1)
+                for rows, keys in zip((*self._modules, self._modules[1]), asked, strict=True)
+            )
+        with self._clock.stage("compute"):
+            found = (query[row] * answer).sum(dim=1) / self._temperature + chunk.bias[positive]
+            against = torch.addmm(chunk.bias[candidates], query, negative.T, alpha=1.0 / self._temperature)
+            against = against.masked_fill(self._excluded(queries, known, drawn), -torch.inf)
+            if self._config.loss == "bpr":
+                one = self._generator(epoch, batch).integers(0, len(drawn), len(row))
+                loss = bpr(found, against[row, torch.from_numpy(one)][:, None])
+            else:
+                loss = info_nce(found, against, row, log_probability=chunk.log_probability[candidates])
+            value = loss.item()
+            if math.isfinite(value):  # the loop stops at any other, before rows take it up
+                loss.backward()  # type: ignore[no-untyped-call]
+        return value, len(positive)
+
+    def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
+        """Return the queries, their answers and the drawn candidates of a batch."""
+        queries, known, drawn = self._draw(epoch, batch)
+        return {"queries": queries, "offsets": known.indptr, "answers": known.indices, "candidates": drawn}
+
+    def _draw(self, number: int, batch: int) -> tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]:
+        """Return the queries of a batch, their answers, and the candidates drawn for it, ascending."""
+        chunk, size = self._opened(), self._config.batch_size
+        in_pass = batch // chunk.batches
+        order = chunk.active[
+            permutation(len(chunk.active), self._seed, number * self._config.epochs + in_pass)
+        ]
+        start = batch % chunk.batches * size
+        queries = order[start : start + size]
+        threads = self._assignment.threads
+        drawn = chunk.negatives.sample(self._config.candidates, number, batch, threads)
+        return queries, sp.csr_array(chunk.answers[queries]), np.unique(drawn)
+
+    def _excluded(
+        self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]
+    ) -> Tensor:
+        """Return which candidates are no negatives of a query: its answers in this chunk, and itself."""
+        excluded = np.zeros((len(queries), len(candidates)), bool)
+        place = np.searchsorted(candidates, known.indices)
+        is_drawn = candidates[np.minimum(place, len(candidates) - 1)] == known.indices
+        row = np.repeat(np.arange(len(queries)), np.diff(known.indptr))
+        excluded[row[is_drawn], place[is_drawn]] = True
+        if self._task.node_type == self._task.candidate_type:
+            excluded |= queries[:, None] == candidates[None, :]
+        return torch.from_numpy(excluded)
+
+    def _generator(self, number: int, batch: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, number, batch])
+
+    # State
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return no parameters: the model has rows alone."""
+        return {}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding tables of queries and candidates."""
+        return dict(self._tables)
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+        """Take up the state that :meth:`tables` returned."""
+        self._set_tables(dict(tables))
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        """Return the vectors of all queries and candidates, ranked by their inner product."""
+        types = (self._task.node_type, self._task.candidate_type)
+        query, target = (
+            functional.normalize(
+                torch.from_numpy(table.pull(np.arange(view.num_nodes(node_type)), create=False)), dim=1
+            )
+            for table, node_type in zip(self._sides(), types, strict=True)
+        )
+        if self._config.popularity:
+            bias = self._temperature * _bias(self._degree(view), self._config.popularity)
+            query = torch.cat([query, torch.ones(len(query), 1)], dim=1)
+            target = torch.cat([target, bias[:, None]], dim=1)
+        return TrainedModel(
+            name,
+            "two_tower",
+            self._config.task,
+            types[0],
+            {types[0]: query.numpy()},
+            target_type=types[1],
+            target=target.numpy(),
+        )
+
+    def _set_tables(self, tables: dict[str, EmbeddingTable]) -> None:
+        self._tables = tables
+        self._modules = tuple(TableEmbedding(table) for table in self._sides())
+
+    def _sides(self) -> tuple[EmbeddingTable, EmbeddingTable]:
+        """Return the tables of queries and of candidates, which are one where they are of one type."""
+        queries = self._tables[_QUERIES]
+        return queries, self._tables.get(_TARGETS, queries)
+
+    def _new_table(self, number: int) -> EmbeddingTable:
+        config = self._config
+        return EmbeddingTable(
+            config.dim - (config.popularity > 0),
+            "adam",
+            config.learning_rate,
+            init_scale=config.initial_row_scale,
+            seed=self._seed + number,
+            expiry=self._assignment.expiry,
+            threads=self._assignment.threads,
+        )
+
+    # The graph
+
+    def _there(self, view: GraphView) -> list[EdgeType]:
+        """Return the edge types of the task that the graph has; others may come with a later chunk."""
+        known = set(view.edge_types)
+        return [edge_type for edge_type in self._edge_types if edge_type in known]
+
+    def _pairs(self, chunk: Chunk) -> NDArray[np.int64]:
+        """Return query and candidate of the chunk's new edges: int64 [n, 2]."""
+        pairs = [np.zeros((0, 2), np.int64)]
+        for edge_type in self._edge_types:
+            if edge_type in chunk.edges:
+                edges = chunk.edges[edge_type]
+                pairs.append(np.stack([edges.source, edges.target], axis=1))
+        return np.concatenate(pairs)
+
+    def _degree(self, view: GraphView) -> NDArray[np.int64]:
+        """Return the number of edges into each candidate: int64 [candidates]."""
+        degree = np.zeros(view.num_nodes(self._task.candidate_type), np.int64)
+        for edge_type in self._there(view):
+            degree += view.in_degree(edge_type)
+        return degree
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            raise RuntimeError("open_chunk comes first")
+        return self._open
+
+
+def _bias(degree: NDArray[np.int64], popularity: float) -> Tensor:
+    """Return what popularity adds to the logit of each candidate: float32 [candidates]."""
+    return torch.from_numpy((popularity * np.log(np.maximum(degree, 0.5))).astype(np.float32))
+
+
+def make_streaming_factorization(
+    config: MatrixFactorizationConfig, assignment: Assignment
+) -> StreamingFactorization:
+    """Return the trainer of a section of kind ``matrix_factorization`` that learns from a stream.
+
+    Raises:
+        UsageError: the model has no task of kind recommend, or the graph has no such node types.
+    """
+    task = assignment.task
+    if not isinstance(task, RecommendTaskConfig):
+        received = "none" if task is None else f"{config.task} of kind {task.kind}"
+        raise UsageError(
+            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
+            where=f"models.{assignment.name}.task",
+        )
+    known = assignment.view.node_types
+    for node_type in (task.node_type, task.candidate_type):
+        if node_type not in known:
+            raise UsageError(
+                f"expected one of the node types {', '.join(known)}, received `{node_type}`",
+                where=f"tasks.{config.task}",
+                hint=did_you_mean(node_type, known)
+                or f"edges of {edge_type_text((task.node_type, task.relations[0], task.candidate_type))} are "
+                "what the model learns from: the first chunk needs some",
+            )
+    for relation in task.relations:
+        edge_type = (task.node_type, relation, task.candidate_type)
+        if edge_type in assignment.view.edge_types and assignment.view.is_reverse(edge_type):
+            raise UsageError(
+                "expected relations with edges of their own, received a reverse one",
+                where=f"tasks.{config.task}.relations",
+                hint=f"{edge_type_text(edge_type)} holds the edges of another edge type: name that",
+            )
+    return StreamingFactorization(config, task, assignment)

@@ -1,0 +1,31 @@
+"""Where chunks come from: the face between the loop and what commits new data to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from graphbox.graph import Graph
+from graphbox.train.stream.chunk import Chunk
+
+__all__ = ["ChunkFeed", "WaitCallback"]
+
+WaitCallback: TypeAlias = Callable[[str], None]
+"""Called again and again while something is waited for, with what that is."""
+
+
+class ChunkFeed(Protocol):
+    """Gives the chunks of a stream one after the other."""
+
+    def graph(self) -> Graph:
+        """Return the graph after the chunk that was committed last."""
+
+    def chunk(self, number: int, waiting: WaitCallback) -> Chunk | None:
+        """Return a chunk: that which was committed last, or the one after it, which is committed first.
+
+        Waits until the next chunk is there; None: no more will come in this attempt.
+
+        Raises:
+            ConflictError: the graph holds fewer or more chunks than have been learnt.
+            InterruptedRunError: someone asked to stop.
+        """
