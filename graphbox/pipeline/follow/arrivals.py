@@ -17,8 +17,8 @@ __all__ = ["Arrival", "Arrivals", "date_of", "order_of"]
 
 _TIME_NAME = re.compile(r"(?:[A-Za-z_]+=)?\d")
 _TOKEN = re.compile(r"(\d+)")
-_DATE = re.compile(r"(\d{4})[-_.]?(\d{2})[-_.]?(\d{2})(?!\d)")
-_DATE_AND_HOUR = re.compile(r"(\d{4})(\d{2})(\d{2})\d{2}(?:\d{2}){0,2}(?!\d)")
+_DATE = re.compile(r"(?<!\d)(\d{4})[-_.]?(\d{2})[-_.]?(\d{2})(?!\d)")
+_DATE_AND_HOUR = re.compile(r"(?<!\d)(\d{4})(\d{2})(\d{2})\d{2}(?:\d{2}){0,2}(?!\d)")
 _UNFINISHED = (".tmp", ".temp", ".partial", ".part", ".inprogress", ".crdownload", ".filepart", "~")
 
 Order: TypeAlias = tuple[tuple[tuple[int, int, str], ...], ...]

@@ -1,0 +1,192 @@
+"""A training that follows a stream and dies at any moment ends like one that never died."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphbox.graph import Graph
+from graphbox.graph.chunks import stream_of
+from graphbox.table import EmbeddingTable, PublishedTables
+from graphbox.workspace import read_chunks
+from tests.train.purchases import RUN_FILE, write_day
+from tests.train.stream_process import MOMENTS
+
+DAYS = 5
+KEYS = np.arange(64)
+BUYS = ("user", "buys", "item")
+
+
+class Processes:
+    """Runs jobs of ``stream_process.py``."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.train.stream_process"],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, folder: Path, **job: Any) -> int:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps({"folder": str(folder), **job}) + "\n")
+        self._server.stdin.flush()
+        return int(self._server.stdout.readline())
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait(60)
+        self._server.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    server = Processes()
+    yield server
+    server.close()
+
+
+@dataclass(frozen=True)
+class End:
+    """What a training left."""
+
+    rows: dict[str, np.ndarray]
+    chunks: list[dict[str, Any]]
+    points: list[dict[str, Any]]
+    edges: list[list[int]]
+    held: list[tuple[str, str]]
+
+
+def served(published: PublishedTables) -> dict[str, np.ndarray]:
+    return {name: table.pull(KEYS) for name, table in published.items()}
+
+
+def end_of(folder: Path) -> End:
+    checkpoint = sorted((folder / "run" / "checkpoints" / "rows").iterdir())[-1]
+    graph = Graph.open(folder / "workspace" / "graphs" / "shop")
+    stream = stream_of(folder / "workspace" / "graphs" / "shop")
+    assert stream is not None
+    points = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    for point in points:
+        point.pop("time_s")
+        point["values"].pop("samples_per_s", None)
+        point["values"].pop("published_bytes", None)
+    chunks = [
+        {key: value for key, value in chunk.items() if key not in ("seconds", "published_bytes")}
+        for chunk in read_chunks(folder / "run")
+    ]
+    source, target = graph.csc(BUYS).coo()
+    return End(
+        {
+            name: np.asarray(EmbeddingTable.load(checkpoint / f"{name}.table").pull(KEYS, create=False))
+            for name in ("queries", "targets")
+        },
+        chunks,
+        points,
+        [source.tolist(), target.tolist()],
+        [(chunk.name, chunk.digest) for chunk in stream.chunks],
+    )
+
+
+def shop(folder: Path, days: int = DAYS) -> Path:
+    folder.mkdir()
+    (folder / "run.yaml").write_text(RUN_FILE)
+    (folder / "in").mkdir()
+    for day in range(days):
+        write_day(folder / "in", day)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> tuple[End, list[Any]]:
+    """Return how a training ends that never died, and each of its versions."""
+    folder = shop(tmp_path_factory.mktemp("stream") / "expected", days=0)
+    versions = []
+    for day in range(DAYS):
+        write_day(folder / "in", day)
+        assert processes.run(folder) == 0
+        versions.append(served(PublishedTables.open(folder / "serving")))
+    return end_of(folder), versions
+
+
+def check_served(folder: Path, versions: list[dict[str, np.ndarray]]) -> None:
+    """See that what a reader finds now is one of the versions, wholly."""
+    if not (folder / "serving" / "version.json").exists():
+        return
+    published = PublishedTables.open(folder / "serving")
+    for name, rows in served(published).items():
+        np.testing.assert_array_equal(rows, versions[published.number][name])
+
+
+def die_and_go_on(
+    processes: Processes, folder: Path, expected: tuple[End, list[Any]], deaths: list[dict[str, Any]]
+) -> None:
+    end, versions = expected
+    shop(folder)
+    for death in deaths:
+        died = processes.run(folder, **death)
+        if died == 0 and len(deaths) == 1:
+            pytest.skip("this moment does not come so often")
+        assert died == -signal.SIGKILL, death
+        check_served(folder, versions)
+    assert processes.run(folder) == 0
+    check_served(folder, versions)
+    assert PublishedTables.open(folder / "serving").number == DAYS - 1
+    found = end_of(folder)
+    for name, rows in end.rows.items():
+        np.testing.assert_array_equal(found.rows[name], rows)
+    assert found.chunks == end.chunks
+    assert found.points == end.points
+    assert found.edges == end.edges
+    assert found.held == end.held
+
+
+def test_it_learns_and_says_so(expected: tuple[End, list[Any]]) -> None:
+    end, _ = expected
+    assert [chunk["number"] for chunk in end.chunks] == list(range(DAYS))
+    assert "auc" not in end.chunks[0]
+    assert end.chunks[-1]["auc"] > 0.7
+    assert end.chunks[-1]["running_auc"] > 0.6
+
+
+def test_deaths_one_after_the_other(
+    processes: Processes, tmp_path: Path, expected: tuple[End, list[Any]]
+) -> None:
+    deaths = [
+        {"moment": "after the append", "call": 2},
+        {"moment": "between the tables of a version", "call": 1},
+        {"moment": "after a version", "call": 1},
+        {"moment": "after a part of a version", "call": 3, "checkpoint_interval_s": 0.0},
+        {"moment": "before a version is told", "call": 2},
+    ]
+    die_and_go_on(processes, tmp_path / "shop", expected, deaths)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("interval_s", [0.0, 1e9])
+@pytest.mark.parametrize("call", range(1, 8))
+@pytest.mark.parametrize("moment", sorted(MOMENTS))
+def test_death_at_every_moment(
+    processes: Processes,
+    tmp_path: Path,
+    expected: tuple[End, list[Any]],
+    moment: str,
+    call: int,
+    interval_s: float,
+) -> None:
+    death = {"moment": moment, "call": call, "checkpoint_interval_s": interval_s}
+    die_and_go_on(processes, tmp_path / "shop", expected, [death])
