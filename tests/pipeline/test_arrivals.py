@@ -30,8 +30,14 @@ def scan(folder: Path, **options: object) -> dict[str, bool]:
 
 
 def test_names_are_ordered_as_people_count() -> None:
-    names = ["20261101/0", "20261101/4", "20261101/10", "20261102/0", "20261110/1"]
-    assert sorted(names[::-1], key=order_of) == names
+    names = ["20261110/1", "20261101/10", "20261102/0", "20261101/4", "20261101/0"]
+    assert sorted(names, key=order_of) == [
+        "20261101/0",
+        "20261101/4",
+        "20261101/10",
+        "20261102/0",
+        "20261110/1",
+    ]
     assert sorted(["part-10", "part-9", "part-a", "part-1"], key=order_of) == [
         "part-1",
         "part-9",
