@@ -10,7 +10,10 @@ from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
 from graphbox.config.models import (
     MODEL_SECTIONS,
+    ClickModelSection,
     CustomConfig,
+    DCNConfig,
+    DeepFMConfig,
     DeepWalkConfig,
     GraphNetworkConfig,
     LightGCNConfig,
@@ -22,16 +25,19 @@ from graphbox.config.models import (
     Node2VecConfig,
     SageConfig,
     SkipGramSection,
+    WideAndDeepConfig,
 )
 from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
 from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import (
     ClassifyTaskConfig,
+    ClickTaskConfig,
     GivenSplitConfig,
     LeaveLastOutSplitConfig,
     PredictLinksTaskConfig,
     RandomSplitConfig,
     RecommendTaskConfig,
+    RowTimeSplitConfig,
     TaskConfig,
     TimeSplitConfig,
 )
@@ -41,8 +47,12 @@ __all__ = [
     "MODEL_SECTIONS",
     "BenchConfig",
     "ClassifyTaskConfig",
+    "ClickModelSection",
+    "ClickTaskConfig",
     "CompressConfig",
     "CustomConfig",
+    "DCNConfig",
+    "DeepFMConfig",
     "DeepWalkConfig",
     "EdgesConfig",
     "ExportConfig",
@@ -61,6 +71,7 @@ __all__ = [
     "PredictLinksTaskConfig",
     "RandomSplitConfig",
     "RecommendTaskConfig",
+    "RowTimeSplitConfig",
     "RunConfig",
     "SageConfig",
     "ServeConfig",
@@ -69,6 +80,7 @@ __all__ = [
     "TaskConfig",
     "TimeSplitConfig",
     "TrackConfig",
+    "WideAndDeepConfig",
     "config_digest",
     "config_schema",
     "dump_config",

@@ -126,18 +126,18 @@ class _Checker:
         yield from self._check_name((*key, "node_type"), node_type, self._node_types, "node type")
         node_type = node_type if isinstance(node_type, str) else ""
         node_features = _mapping(self._node_types.get(node_type), "features")
-        for name in ("label", "category"):
+        is_click = task.get("kind") == "click"
+        for name, kinds in (
+            ("label", ("categorical", "boolean") if is_click else ("categorical",)),
+            ("category", ("categorical",)),
+            ("group", ("categorical", "integer")),
+        ):
             feature = task.get(name)
             if node_type in self._node_types and isinstance(feature, str):
-                yield from self._check_name(
-                    (*key, name), feature, node_features, "feature", f" of `{node_type}`"
+                where = f"graph.nodes.{node_type}.features"
+                yield from self._check_feature(
+                    (*key, name), feature, node_features, node_type, where, kinds=kinds
                 )
-                if node_features.get(feature, "categorical") != "categorical":
-                    yield self._problem(
-                        (*key, name),
-                        f"expected a categorical feature, received `{feature}` ({node_features[feature]})",
-                        f"write `{feature}: categorical` under graph.nodes.{node_type}.features",
-                    )
         yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
         target_type = task.get("target_type", node_type)
         yield from self._check_name((*key, "target_type"), target_type, self._node_types, "node type")
@@ -160,10 +160,13 @@ class _Checker:
         split = _mapping(task, "split")
         feature = str(split.get("feature") or "")
         by_time = split.get("kind") in {"time", "leave_last_out"}
-        if task.get("kind") == "classify" and feature and ends[0] in self._node_types:
+        if task.get("kind") in {"classify", "click"} and feature and ends[0] in self._node_types:
             features = _mapping(self._node_types[ends[0]], "features")
+            kinds = ("integer", "number") if by_time else ("categorical",)
             where = f"graph.nodes.{ends[0]}.features"
-            yield from self._check_part((*key, "split", "feature"), feature, features, str(ends[0]), where)
+            yield from self._check_feature(
+                (*key, "split", "feature"), feature, features, str(ends[0]), where, kinds=kinds
+            )
         if task.get("kind") not in {"recommend", "predict_links"} or not (feature or by_time):
             return
         named = [*_items(task.get("relations")), *_items(task.get("negative_relations"))]
@@ -183,19 +186,28 @@ class _Checker:
             elif feature:
                 where = f"line {self._source.line(place)}, under `features`"
                 features = _mapping(entry, "features")
-                yield from self._check_part(
+                yield from self._check_feature(
                     (*key, "split", "feature"), feature, features, " ".join(edge), where
                 )
 
-    def _check_part(
-        self, key: KeyPath, feature: str, features: dict[str, Any], owner: str, where: str
+    def _check_feature(
+        self,
+        key: KeyPath,
+        feature: str,
+        features: dict[str, Any],
+        owner: str,
+        where: str,
+        *,
+        kinds: tuple[str, ...] = ("categorical",),
     ) -> Iterator[Problem]:
         yield from self._check_name(key, feature, features, "feature", f" of `{owner}`")
-        if features.get(feature, "categorical") != "categorical":
+        if features.get(feature, kinds[0]) not in kinds:
+            article = "an" if kinds[0][0] in "aeiou" else "a"
             yield self._problem(
                 key,
-                f"expected a categorical feature, received `{feature}` ({features[feature]})",
-                f"write `{feature}: categorical` ({where})",
+                f"expected {article} {' or '.join(kinds)} feature, received `{feature}` "
+                f"({features[feature]})",
+                f"write `{feature}: {kinds[0]}` ({where})",
             )
 
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
@@ -215,6 +227,10 @@ class _Checker:
                 yield from self._check_name(
                     (*key, "features", index), feature, features, "feature", f" of `{node_type}`"
                 )
+            for number, cross in enumerate(_items(model.get("crosses"))):
+                for index, feature in enumerate(_items(cross)):
+                    place = (*key, "crosses", number, index)
+                    yield from self._check_name(place, feature, features, "feature", f" of `{node_type}`")
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = MODEL_SECTIONS.get(str(model.get("kind")))

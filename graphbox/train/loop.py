@@ -258,7 +258,8 @@ class _Loop:
         if selection is None or selection.metric not in values:
             return
         value, best = values[selection.metric], self._at.best_value
-        if math.isnan(value) or (best is not None and value <= best):
+        is_better = best is None or (value < best if selection.smaller_is_better else value > best)
+        if math.isnan(value) or not is_better:
             self._at.worse_epochs += 1
             return
         self._at.best_value, self._at.worse_epochs = value, 0

@@ -31,6 +31,9 @@ __all__ = [
 
 TRAINERS: Mapping[str, str] = {
     "custom": "graphbox.train.registry:make_custom_trainer",
+    "dcn": "graphbox.train.click:make_click_trainer",
+    "deepfm": "graphbox.train.click:make_click_trainer",
+    "wide_and_deep": "graphbox.train.click:make_click_trainer",
     "lightgcn": "graphbox.train.recommendation:make_recommendation_trainer",
     "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
     "deepwalk": "graphbox.train.skip_gram:make_deepwalk_trainer",
@@ -43,6 +46,9 @@ TRAINERS: Mapping[str, str] = {
 """Import path of the function that makes the trainer, by kind of model."""
 
 STREAMING_TRAINERS: Mapping[str, str] = {
+    "dcn": "graphbox.train.click:make_click_trainer",
+    "deepfm": "graphbox.train.click:make_click_trainer",
+    "wide_and_deep": "graphbox.train.click:make_click_trainer",
     "custom": "graphbox.train.registry:make_custom_trainer",
     "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
 }

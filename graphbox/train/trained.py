@@ -17,6 +17,7 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import edge_type_from_text, edge_type_text
 from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
+from graphbox.train.click_model import ClickModel, load_click_model, save_click_model
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import write_atomically
@@ -34,7 +35,8 @@ class TrainedModel:
     Attributes:
         name: name of the model.
         kind: ``embedding``: rows alone; ``encoder``: a network over rows; ``two_tower``: vectors of queries,
-            and of candidates to rank by their inner product with them.
+            and of candidates to rank by their inner product with them; ``click``: a network over the
+            features of rows.
         task: name of the task it was trained for, None for none.
         node_type: the task's node type; without a task the first that was learnt.
         embeddings: float32 [nodes, dim] by node type; of encoders and two towers the query vectors.
@@ -44,10 +46,11 @@ class TrainedModel:
         logits: float32 [nodes, classes] of the task's node type, of models that classify nodes themselves.
         link_scores: float32 [edges + negatives of the test part], of models that learn on through time: what
             each scored before it was known.
+        click: the model, of kind ``click``.
     """
 
     name: str
-    kind: Literal["embedding", "encoder", "two_tower"]
+    kind: Literal["embedding", "encoder", "two_tower", "click"]
     task: str | None
     node_type: str
     embeddings: dict[str, NDArray[np.float32]]
@@ -56,6 +59,7 @@ class TrainedModel:
     target: NDArray[np.float32] | None = None
     logits: NDArray[np.float32] | None = None
     link_scores: NDArray[np.float32] | None = None
+    click: ClickModel | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
@@ -100,6 +104,8 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
     header["link_scores"] = trained.link_scores is not None
     if trained.link_scores is not None:
         _save_array(folder / "link_scores.npy", trained.link_scores)
+    if trained.click is not None:
+        save_click_model(trained.click, folder)
     if trained.encoder is not None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
@@ -144,7 +150,8 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         about = (name, header["kind"], header["task"], header["node_type"])
         logits = _load_array(folder / "logits.npy") if header["logits"] else None
         link_scores = _load_array(folder / "link_scores.npy") if header["link_scores"] else None
-        return TrainedModel(*about, embeddings, encoder, target_type, target, logits, link_scores)
+        click = load_click_model(folder) if header["kind"] == "click" else None
+        return TrainedModel(*about, embeddings, encoder, target_type, target, logits, link_scores, click)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",

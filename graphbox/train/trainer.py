@@ -26,10 +26,12 @@ class Selection:
         metric: figure of :meth:`Trainer.end_epoch` that decides; larger is better, of equals the first.
         patience: epochs that are measured in a row without a better figure, after which training ends; None:
             all epochs are trained.
+        smaller_is_better: the smallest figure is the best instead.
     """
 
     metric: str
     patience: int | None = None
+    smaller_is_better: bool = False
 
 
 class Trainer(ABC):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
+from graphbox.graph.columns import Column
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
 from graphbox.graph.snapshot import as_live
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
@@ -120,6 +121,24 @@ class GraphView:
             UsageError: the feature is the label of the task, or says what is held out.
             NotFoundError: there is no such feature.
         """
+        self._check_seen(node_type, name)
+        return np.asarray(self._graph.feature(node_type, name))
+
+    def feature_rows(self, node_type: str, name: str, start: int, stop: int) -> Column:
+        """Return a feature of the nodes ``start`` to ``stop - 1``, without reading that of the others.
+
+        Raises:
+            UsageError: the feature is the label of the task, or says what is held out.
+            NotFoundError: there is no such feature.
+        """
+        self._check_seen(node_type, name)
+        return self._graph.feature_rows(node_type, name, start, stop)
+
+    def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
+        return self._graph.slot_lists(node_type, name)
+
+    def _check_seen(self, node_type: str, name: str) -> None:
         why = self._hidden_features.get((node_type, name))
         if why is not None:
             raise UsageError(
@@ -127,11 +146,6 @@ class GraphView:
                 where=f"node type {node_type}",
                 hint=f"take `{name}` out of the model's features, or give the model another task",
             )
-        return np.asarray(self._graph.feature(node_type, name))
-
-    def slot_lists(self, node_type: str, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return offsets and values of the slots of all nodes; see ``Graph.slot_lists``."""
-        return self._graph.slot_lists(node_type, name)
 
     def _is_hidden(self, edge_type: EdgeType) -> bool:
         return edge_type in self._hidden_types or self._graph.reverse_type(edge_type) in self._hidden_types

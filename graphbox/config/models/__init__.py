@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
 from graphbox.config.models.custom import CustomConfig
 from graphbox.config.models.graph_network import GraphNetworkConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
@@ -25,7 +26,10 @@ from graphbox.config.models.walks import (
 
 __all__ = [
     "MODEL_SECTIONS",
+    "ClickModelSection",
     "CustomConfig",
+    "DCNConfig",
+    "DeepFMConfig",
     "DeepWalkConfig",
     "GraphNetworkConfig",
     "LightGCNConfig",
@@ -37,6 +41,7 @@ __all__ = [
     "Node2VecConfig",
     "SageConfig",
     "SkipGramSection",
+    "WideAndDeepConfig",
 ]
 
 ModelConfig = Annotated[
@@ -48,7 +53,10 @@ ModelConfig = Annotated[
     | LineConfig
     | SageConfig
     | LightGCNConfig
-    | MatrixFactorizationConfig,
+    | MatrixFactorizationConfig
+    | DeepFMConfig
+    | DCNConfig
+    | WideAndDeepConfig,
     Field(discriminator="kind"),
 ]
 

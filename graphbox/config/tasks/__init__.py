@@ -12,6 +12,7 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from graphbox.config.tasks.classify import ClassifyTaskConfig
+from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
 from graphbox.config.tasks.predict_links import LinkBaseline, PredictLinksTaskConfig
 from graphbox.config.tasks.recommend import RecommendationBaseline, RecommendTaskConfig
 from graphbox.config.tasks.splits import (
@@ -26,6 +27,7 @@ from graphbox.config.tasks.splits import (
 __all__ = [
     "TASK_KINDS",
     "ClassifyTaskConfig",
+    "ClickTaskConfig",
     "GivenSplitConfig",
     "HeldOutFractions",
     "HeldOutSection",
@@ -35,12 +37,14 @@ __all__ = [
     "RandomSplitConfig",
     "RecommendTaskConfig",
     "RecommendationBaseline",
+    "RowTimeSplitConfig",
     "TaskConfig",
     "TimeSplitConfig",
 ]
 
 TaskConfig = Annotated[
-    ClassifyTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig, Field(discriminator="kind")
+    ClassifyTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig | ClickTaskConfig,
+    Field(discriminator="kind"),
 ]
 
 TASK_KINDS: tuple[str, ...] = tuple(

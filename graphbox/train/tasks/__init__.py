@@ -11,6 +11,7 @@ import numpy as np
 
 from graphbox.errors import FormatError
 from graphbox.train.tasks.classify import ClassifySplit
+from graphbox.train.tasks.click import ClickSplit
 from graphbox.train.tasks.predict_links import LinkPart, LinkSplit
 from graphbox.train.tasks.recommend import RecommendSplit, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
@@ -19,6 +20,7 @@ __all__ = [
     "FOLDS",
     "SPLITS",
     "ClassifySplit",
+    "ClickSplit",
     "Fold",
     "LinkPart",
     "LinkSplit",
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 SPLITS: Mapping[str, type[Split]] = {
-    split.KIND: split for split in (ClassifySplit, RecommendSplit, LinkSplit)
+    split.KIND: split for split in (ClassifySplit, RecommendSplit, LinkSplit, ClickSplit)
 }
 """The class of what is held out, by kind of task."""
 

@@ -1,0 +1,120 @@
+"""What networks of clicks have in common: vectors of fields from tables, and layers over them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from graphbox.models.click_fields import FieldBatch
+from graphbox.table import EmbeddingTable, TableEmbeddingBag
+
+__all__ = ["ClickNetwork", "ClickShape", "feed_forward", "side_by_side"]
+
+
+@dataclass(frozen=True)
+class ClickShape:
+    """Sizes of a network of clicks.
+
+    Attributes:
+        fields: number of fields with vectors.
+        numbers: how many numbers a row has beside them.
+        dim: length of a vector.
+        hidden: widths of the layers.
+        dropout: share of the values after each layer that is left out in training.
+        row_dropout: share of the fields that is left out in training.
+    """
+
+    fields: int
+    numbers: int
+    dim: int
+    hidden: tuple[int, ...]
+    dropout: float = 0.0
+    row_dropout: float = 0.0
+
+    @property
+    def inputs(self) -> int:
+        """Length of the vectors of all fields and the numbers, side by side."""
+        return self.fields * self.dim + self.numbers
+
+
+class ClickNetwork(nn.Module, ABC):
+    """Maps the fields of rows to logits.
+
+    Table rows of values that were never learnt count as nothing.
+
+    Args:
+        shape: the sizes.
+        tables: by name, those of :meth:`table_dims`.
+    """
+
+    def __init__(self, shape: ClickShape, tables: Mapping[str, EmbeddingTable]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.bias = nn.Parameter(torch.zeros(()))
+        self.bags = nn.ModuleDict()
+        self.set_tables(tables)
+
+    @staticmethod
+    def table_dims(shape: ClickShape) -> dict[str, int]:
+        """Return the length of a row of each table that the network needs, by name."""
+        return {"fields": shape.dim}
+
+    def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        """Take the rows from other tables."""
+        for name, table in tables.items():
+            self.bags[name] = TableEmbeddingBag(table, "sum", include_last_offset=True)
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the tables by name."""
+        return {name: self._table(name) for name in self.bags}
+
+    def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
+        """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""
+        return {"fields": self._sums("fields", batch, batch.keys, batch.offsets, batch.weights)}
+
+    @abstractmethod
+    def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
+        """Return the logits of rows: float32 [rows].
+
+        Args:
+            vectors: what :meth:`fetch` returned.
+            numbers: float32 [rows, numbers].
+        """
+
+    def _sums(self, name: str, batch: FieldBatch, keys: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sums of the bags: float32 [rows, fields, dim]."""
+        if not self.training:
+            known = self._table(name).contains(keys.numpy())
+            weights = weights * torch.from_numpy(known)
+        sums: Tensor = self.bags[name](keys, offsets, weights)
+        return sums.view(-1, len(batch), sums.shape[1]).transpose(0, 1)
+
+    def _table(self, name: str) -> EmbeddingTable:
+        bag = self.bags[name]
+        assert isinstance(bag, TableEmbeddingBag)  # noqa: S101 - for the type checker
+        return bag.table
+
+    def _kept(self, vectors: Tensor) -> Tensor:
+        """Return the vectors without the fields that are left out in training."""
+        share = self.shape.row_dropout
+        if not share or not self.training:
+            return vectors
+        return vectors * (torch.rand(vectors.shape[0], vectors.shape[1], 1) >= share)
+
+
+def side_by_side(vectors: Tensor, numbers: Tensor) -> Tensor:
+    """Return the vectors of all fields and the numbers as one vector of each row."""
+    return torch.cat([vectors.flatten(1), numbers], dim=1)
+
+
+def feed_forward(inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:
+    """Return layers with rectifiers and dropout between them, from ``inputs`` to ``hidden[-1]`` numbers."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(inputs, width), nn.ReLU(), nn.Dropout(dropout)]
+        inputs = width
+    return nn.Sequential(*layers)

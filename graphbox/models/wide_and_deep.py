@@ -1,0 +1,57 @@
+"""Wide & Deep: a linear model of fields and crosses beside a network (Cheng et al., DLRS 2016)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from graphbox.models.click_fields import FieldBatch
+from graphbox.models.click_network import ClickNetwork, ClickShape, feed_forward, side_by_side
+from graphbox.table import EmbeddingTable
+
+__all__ = ["WideAndDeep"]
+
+
+class WideAndDeep(ClickNetwork):
+    """The sum of a linear model and a network.
+
+    Args:
+        shape: the sizes.
+        tables: ``fields``, rows of length ``dim``, and ``wide``, rows of one number.
+    """
+
+    def __init__(self, shape: ClickShape, tables: Mapping[str, EmbeddingTable]) -> None:
+        super().__init__(shape, tables)
+        self.linear = nn.Linear(shape.numbers, 1, bias=False) if shape.numbers else None
+        self.deep = feed_forward(shape.inputs, shape.hidden, shape.dropout)
+        self.head = nn.Linear(shape.hidden[-1], 1, bias=False)
+
+    @staticmethod
+    def table_dims(shape: ClickShape) -> dict[str, int]:
+        """Return the length of a row of each table that the network needs, by name."""
+        return {"fields": shape.dim, "wide": 1}
+
+    def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
+        """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table.
+
+        The linear model has the crosses as further fields.
+        """
+        crosses = batch.crosses.flatten()
+        ends = batch.offsets[-1] + torch.arange(1, len(crosses) + 1)
+        wide = self._sums(
+            "wide",
+            batch,
+            torch.cat([batch.keys, crosses]),
+            torch.cat([batch.offsets, ends]),
+            torch.cat([batch.weights, torch.ones(len(crosses))]),
+        )
+        return {**super().fetch(batch), "wide": wide}
+
+    def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:
+        """Return the logits of rows: float32 [rows]."""
+        inputs = side_by_side(self._kept(vectors["fields"]), numbers)
+        logits: Tensor = self.bias + self.head(self.deep(inputs)).squeeze(1)
+        logits = logits + self._kept(vectors["wide"]).sum(dim=(1, 2))
+        return logits if self.linear is None else logits + self.linear(numbers).squeeze(1)

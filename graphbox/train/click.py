@@ -1,0 +1,308 @@
+"""Trains models of clicks: over the rows of a task, epoch by epoch, or over a stream, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from graphbox.config import ClickModelSection, ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfig
+from graphbox.errors import UsageError
+from graphbox.metrics import click_report
+from graphbox.models.click_fields import FieldBatch, NumberScale, choose_fields
+from graphbox.table import EmbeddingTable
+from graphbox.train.click_labels import ClickLabel
+from graphbox.train.click_model import (
+    ClickModel,
+    make_fields,
+    make_network,
+    network_values,
+    set_network_values,
+    table_dims,
+)
+from graphbox.train.click_rows import LogRows, ShuffledBatches
+from graphbox.train.optimization import Optimization
+from graphbox.train.registry import Assignment
+from graphbox.train.seeded import seeded
+from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
+from graphbox.train.tasks import ClickSplit
+from graphbox.train.trained import TrainedModel
+from graphbox.train.trainer import Selection
+from graphbox.train.view import GraphView
+
+__all__ = ["ClickTrainer", "make_click_trainer"]
+
+_MODEL, _SCALE = "model.", "scale."
+
+
+class ClickTrainer(StreamingTrainer):
+    """See the module.
+
+    The scale of numbers is that of the rows that are learnt from; of a stream, that of the first chunk.
+
+    Args:
+        config: the model's section of the run file.
+        assignment: what it is trained for, a task of kind ``click``; without a split it learns a stream.
+
+    Raises:
+        UsageError: the features do not fit the graph, or the model has no task of kind ``click``.
+    """
+
+    def __init__(self, config: ClickModelSection, assignment: Assignment) -> None:
+        task, split = assignment.task, assignment.split
+        if not isinstance(task, ClickTaskConfig) or not isinstance(split, ClickSplit | None):
+            raise UsageError(
+                f"expected a task of kind click for a model of kind {config.kind}, received "
+                f"{'none' if task is None else f'{config.task} of kind {task.kind}'}",
+                where=f"models.{assignment.name}.task",
+            )
+        self._config = config
+        self._task = task
+        self._seed = assignment.seed
+        self._threads = assignment.threads
+        self._clock = assignment.clock
+        specs = assignment.view.features(task.node_type)
+        where = f"models.{assignment.name}.features"
+        if config.features is not None and task.label in config.features:
+            raise UsageError(
+                f"expected a model that does not read what it is to predict, received one that reads "
+                f"{task.label}",
+                where=where,
+            )
+        fields = choose_fields(specs, config.features, unread_features(task), where)
+        self._fields = make_fields(config, fields)
+        tables = {
+            name: EmbeddingTable(
+                dim,
+                "adagrad",
+                config.table_learning_rate,
+                init_scale=config.initial_row_scale if name == "fields" else 0.0,
+                seed=assignment.seed + number,
+                threads=assignment.threads,
+            )
+            for number, (name, dim) in enumerate(table_dims(config, self._fields).items())
+        }
+        with seeded(self._seed):
+            self.network = make_network(config, self._fields, tables)
+        self._optimization = Optimization(
+            self.network, config, [(list(self.network.parameters()), config.weight_decay)]
+        )
+        self._scale: NumberScale | None = None
+        self._label: ClickLabel | None = None
+        self._validation: LogRows | None = None
+        self._log: LogRows | None = None
+        if split is not None:
+            folds = ("train", "validation") if config.sees_validation else ("train",)
+            self._log = self._rows(assignment.view, split.is_in(*folds), split.labels)
+            if not config.sees_validation:
+                self._validation = self._rows(assignment.view, split.is_in("validation"), split.labels)
+        self._is_stream = split is None
+        self._batches: ShuffledBatches | None = None
+
+    # ---------------------------------------------------------------------------- training
+
+    @property
+    def epochs(self) -> int:
+        """Most epochs."""
+        return self._config.epochs
+
+    @property
+    def selection(self) -> Selection | None:
+        """The model ends as it was at its best on the validation part, if it does not learn from it."""
+        if self._validation is None:
+            return None
+        name = self._config.select_by
+        return Selection(f"validation_{name}", self._config.patience, smaller_is_better=name == "log_loss")
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Return the number of batches."""
+        return len(self._shuffled(epoch))
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch of rows."""
+        clock = self._clock
+        with clock.stage("sample"):
+            if self._scale is None:
+                self._find_scale()
+            fields, labels = self._batch(epoch, batch)
+        self.network.train()
+        with seeded(self._seed, epoch, batch):
+            with clock.stage("fetch"):
+                vectors = self.network.fetch(fields)
+            with clock.stage("compute"):
+                logits = self.network(vectors, fields.numbers)
+                loss = functional.binary_cross_entropy_with_logits(logits, labels)
+                if self._config.row_decay:
+                    loss = loss + self._config.row_decay * vectors["fields"].square().sum() / len(labels)
+                value = float(loss.item())
+                if math.isfinite(value):  # the loop stops at any other, before anything takes it up
+                    self._optimization.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+        if math.isfinite(value):
+            with clock.stage("push"):
+                self._optimization.step(self._done(epoch, batch))
+        return value, len(labels)
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        """Return figures on the validation part, every few epochs and after the last."""
+        self._close_batches()
+        if self._validation is None or self._scale is None:
+            return {}
+        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
+            return {}
+        with self._optimization.averaged():
+            probabilities = self._model(self._scale).predict_log(self._validation)
+        report = click_report(self._validation.labels[self._validation.chosen], probabilities)
+        return {f"validation_{name}": float(report[name]) for name in ("auc", "log_loss")}
+
+    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
+        """Return the fields of a batch, with the labels."""
+        fields, labels = self._batch(epoch, batch)
+        return {name: value.numpy() for name, value in vars(fields).items()} | {"labels": labels.numpy()}
+
+    # ------------------------------------------------------------------------------ streams
+
+    def score_chunk(self, chunk: Chunk) -> ChunkScores | None:
+        """Return the probabilities of the new rows of a chunk that have a label."""
+        log = self._rows_of_chunk(chunk)
+        if log is None or self._scale is None:
+            return None
+        with self._optimization.averaged():
+            probabilities = self._model(self._scale).predict_log(log)
+        return ChunkScores(
+            log.labels[log.chosen], probabilities, row_groups(chunk.view, self._task, log.chosen, log.first)
+        )
+
+    def open_chunk(self, chunk: Chunk) -> int:
+        """Return the number of batches of the new rows of a chunk that have a label."""
+        self._close_batches()
+        self._log = self._rows_of_chunk(chunk)
+        return 0 if self._log is None else len(self._shuffled(chunk.number))
+
+    def _rows_of_chunk(self, chunk: Chunk) -> LogRows | None:
+        nodes = chunk.nodes.get(self._task.node_type)
+        if nodes is None or not len(nodes):
+            return None
+        node_type, first, last = self._task.node_type, int(nodes[0]), int(nodes[-1]) + 1
+        if self._label is None or self._label.positive is None:
+            spec = chunk.view.features(node_type).get(self._task.label)
+            self._label = ClickLabel.of(self._task, spec)
+        labels, known = self._label.read(chunk.view.feature_rows(node_type, self._task.label, first, last))
+        chosen = np.zeros(last - first, bool)
+        chosen[nodes - first] = True
+        chosen &= known
+        return LogRows(chunk.view, node_type, self._fields, chosen, labels, first) if chosen.any() else None
+
+    # -------------------------------------------------------------------------------- state
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return parameters, optimizer state, moving averages and the scale of numbers by name."""
+        values = {_MODEL + name: value for name, value in network_values(self.network).items()}
+        scale = {} if self._scale is None else self._scale.tensors()
+        return values | self._optimization.tensors() | {_SCALE + name: each for name, each in scale.items()}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding tables by name."""
+        return self.network.tables()
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
+        parts: dict[str, dict[str, Tensor]] = {_MODEL: {}, _SCALE: {}, "": {}}
+        for name, value in dense.items():
+            prefix = next(each for each in parts if name.startswith(each))
+            parts[prefix][name.removeprefix(prefix)] = value
+        set_network_values(self.network, parts[_MODEL])
+        self.network.set_tables(tables)
+        self._optimization.restore(parts[""])
+        self._scale = NumberScale.of(parts[_SCALE]) if parts[_SCALE] else None
+        self._close_batches()
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows have no vectors
+        """Return the model."""
+        if self._scale is None:
+            self._find_scale()
+        assert self._scale is not None  # noqa: S101 - for the type checker
+        network = make_network(self._config, self._fields, self.tables())
+        with self._optimization.averaged():
+            set_network_values(network, network_values(self.network))
+        model = ClickModel(self._config, self._fields, self._scale, network)
+        return TrainedModel(name, "click", self._config.task, self._task.node_type, {}, click=model)
+
+    # ------------------------------------------------------------------------------ details
+
+    def _model(self, scale: NumberScale) -> ClickModel:
+        return ClickModel(self._config, self._fields, scale, self.network)
+
+    def _rows(self, view: GraphView, chosen: NDArray[np.bool_], labels: NDArray[np.bool_]) -> LogRows:
+        return LogRows(view, self._task.node_type, self._fields, chosen, labels)
+
+    def _find_scale(self) -> None:
+        assert self._log is not None  # noqa: S101 - there is a log when batches are trained
+        self._scale = self._fields.scale_of(self._log.windows(), len(self._log))
+        rate = min(max(self._scale.positive_rate, 1e-6), 1 - 1e-6)
+        with torch.no_grad():
+            self.network.bias.fill_(math.log(rate / (1 - rate)))
+
+    def _shuffled(self, epoch: int) -> ShuffledBatches:
+        assert self._log is not None  # noqa: S101 - there is a log when batches are asked for
+        self._close_batches()
+        self._batches = ShuffledBatches(self._log, self._config.batch_size, self._seed, epoch)
+        return self._batches
+
+    def _close_batches(self) -> None:
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
+
+    def _batch(self, epoch: int, batch: int) -> tuple[FieldBatch, Tensor]:
+        batches = self._shuffled(epoch) if self._batches is None else self._batches
+        rows, labels = batches.batch(batch)
+        if self._scale is None:
+            self._find_scale()
+        assert self._scale is not None  # noqa: S101 - for the type checker
+        return self._fields.batch(rows, self._scale), torch.from_numpy(labels.astype(np.float32))
+
+    def _done(self, epoch: int, batch: int) -> float:
+        if self._is_stream or self._batches is None:  # a stream has no end: what comes after the warm-up
+            return self._config.warmup
+        return (epoch + batch / len(self._batches)) / self.epochs
+
+
+def unread_features(task: ClickTaskConfig) -> list[str]:
+    """Return the features that models read only if they are named."""
+    split = task.split
+    told_by = split.feature if isinstance(split, GivenSplitConfig | RowTimeSplitConfig) else None
+    return [task.label, *([] if told_by is None else [told_by])]
+
+
+def row_groups(
+    view: GraphView, task: ClickTaskConfig, chosen: NDArray[np.bool_], first: int = 0
+) -> NDArray[np.int64] | None:
+    """Return whose each of the chosen rows is: int64 [n]; None where the task does not ask.
+
+    Raises:
+        UsageError: the feature is none that can say it.
+    """
+    if task.group is None:
+        return None
+    spec = view.features(task.node_type).get(task.group)
+    if spec is None or spec.kind not in {"categorical", "integer"}:
+        raise UsageError(
+            f"expected a categorical or integer feature that says whose a row is, received `{task.group}`"
+            f"{'' if spec is None else f' ({spec.kind})'}",
+            where=f"node type {task.node_type}",
+            hint=f"write `{task.group}: categorical` under its `features`",
+        )
+    column = view.feature_rows(task.node_type, task.group, first, first + len(chosen))
+    return column.values[chosen].astype(np.int64)
+
+
+def make_click_trainer(config: ClickModelSection, assignment: Assignment) -> ClickTrainer:
+    """Return the trainer of a section of a model of clicks."""
+    return ClickTrainer(config, assignment)

@@ -1,0 +1,225 @@
+"""A trained model of clicks: from the features of rows to probabilities, in memory and on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelConfig
+from graphbox.errors import DataError
+from graphbox.graph.columns import Column, FeatureValues, Lists
+from graphbox.graph.convert import CategoricalReader, FeatureReader, feature_reader
+from graphbox.graph.source import TableLike, open_table
+from graphbox.models.click_fields import ClickFields, Field, NumberScale, Rows, take_rows
+from graphbox.models.click_network import ClickNetwork, ClickShape
+from graphbox.models.dcn import DCN
+from graphbox.models.deepfm import DeepFM
+from graphbox.models.wide_and_deep import WideAndDeep
+from graphbox.table import EmbeddingTable
+from graphbox.train.click_rows import LogRows
+from graphbox.train.storage import write_atomically
+
+__all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]
+
+_BATCH_ROWS = 4096
+_READ_BYTES = 1 << 24
+_CATEGORIES_BYTES = 1 << 30
+
+
+def make_fields(config: ClickModelSection, fields: tuple[Field, ...]) -> ClickFields:
+    """Return what makes the fields of a model's section."""
+    return ClickFields(fields, getattr(config, "crosses", ()), knots=config.knots)
+
+
+def make_network(
+    config: ClickModelSection, fields: ClickFields, tables: Mapping[str, EmbeddingTable]
+) -> ClickNetwork:
+    """Return the network of a model's section over some tables."""
+    shape = network_shape(config, fields)
+    if isinstance(config, DeepFMConfig):
+        return DeepFM(shape, tables)
+    if isinstance(config, DCNConfig):
+        of_crosses: dict[str, Any] = {"rank": config.rank, "structure": config.structure}
+        return DCN(shape, tables, cross_layers=config.cross_layers, **of_crosses)
+    return WideAndDeep(shape, tables)
+
+
+def table_dims(config: ClickModelSection, fields: ClickFields) -> dict[str, int]:
+    """Return the length of a row of each table of a model's section, by name."""
+    kinds: Mapping[str, type[ClickNetwork]] = {"deepfm": DeepFM, "dcn": DCN, "wide_and_deep": WideAndDeep}
+    return kinds[config.kind].table_dims(network_shape(config, fields))
+
+
+def network_shape(config: ClickModelSection, fields: ClickFields) -> ClickShape:
+    """Return the sizes of a model's section."""
+    return ClickShape(
+        fields=fields.num_fields,
+        numbers=fields.num_dense,
+        dim=config.dim,
+        hidden=config.hidden,
+        dropout=config.dropout,
+        row_dropout=config.row_dropout,
+    )
+
+
+class ClickModel:
+    """Tells the probability that rows are clicked.
+
+    Args:
+        config: the model's section of the run file.
+        fields: makes fields of features.
+        scale: of numbers.
+        network: the network, trained.
+    """
+
+    def __init__(
+        self, config: ClickModelSection, fields: ClickFields, scale: NumberScale, network: ClickNetwork
+    ) -> None:
+        self.config = config
+        self.fields = fields
+        self.scale = scale
+        self.network = network.eval()
+
+    def predict(self, table: TableLike) -> NDArray[np.float32]:
+        """Return the probability of each row of a table: float32 [rows].
+
+        Columns are called and read as those of the features that the model was trained on; others are passed
+        over. Values that were never learnt count as nothing.
+
+        Args:
+            table: a file, a data frame, or arrays by name; see :func:`graphbox.graph.source.open_table`.
+
+        Raises:
+            NotFoundError: there is no such file.
+            DataError: a column is missing, or a value cannot be read.
+        """
+        source = open_table(table, where="rows")
+        readers = {
+            field.name: feature_reader(
+                field.kind,
+                is_text=source.is_text,
+                place=f"{source.name}, column `{field.name}`",
+                memory_bytes=_CATEGORIES_BYTES,
+            )
+            for field in self.fields.fields
+        }
+        found = [np.zeros(0, np.float32)]
+        for batch in source.batches(list(readers), batch_bytes=_READ_BYTES):
+            if batch.malformed:
+                first = batch.malformed[0]
+                raise DataError(
+                    f"expected rows of the table's columns, received {first.kind}", where=first.place
+                )
+            if not batch.num_rows:
+                continue
+            columns = {
+                name: _column(
+                    reader,
+                    batch.columns[name],
+                    lambda row, name=name, batch=batch: source.where(batch.first_row + row, name),
+                )
+                for name, reader in readers.items()
+            }
+            found.append(self._probabilities(self.fields.prepare(columns)))
+        return np.concatenate(found)
+
+    def predict_log(self, log: LogRows) -> NDArray[np.float32]:
+        """Return the probability of each row of a log, in order: float32 [rows]."""
+        return np.concatenate(
+            [np.zeros(0, np.float32), *(self._probabilities(rows) for rows, _ in log.windows())]
+        )
+
+    @torch.no_grad()
+    def _probabilities(self, rows: Rows) -> NDArray[np.float32]:
+        values = next(iter(rows.values()))
+        count = len(values.offsets) - 1 if isinstance(values, Lists) else len(values)
+        found = [np.zeros(0, np.float32)]
+        self.network.eval()
+        for start in range(0, count, _BATCH_ROWS):
+            part = take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count)))
+            batch = self.fields.batch(part, self.scale)
+            logits = self.network(self.network.fetch(batch), batch.numbers)
+            found.append(torch.sigmoid(logits).numpy())
+        return np.concatenate(found)
+
+
+def _column(reader: FeatureReader, values: Any, place: Any) -> Column:
+    """Return a column of a table as that of a graph.
+
+    Raises:
+        DataError: a value cannot be read.
+    """
+    read = reader.read(values)
+    for wrong in read.wrong:
+        row = int(np.flatnonzero(wrong.rows)[0])
+        raise DataError(
+            f"expected {wrong.expected}, received {values[row].as_py()!r}",
+            where=place(row),
+        )
+    converted: FeatureValues = read.values
+    if isinstance(converted, Lists):
+        return Column("slots", converted.values, None, converted.offsets)
+    if isinstance(reader, CategoricalReader):
+        categories, recode = reader.final()
+        return Column("categorical", np.append(recode, np.int32(-1))[converted], categories)
+    return Column(reader.kind, converted)
+
+
+def save_click_model(model: ClickModel, folder: Path) -> None:
+    """Write a model: its section, its fields, its parameters and its tables."""
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    for name, table in model.network.tables().items():
+        table.save(folder / "tables" / name)
+    tensors = {f"model.{name}": value for name, value in network_values(model.network).items()}
+    tensors |= {f"scale.{name}": value.contiguous() for name, value in model.scale.tensors().items()}
+    with write_atomically(folder / "model.safetensors") as stream:
+        stream.write(save(tensors))
+    header = {
+        "section": model.config.model_dump(mode="json"),
+        "fields": [asdict(field) for field in model.fields.fields],
+    }
+    with write_atomically(folder / "model.json") as stream:
+        stream.write(json.dumps(header, indent=1).encode())
+
+
+def load_click_model(folder: Path) -> ClickModel:
+    """Read what :func:`save_click_model` wrote.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError, FormatError: a file is missing or damaged.
+    """
+    header = json.loads((folder / "model.json").read_text())
+    config = TypeAdapter(ModelConfig).validate_python(header["section"], strict=False)
+    if not isinstance(config, ClickModelSection):
+        raise ValueError(f"a model of kind {config.kind}")
+    fields = make_fields(config, tuple(Field(**each) for each in header["fields"]))
+    tables = {name: EmbeddingTable.load(folder / "tables" / name) for name in table_dims(config, fields)}
+    network = make_network(config, fields, tables)
+    tensors = load_file(folder / "model.safetensors")
+    scale = NumberScale.of(
+        {name.removeprefix("scale."): value for name, value in tensors.items() if name.startswith("scale.")}
+    )
+    set_network_values(network, {name.removeprefix("model."): value for name, value in tensors.items()})
+    return ClickModel(config, fields, scale, network)
+
+
+def network_values(network: ClickNetwork) -> dict[str, Tensor]:
+    """Return the parameters of a network by name."""
+    return {name: value.detach() for name, value in network.named_parameters()}
+
+
+def set_network_values(network: ClickNetwork, values: Mapping[str, Tensor]) -> None:
+    """Give a network the parameters that :func:`network_values` returned of another."""
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            value.copy_(values[name])

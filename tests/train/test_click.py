@@ -1,0 +1,334 @@
+"""Models of clicks learn, end the same however they were stopped, learn streams, and tell of new rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from graphbox.config import MODEL_SECTIONS, ClickTaskConfig
+from graphbox.errors import DataError, GraphboxError, InterruptedRunError, UsageError
+from graphbox.graph import Graph, GraphSource, NodeSource
+from graphbox.graph.delta import append
+from graphbox.graph.ingest import import_graph
+from graphbox.metrics import binary_report
+from graphbox.train import (
+    ClassifySplit,
+    GraphView,
+    evaluate_baselines,
+    evaluate_trained,
+    fit,
+    load_trained,
+    make_split,
+)
+from graphbox.train.click import ClickTrainer
+from graphbox.train.click_rows import BLOCK_ROWS, LogRows, ShuffledBatches
+from graphbox.train.registry import Assignment, make_streaming_trainer, make_trainer
+from graphbox.train.stream import Chunk, score_then_learn
+from graphbox.train.tasks import ClickSplit
+
+ROWS = 1200
+KINDS = ("deepfm", "dcn", "wide_and_deep")
+FEATURES: dict[str, Any] = {
+    "clicked": "boolean",
+    "user": "categorical",
+    "item": "categorical",
+    "tags": "slots",
+    "price": "number",
+    "hour": "integer",
+    "fresh": "boolean",
+    "look": "vector",
+}
+TASK = ClickTaskConfig(kind="click", node_type="row", label="clicked", group="user")
+
+
+def log_table(rows: int = ROWS, seed: int = 0) -> dict[str, Any]:
+    """Return a log in which users like items of their own parity, and nobody what is dear."""
+    generator = np.random.default_rng(seed)
+    user, item = generator.integers(0, 8, rows), generator.integers(0, 6, rows)
+    price = generator.lognormal(size=rows)
+    chance = 1 / (1 + np.exp(-(3.0 * ((user + item) % 2) - 1.5 - 0.8 * np.log(price))))
+    price[generator.random(rows) < 0.1] = np.nan
+    return {
+        "clicked": generator.random(rows) < chance,
+        "user": [f"u{number}" for number in user],
+        "item": [f"i{number}" for number in item],
+        "tags": [[int(number) % 5, int(number) % 7][: int(number) % 3] for number in item],
+        "price": price,
+        "hour": generator.integers(0, 24, rows),
+        "fresh": generator.random(rows) < 0.5,
+        "look": list(generator.normal(size=(rows, 2))),
+    }
+
+
+def source_of(table: dict[str, Any]) -> GraphSource:
+    rows = NodeSource(
+        pa.table({name: list(each) for name, each in table.items()}), id=None, features=FEATURES
+    )
+    return GraphSource("log", {"row": rows}, ())
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    folder = tmp_path_factory.mktemp("log") / "graph"
+    import_graph(source_of(log_table()), folder)
+    return Graph.open(folder)
+
+
+@pytest.fixture(scope="module")
+def split(graph: Graph) -> ClickSplit:
+    made = make_split(graph, TASK, 0)
+    assert isinstance(made, ClickSplit)
+    return made
+
+
+def section(kind: str, **keys: Any) -> Any:
+    if kind == "wide_and_deep":
+        keys = {"crosses": [["user", "item"]], **keys}
+    chosen = {"kind": kind, "task": "click", "epochs": 3, "dim": 4, "hidden": [16], "batch_size": 256}
+    return MODEL_SECTIONS[kind].model_validate_json(json.dumps({**chosen, **keys}))
+
+
+def trainer_of(graph: Graph, split: ClickSplit | None, kind: str = "deepfm", **keys: Any) -> ClickTrainer:
+    make: Any = make_streaming_trainer if split is None else make_trainer
+    trainer = make(
+        section(kind, **keys), Assignment("model", GraphView(graph, split), split, TASK, seed=3, threads=1)
+    )
+    assert isinstance(trainer, ClickTrainer)
+    return trainer
+
+
+def run(graph: Graph, split: ClickSplit, folder: Path, config: Any, **options: Any) -> Any:
+    options = {"seed": 3, "threads": 1, **options}
+    return fit(graph, split, name="model", config=config, task=TASK, run_folder=folder, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_learn_more_than_baselines(graph: Graph, split: ClickSplit, kind: str, tmp_path: Path) -> None:
+    config = section(kind, epochs=12, batch_size=64, dropout=0.0, learning_rate=0.01, table_learning_rate=0.1)
+    trained = run(graph, split, tmp_path, config)
+    report = evaluate_trained(graph, split, TASK, trained)
+    assert report["auc"] > 0.75
+    assert report["grouped_auc"] > 0.7
+    assert report["impressions"] == len(split.rows("test"))
+    loaded = load_trained(tmp_path, "model")
+    assert evaluate_trained(graph, split, TASK, loaded) == report
+
+
+def test_baselines_are_the_prior_and_a_logistic_regression(graph: Graph, split: ClickSplit) -> None:
+    reports = evaluate_baselines(graph, split, TASK)
+    assert list(reports) == ["prior", "logistic_regression"]
+    rate = split.labels[split.is_in("train", "validation")].mean()
+    observed = split.labels[split.is_in("test")].mean()
+    expected = -(observed * np.log(rate) + (1 - observed) * np.log(1 - rate))
+    assert reports["prior"]["log_loss"] == pytest.approx(expected, rel=1e-5)
+    assert reports["prior"]["auc"] == 0.5
+    assert 0.55 < reports["logistic_regression"]["auc"] < 0.75
+
+
+class StopAfter:
+    """Asks to stop after some batches."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stops", [(0, 2, 5), (7,)])
+def test_a_training_that_was_stopped_ends_with_the_same_bits(
+    graph: Graph, split: ClickSplit, kind: str, stops: tuple[int, ...], tmp_path: Path
+) -> None:
+    config = section(kind, average_decay=0.9, schedule="cosine", warmup=0.1, dropout=0.3, row_dropout=0.1)
+    whole = run(graph, split, tmp_path / "whole", config)
+    for batches in stops:
+        with pytest.raises(InterruptedRunError):
+            run(graph, split, tmp_path / "parts", config, resume=True, stop=StopAfter(batches))
+    parts = run(graph, split, tmp_path / "parts", config, resume=True)
+    log = LogRows(GraphView(graph, split), "row", whole.click.fields, split.fold >= 0, split.labels)
+    np.testing.assert_array_equal(whole.click.predict_log(log), parts.click.predict_log(log))
+    for name, table in whole.click.network.tables().items():
+        other = parts.click.network.tables()[name]
+        keys = np.sort(table.keys())
+        np.testing.assert_array_equal(keys, np.sort(other.keys()))
+        np.testing.assert_array_equal(table.pull(keys), other.pull(keys))
+    metrics = [(tmp_path / each / "metrics.jsonl").read_text().splitlines() for each in ("whole", "parts")]
+    values = [[json.loads(line)["values"] for line in each] for each in metrics]
+    assert [each.get("loss") for each in values[0]] == [each.get("loss") for each in values[1]]
+
+
+def test_a_loss_that_is_no_number_keeps_its_batch(graph: Graph, split: ClickSplit, tmp_path: Path) -> None:
+    config = section("dcn", learning_rate=1e30, clip_norm=None)
+    with pytest.raises(GraphboxError, match="expected a finite loss"):
+        run(graph, split, tmp_path, config)
+    with np.load(tmp_path / "failed" / "model" / "batch.npz") as arrays:
+        assert {"keys", "offsets", "weights", "numbers", "labels"} <= set(arrays)
+
+
+def test_the_best_epoch_is_kept_by_either_figure(graph: Graph, split: ClickSplit, tmp_path: Path) -> None:
+    for name, best in (("auc", max), ("log_loss", min)):
+        config = section("deepfm", select_by=name, epochs=5, table_learning_rate=0.3, patience=2)
+        trained = run(graph, split, tmp_path / name, config)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        values = [json.loads(line)["values"] for line in lines]
+        found = [each[f"validation_{name}"] for each in values if f"validation_{name}" in each]
+        report = evaluate_trained(graph, split, TASK, trained, "validation")
+        assert report[name] == pytest.approx(best(found))
+
+
+def test_the_validation_part_is_learnt_where_that_is_asked(graph: Graph, split: ClickSplit) -> None:
+    trainer = trainer_of(graph, split, train_on="train_and_validation", batch_size=100)
+    assert trainer.selection is None
+    assert trainer.begin_epoch(0) == round(len(split.rows("train", "validation")) / 100)
+    assert trainer.end_epoch(0) == {}
+
+
+def test_neither_label_nor_test_rows_reach_what_is_learnt(
+    graph: Graph, split: ClickSplit, tmp_path: Path
+) -> None:
+    changed = log_table()
+    held_out = split.is_in("validation", "test")
+    other = log_table(seed=99)
+    table = {
+        name: [b if out else a for a, b, out in zip(values, other[name], held_out, strict=True)]
+        for name, values in changed.items()
+    }
+    import_graph(source_of(table), tmp_path / "graph")
+    elsewhere = Graph.open(tmp_path / "graph")
+    found = []
+    for one in (graph, elsewhere):
+        trainer = trainer_of(one, split, epochs=2)
+        for epoch in range(2):
+            for batch in range(trainer.begin_epoch(epoch)):
+                trainer.train_batch(epoch, batch)
+        found.append(trainer.trained("model", GraphView(one, split)).click)
+    assert found[0] is not None
+    assert found[1] is not None
+    rows = {name: list(values)[:50] for name, values in log_table(seed=5).items()}
+    np.testing.assert_array_equal(found[0].predict(pa.table(rows)), found[1].predict(pa.table(rows)))
+    with pytest.raises(UsageError, match="does not read what it is to predict"):
+        trainer_of(graph, split, features=["user", "clicked"])
+
+
+@pytest.fixture(scope="module")
+def model(graph: Graph, split: ClickSplit, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return run(graph, split, tmp_path_factory.mktemp("run"), section("deepfm")).click
+
+
+def test_rows_of_tables_get_the_probabilities_of_the_log(graph: Graph, split: ClickSplit, model: Any) -> None:
+    log = LogRows(GraphView(graph, split), "row", model.fields, split.fold >= 0, split.labels)
+    table = pa.table({name: list(values) for name, values in log_table().items() if name != "clicked"})
+    found = model.predict(table)
+    assert (found.dtype, len(found)) == (np.float32, ROWS)
+    np.testing.assert_allclose(found, model.predict_log(log), rtol=1e-5)
+    assert ((found > 0) & (found < 1)).all()
+
+
+def test_rows_of_text_files_and_of_new_values(model: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "user,item,tags,price,hour,fresh,look\nu1,i1,1|3,2.5,7,true,0.5|1\nnobody,,,,7,true,0.5|1\n"
+    )
+    known, unknown = model.predict(path)
+    assert known != unknown
+    path.write_text("user,item,tags,price,hour,fresh,look\nu1,i1,1,2.5,seven,true,0|1\n")
+    with pytest.raises(DataError, match="received 'seven'") as error:
+        model.predict(path)
+    assert error.value.where == f"{path}:2, column `hour`"
+    with pytest.raises(DataError, match="expected a column `item`"):
+        model.predict({"user": ["u1"]})
+
+
+def chunks_of(graph: Graph, parts: int = 4) -> Iterator[Chunk]:
+    rows = np.array_split(np.arange(graph.num_nodes("row")), parts)
+    for number, nodes in enumerate(rows):
+        yield Chunk(number, f"chunk {number}", GraphView(graph, None), {"row": nodes}, {})
+
+
+def test_a_stream_is_scored_before_it_is_learnt(graph: Graph) -> None:
+    keys: dict[str, Any] = {"learning_rate": 0.01, "table_learning_rate": 0.2, "batch_size": 16}
+    trainer = trainer_of(graph, None, **keys)
+    assert trainer.score_chunk(next(chunks_of(graph))) is None  # nothing was learnt yet
+    areas = []
+    for chunk, scores in score_then_learn(trainer, chunks_of(graph)):
+        if scores is None:
+            assert chunk.number == 0
+            continue
+        assert scores.groups is not None
+        np.testing.assert_array_equal(scores.labels, graph.feature("row", "clicked")[chunk.nodes["row"]])
+        areas.append(binary_report(scores.labels, scores.scores)["auc"])
+    assert len(areas) == 3
+    assert min(areas) > 0.65
+
+
+def test_a_stream_goes_on_with_a_later_graph(graph: Graph, tmp_path: Path) -> None:
+    import_graph(source_of(log_table(600)), tmp_path / "graph")
+    first = Graph.open(tmp_path / "graph")
+    append(tmp_path / "graph", source_of({**log_table(600, seed=8), "user": ["newcomer"] * 600}))
+    later = Graph.open(tmp_path / "graph")
+    new = Chunk(1, "new", GraphView(later, None), {"row": np.arange(600, 1200)}, {})
+    start = Chunk(0, "start", GraphView(first, None), {"row": np.arange(600)}, {})
+    without = trainer_of(first, None)
+    for _ in score_then_learn(without, [start, new]):
+        pass
+    before = trainer_of(first, None)
+    for _ in score_then_learn(before, [start]):
+        pass
+    after = trainer_of(later, None)
+    after.restore(before.dense(), before.tables())
+    scores = after.score_chunk(new)
+    assert scores is not None
+    for batch in range(after.open_chunk(new)):
+        after.train_batch(new.number, batch)
+    expected, found = without.score_chunk(new), after.score_chunk(new)
+    assert expected is not None
+    assert found is not None
+    np.testing.assert_array_equal(expected.scores, found.scores)
+
+
+def test_batches_are_all_rows_once_in_an_order_of_their_own(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, split: ClickSplit
+) -> None:
+    monkeypatch.setattr("graphbox.train.click_rows.BLOCK_ROWS", 64)
+    monkeypatch.setattr("graphbox.train.click_rows._WINDOW_BLOCKS", 3)
+    fields = trainer_of(graph, split)._fields
+    log = LogRows(GraphView(graph, split), "row", fields, split.is_in("train"), split.labels)
+    prices = graph.feature("row", "price").astype(float)
+
+    def rows_of(epoch: int, seed: int = 0) -> list[np.ndarray[Any, Any]]:
+        batches = ShuffledBatches(log, 50, seed, epoch)
+        found = [np.asarray(batches.batch(number)[0]["price"]) for number in range(len(batches))]
+        batches.close()
+        return found
+
+    first = rows_of(0)
+    joined = np.concatenate(first)
+    np.testing.assert_array_equal(np.sort(joined), np.sort(prices[split.is_in("train")]))
+    assert not np.array_equal(joined, prices[split.is_in("train")], equal_nan=True)
+    assert all(40 <= len(batch) <= 60 for batch in first)
+    np.testing.assert_array_equal(np.concatenate(rows_of(0)), joined)
+    for other in (rows_of(1), rows_of(0, seed=1)):
+        assert not np.array_equal(np.concatenate(other), joined, equal_nan=True)
+    batches = ShuffledBatches(log, 50, 0, 0)
+    for number in (7, 3, 4, len(batches) - 1):  # as after a stop
+        np.testing.assert_array_equal(np.asarray(batches.batch(number)[0]["price"]), first[number])
+    batches.close()
+    in_order = np.concatenate([np.asarray(rows["price"]) for rows, _ in log.windows()])
+    np.testing.assert_array_equal(in_order, prices[split.is_in("train")])
+    assert BLOCK_ROWS > 64
+
+
+def test_models_of_clicks_need_a_task_of_clicks(graph: Graph, split: ClickSplit) -> None:
+    other = ClassifySplit("row", "", "user", None, (), np.zeros(1, np.int64), np.zeros(1, np.int8))
+    with pytest.raises(UsageError, match="expected a task of kind click"):
+        make_trainer(section("dcn"), Assignment("model", GraphView(graph, None), other, TASK, 0, 1))
+    trained = trainer_of(graph, split).trained("model", GraphView(graph, split))
+    assert trained.embeddings == {}
