@@ -111,13 +111,13 @@ class TablePublisher:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str | os.PathLike[str],
         *,
         values: ServingValues = "float32",
         base_every: int = 24,
         state: PublicationState | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder = Path(folder)
         self._values: ServingValues = values
         self._base_every = base_every
         self.state = state or PublicationState()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -54,10 +56,42 @@ def test_one_attempt_after_the_other(shop: Path, graphbox: Call) -> None:
     published = PublishedTables.open(shop / "workspace" / "runs" / "shop-1" / "serving")
     assert (published.number, published.name) == (2, "20261103")
 
+    run_guide(published_in=shop / "workspace" / "runs" / "shop-1" / "serving")
+
     write_day(shop / "in", 3)
     resumed = graphbox("runs", "resume", "shop-1", "--json")
     assert resumed.code == 0, resumed.err
     assert len(resumed.json["chunks"]) == 4
+
+
+def run_guide(published_in: Path) -> None:
+    """Run the code of docs/guides/streams.md."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "guides" / "streams.md"
+    blocks = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 1
+    code = blocks[0].replace("/srv/shop", str(published_in))
+    exec(compile(code, str(guide), "exec"), {})  # noqa: S102  # the project's own page
+
+
+def test_the_run_file_of_the_guide_is_right(shop: Path, graphbox: Call) -> None:
+    guide = Path(__file__).resolve().parents[2] / "docs" / "guides" / "streams.md"
+    blocks = re.findall(r"\n\n((?:    .*\n)+)", guide.read_text(encoding="utf-8"))
+    run_file, settings = (
+        next(textwrap.dedent(block) for block in blocks if block.startswith(f"    {key}:"))
+        for key in ("version", "stream")
+    )
+    (shop / "guide.yaml").write_text(run_file + settings)
+    write_day(shop / "in", 0)
+    checked = graphbox(
+        "train", "guide.yaml", "--follow", "in", "--once", "stream.chunks=2*", "stream.output=out"
+    )
+    assert "expected a chunk to begin with" in checked.err  # its markers are others
+    (shop / "in" / "20261101" / "to.hadoop.done").touch()
+    done = graphbox(
+        "train", "guide.yaml", "--follow", "in", "--once", "stream.chunks=2*", "stream.output=out"
+    )
+    assert done.code == 0, done.err
+    assert PublishedTables.open(shop / "out").name == "20261101"
 
 
 def test_mistakes_are_said_before_anything_begins(shop: Path, graphbox: Call) -> None:
