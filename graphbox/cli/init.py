@@ -23,12 +23,14 @@ class Template(StrEnum):
     WALK = "walk"
     RECOMMEND = "recommend"
     CLASSIFY = "classify"
+    CLICK = "click"
 
 
 _PURPOSE = {
     Template.WALK: "embeddings from edges alone",
     Template.RECOMMEND: "what a user will choose next",
     Template.CLASSIFY: "the classes of nodes",
+    Template.CLICK: "which rows of a log are clicked",
 }
 
 

@@ -43,6 +43,20 @@ def choice_tables(folder: Path) -> None:
     write(folder / "my_choices.csv", "who,what", [f"u{user},i{item}" for user, item in sorted(taken)])
 
 
+def log_tables(folder: Path) -> None:
+    """Write 400 impressions, clicked where the offer is cheap."""
+    generator = np.random.default_rng(0)
+    prices = generator.random(400)
+    write(
+        folder / "my_log.csv",
+        "hit,price,shop",
+        [
+            f"{int(price + generator.normal() / 5 < 0.4)},{price:.3f},s{int(price * 999) % 7}"
+            for price in prices
+        ],
+    )
+
+
 EDGES = {"edges.csv": "my_edges.csv", "source: source": "source: from", "target: target": "target: to"}
 FILLED: dict[str, tuple[Any, dict[str, str]]] = {
     "walk": (graph_tables, EDGES),
@@ -54,6 +68,14 @@ FILLED: dict[str, tuple[Any, dict[str, str]]] = {
             "id: id ": "id: name ",
             "label: categorical": "{kind: categorical, size: number}",
             "label: label": "label: kind",
+        },
+    ),
+    "click": (
+        log_tables,
+        {
+            "log.csv": "my_log.csv",
+            "label: boolean": "{hit: boolean, price: number, shop: categorical}",
+            "label: label": "label: hit",
         },
     ),
     "recommend": (
