@@ -1,18 +1,20 @@
 """Tables published for serving as they are trained: a base per period, a delta per version, and readers.
 
 A folder of publications holds ``version.json``, which names the checkpoints that the version consists of, and
-a folder for each table with these checkpoints. What a version names stays as it is until two newer bases are
-there; ``version.json`` is replaced in one step.
+a folder for each table with these checkpoints; parameters of a network beside them are a file of safetensors.
+What a version names stays as it is until two newer bases are there; ``version.json`` is replaced in one step.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from graphbox.errors import FormatError, NotFoundError
 from graphbox.table.atomic_folder import atomic_file
@@ -22,12 +24,16 @@ from graphbox.table.manifest import ServingValues, read_manifest
 from graphbox.table.serving import ServingTable, Unknown
 from graphbox.table.table import EmbeddingTable
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["VERSION_FILE", "PublicationState", "PublishedTables", "TablePublisher", "Version", "read_version"]
 
 VERSION_FILE: Final = "version.json"
 _FORMAT: Final = "graphbox-table-publication"
 _FORMAT_VERSION: Final = 1
 _KEPT_BASES: Final = 2
+_PARAMETERS: Final = re.compile(r"parameters-([0-9]{6,12})\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -39,11 +45,13 @@ class Version:
         name: what it is called, such as the last chunk of data that it has learnt.
         tables: by name of the table its checkpoints in their order, a base and deltas: names of folders, and
             the digests of their manifests.
+        parameters: name of the file with parameters and the SHA-256 of its content; None: there are none.
     """
 
     number: int
     name: str
     tables: Mapping[str, tuple[tuple[str, str], ...]]
+    parameters: tuple[str, str] | None = None
 
 
 def read_version(folder: Path) -> Version | None:
@@ -65,11 +73,21 @@ def read_version(folder: Path) -> Version | None:
                 str(name): tuple((_folder_name(each["folder"]), str(each["digest"])) for each in chain)
                 for name, chain in document["tables"].items()
             },
+            _parameters_file(document["parameters"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(
             f"expected a version of published tables, received another document ({error!r})", where=str(path)
         ) from None
+
+
+def _parameters_file(document: Mapping[str, str] | None) -> tuple[str, str] | None:
+    if document is None:
+        return None
+    name, digest = document["file"], document["sha256"]
+    if not _PARAMETERS.fullmatch(name):
+        raise ValueError(name)
+    return name, digest
 
 
 def _folder_name(name: Any) -> str:
@@ -166,12 +184,18 @@ class TablePublisher:
             self.state = replace(self.state, is_whole=True)
         return size
 
-    def publish(self, name: str, tables: Mapping[str, EmbeddingTable]) -> None:
+    def publish(
+        self,
+        name: str,
+        tables: Mapping[str, EmbeddingTable],
+        parameters: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
         """Tell readers of the version that was written last; doing it again changes nothing.
 
         Args:
             name: what the version is called.
             tables: the tables by name.
+            parameters: of a network that goes with them, by name.
         """
         chains = {
             table: [{"folder": folder, "digest": digest} for folder, digest in self._chain(table)]
@@ -183,12 +207,25 @@ class TablePublisher:
             "number": self.state.number,
             "name": name,
             "tables": chains,
+            "parameters": self._write_parameters(parameters) if parameters else None,
         }
         self._folder.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._folder / VERSION_FILE) as stream:
             stream.write(document_text(document).encode())
-        for table in tables:
-            self._remove_old(self._folder / table)
+        kept = [self._remove_old(self._folder / table) for table in tables]
+        for path in self._folder.glob("parameters-*.safetensors"):
+            if kept and _number_of(path) < min(kept):
+                path.unlink()
+
+    def _write_parameters(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        from safetensors.torch import save
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        content = save({name: value.detach().contiguous() for name, value in parameters.items()})
+        name = f"parameters-{self.state.number:06d}.safetensors"
+        with atomic_file(self._folder / name) as stream:
+            stream.write(content)
+        return {"file": name, "sha256": hashlib.sha256(content).hexdigest()}
 
     def _begin(self, number: int) -> None:
         if self.state.is_whole:
@@ -241,14 +278,15 @@ class TablePublisher:
         return chain[::-1]
 
     @staticmethod
-    def _remove_old(folder: Path) -> None:
-        """Remove what belongs to older chains than the last two."""
+    def _remove_old(folder: Path) -> int:
+        """Remove what belongs to older chains than the last two; return the first version that is left."""
         numbers = {path: _number_of(path) for path in folder.iterdir() if path.name[0] != "."}
         bases = sorted(number for path, number in numbers.items() if path.name.startswith("base-"))
         if len(bases) > _KEPT_BASES:
             for path, number in numbers.items():
                 if number < bases[-_KEPT_BASES]:
                     shutil.rmtree(path)
+        return bases[-_KEPT_BASES:][0]
 
 
 def _number_of(checkpoint: Path) -> int:
@@ -266,6 +304,7 @@ class PublishedTables(Mapping[str, ServingTable]):
         self._options = options
         self._version = Version(-1, "", {})
         self._tables: dict[str, ServingTable] = {}
+        self._parameters: dict[str, torch.Tensor] = {}
 
     @classmethod
     def open(
@@ -311,6 +350,11 @@ class PublishedTables(Mapping[str, ServingTable]):
         """Name of the version."""
         return self._version.name
 
+    @property
+    def parameters(self) -> Mapping[str, torch.Tensor]:
+        """Parameters of the network that goes with the tables, by name."""
+        return self._parameters
+
     def __getitem__(self, name: str) -> ServingTable:
         return self._tables[name]
 
@@ -336,14 +380,32 @@ class PublishedTables(Mapping[str, ServingTable]):
             if version is None or version == self._version:
                 return False
             try:
+                parameters = self._read_parameters(version)
                 self._tables = {name: self._table(name, chain) for name, chain in version.tables.items()}
             except (FormatError, NotFoundError):
                 # Removed while they were read, as newer ones had come: these are taken instead.
                 if read_version(self._folder) == version:
                     raise
             else:
-                self._version = version
+                self._version, self._parameters = version, parameters
                 return True
+
+    def _read_parameters(self, version: Version) -> dict[str, torch.Tensor]:
+        if version.parameters is None:
+            return {}
+        from safetensors.torch import load
+
+        name, digest = version.parameters
+        path = self._folder / name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise NotFoundError("the parameters of the version are missing", where=str(path)) from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise FormatError(
+                "expected the file as it was written, received one that was changed", where=str(path)
+            )
+        return load(content)
 
     def _table(self, name: str, chain: tuple[tuple[str, str], ...]) -> ServingTable:
         """Return a table as a version has it: the one there is, with what it lacks, or a new one."""

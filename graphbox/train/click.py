@@ -207,6 +207,13 @@ class ClickTrainer(StreamingTrainer):
         scale = {} if self._scale is None else self._scale.tensors()
         return values | self._optimization.tensors() | {_SCALE + name: each for name, each in scale.items()}
 
+    def served_parameters(self) -> dict[str, Tensor]:
+        """Return the parameters, their moving averages where these are kept, and the scale of numbers."""
+        with self._optimization.averaged():
+            values = {_MODEL + name: value.clone() for name, value in network_values(self.network).items()}
+        scale = {} if self._scale is None else self._scale.tensors()
+        return values | {_SCALE + name: each for name, each in scale.items()}
+
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding tables by name."""
         return self.network.tables()

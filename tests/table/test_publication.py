@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from graphbox.errors import FormatError, NotFoundError
 from graphbox.table import EmbeddingTable, Expiry, PublishedTables, TablePublisher
@@ -176,6 +177,26 @@ def test_without_its_folder_the_next_version_is_a_base(tmp_path: Path) -> None:
     assert version is not None
     assert [folder for folder, _ in version.tables["users"]] == ["base-000001"]
     assert same(seen(PublishedTables.open(tmp_path / "out")), resumed.values())
+
+
+def test_parameters_are_those_of_the_version(tmp_path: Path) -> None:
+    training = Training(tmp_path)
+    follower = None
+    for number in range(8):
+        training.learn(number, 0)
+        training.publisher.write(number, training.tables)
+        training.publisher.publish("", training.tables, {"bias": torch.full((3,), float(number))})
+        follower = follower or PublishedTables.open(tmp_path / "out")
+        follower.update()
+        assert follower.parameters["bias"].tolist() == [number] * 3
+    files = sorted((tmp_path / "out").glob("*.safetensors"))
+    assert [path.name for path in files] == [f"parameters-{number:06d}.safetensors" for number in range(3, 8)]
+    files[-1].write_bytes(files[-2].read_bytes())
+    with pytest.raises(FormatError, match="as it was written"):
+        PublishedTables.open(tmp_path / "out")
+    files[-1].unlink()
+    with pytest.raises(NotFoundError, match="parameters of the version are missing"):
+        PublishedTables.open(tmp_path / "out")
 
 
 def test_a_follower_that_slept_through_whole_chains_takes_the_last(tmp_path: Path) -> None:

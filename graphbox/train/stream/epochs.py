@@ -165,7 +165,7 @@ class ChunkEpochs(Trainer):
     def after_checkpoint(self) -> None:
         """Tell readers of the version that belongs to the checkpoint."""
         if self._publisher.state.is_whole and self._learnt >= 0:
-            self._publisher.publish(self._name, self._trainer.tables())
+            self._publisher.publish(self._name, self._trainer.tables(), self._trainer.served_parameters())
 
     def dense(self) -> dict[str, Tensor]:
         """Return the model's parameters and where the stream is."""

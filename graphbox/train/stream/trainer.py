@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.train.stream.chunk import Chunk
@@ -69,6 +70,10 @@ class StreamingTrainer(Trainer):
 
     def close_chunk(self, chunk: Chunk) -> Mapping[str, float]:  # noqa: ARG002 - for those that have figures
         """Do what is to be done once after the batches of a chunk; return figures to report."""
+        return {}
+
+    def served_parameters(self) -> Mapping[str, Tensor]:
+        """Return the parameters that serving needs besides the tables, by name."""
         return {}
 
 
