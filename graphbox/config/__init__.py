@@ -8,6 +8,7 @@ from __future__ import annotations
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config
+from graphbox.config.memory import MemoryConfig
 from graphbox.config.models import (
     MODEL_SECTIONS,
     ClickModelSection,
@@ -63,6 +64,7 @@ __all__ = [
     "LightGCNConfig",
     "LineConfig",
     "MatrixFactorizationConfig",
+    "MemoryConfig",
     "Metapath2VecConfig",
     "ModelConfig",
     "ModelSection",

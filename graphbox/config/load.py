@@ -101,6 +101,7 @@ def config_digest(config: RunConfig) -> str:
         exclude={
             "serve": True,
             "track": True,
+            "memory": True,
             "threads": True,
             "graph": {"memory"},
             # What is said of a stream counts where one is followed.

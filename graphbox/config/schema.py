@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from graphbox.config.graph import GraphConfig
+from graphbox.config.memory import MemoryConfig
 from graphbox.config.models import ModelConfig
 from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section
 from graphbox.config.stream import StreamConfig
@@ -88,6 +89,8 @@ class RunConfig(Section):
     """Models to train, by name, in this order; without any the run ends with the imported graph."""
     stream: StreamConfig = StreamConfig()
     """New data that a model learns from as it comes, with `graphbox train --follow`."""
+    memory: MemoryConfig = MemoryConfig()
+    """Budgets of what training reads from disk; without any all is in memory."""
     track: TrackConfig = TrackConfig()
     """Where figures of trainings are sent, besides the store of the run itself."""
     export: dict[Name, ExportConfig] = Field(default_factory=dict)

@@ -104,12 +104,20 @@ class CheckpointStore:
                 shutil.rmtree(old)
         return place
 
-    def load(self, threads: int | None = None, *, step: int | None = None) -> Checkpoint | None:
+    def load(
+        self,
+        threads: int | None = None,
+        *,
+        step: int | None = None,
+        instead_of: Mapping[str, EmbeddingTable] | None = None,
+    ) -> Checkpoint | None:
         """Return the last checkpoint or that of a step, or None when there is none.
 
         Args:
             threads: threads of the embedding tables.
             step: which one; None: the last.
+            instead_of: the tables that the restored ones take the place of; those with rows on SSD get a
+                folder beside theirs and the same budget.
 
         Raises:
             FormatError: it is damaged; the message says which file, and how to go on from the one before.
@@ -144,7 +152,13 @@ class CheckpointStore:
                 f"expected safetensors, received: {error}", where=str(place / _DENSE), hint=hint
             ) from error
         tables = {
-            name: _load_table(place / _table_folder(name), digest, threads, hint)
+            name: _load_table(
+                place / _table_folder(name),
+                digest,
+                hint,
+                threads=threads,
+                **_place_beside((instead_of or {}).get(name), int(header["step"])),
+            )
             for name, digest in header["tables"].items()
         }
         return Checkpoint(int(header["step"]), header["state"], dense, tables)
@@ -174,12 +188,22 @@ def _table_folder(name: str) -> str:
     return f"{name}.table"
 
 
-def _load_table(path: Path, digest: str, threads: int | None, hint: str) -> EmbeddingTable:
+def _place_beside(table: EmbeddingTable | None, step: int) -> dict[str, Any]:
+    """Return where the rows of a restored table go: beside those of the one it takes the place of."""
+    if table is None or table.path is None:
+        return {}
+    name = f"{table.path.name.partition('.step-')[0]}.step-{step}"
+    if name == table.path.name:  # the same step again: that of a resumed training was its best
+        name += "-again"
+    return {"path": table.path.with_name(name), "memory_bytes": table.memory_bytes}
+
+
+def _load_table(saved: Path, digest: str, hint: str, **place: Any) -> EmbeddingTable:
     """Return the table whose checkpoint has this digest."""
     try:
-        if read_manifest(path).digest != digest:
-            raise FormatError("expected the table of this checkpoint, received another one", where=str(path))
-        return EmbeddingTable.load(path, threads=threads)
+        if read_manifest(saved).digest != digest:
+            raise FormatError("expected the table of this checkpoint, received another one", where=str(saved))
+        return EmbeddingTable.load(saved, **place)
     except (FormatError, NotFoundError) as error:
         raise FormatError(error.message, where=error.where, hint=hint) from error
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import torch
 
-from graphbox.config import ModelConfig, TaskConfig
+from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
+from graphbox.train.memory import TrainingMemory, discard_table
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
@@ -40,6 +41,7 @@ def fit(
     stop: StopCallback | None = None,
     resume: bool = False,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
+    memory: MemoryConfig | None = None,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -62,6 +64,7 @@ def fit(
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one.
         checkpoint_interval_s: seconds between checkpoints.
+        memory: budgets of what is read from disk; without any all is in memory.
 
     Raises:
         UsageError: the model and the task or the graph do not fit together.
@@ -71,7 +74,9 @@ def fit(
         ConflictError: the checkpoint was made with other settings.
     """
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
-    assignment = Assignment(name, view, split, task, seed, threads)
+    place = TrainingMemory(memory or MemoryConfig(), run_folder / "tables" / name)
+    place.clear()
+    assignment = Assignment(name, view, split, task, seed, threads, memory=place)
     with torch_threads(threads):
         trainer = make_trainer(config, assignment)
         outcome = train(
@@ -88,6 +93,8 @@ def fit(
             checkpoint_interval_s=checkpoint_interval_s,
         )
         trained = trainer.trained(name, GraphView(graph, split, "test"))
+        for table in trainer.tables().values():
+            discard_table(table)
     save_trained(trained, graph, run_folder)
     with write_atomically(run_folder / "trained" / name / "outcome.json") as stream:
         stream.write(json.dumps(asdict(outcome), indent=1).encode())

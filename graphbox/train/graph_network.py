@@ -16,12 +16,12 @@ from torch.nn import functional
 from graphbox.config import GraphNetworkConfig
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges, NetworkShape
-from graphbox.sample import NeighborLoader
+from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
-from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
 from graphbox.train.inference import embed_graph
 from graphbox.train.network_graph import NetworkGraph
@@ -83,7 +83,9 @@ class GraphNetworkTrainer(Trainer):
                 f"{', '.join(map(edge_type_text, self._graph.edge_types)) or 'none'}",
                 where=f"models.{assignment.name}.relations",
             )
-        self._data = node_data(view, self._graph.node_types, config.features)
+        self._memory = assignment.memory
+        self._tiered = self._open_tiers(view, assignment.name)
+        self._data = node_data(view, self._graph.node_types, config.features, self._tiered)
         shape = NetworkShape(
             layer=config.layer,
             kind=kind,
@@ -132,11 +134,11 @@ class GraphNetworkTrainer(Trainer):
         """Train on a batch of nodes, or on all of them."""
         clock = self._clock
         with clock.stage("sample"):
-            seeds, nodes, edges = self._sampled(epoch, batch)
+            seeds, nodes, edges, fetched = self._sampled(epoch, batch)
         self.network.train()
         with _seeded(self._seed, epoch, batch):
             with clock.stage("fetch"):
-                inputs = self._inputs(nodes)
+                inputs = self._inputs(nodes, fetched)
                 rows = {name: self.network.input_module(name).fetch(each) for name, each in inputs.items()}
             with clock.stage("compute"):
                 vectors = self.network(inputs, rows, edges)[self._split.node_type]
@@ -162,7 +164,7 @@ class GraphNetworkTrainer(Trainer):
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return the nodes of a batch that are trained on, with their classes."""
         self._close_batches()
-        seeds, _, _ = self._sampled(epoch, batch)
+        seeds, _, _, _ = self._sampled(epoch, batch)
         nodes = seeds[1].numpy()
         return {"nodes": nodes, "labels": self._split.labels[nodes]}
 
@@ -225,26 +227,31 @@ class GraphNetworkTrainer(Trainer):
 
     def _sampled(
         self, epoch: int, batch: int
-    ) -> tuple[tuple[Tensor, Tensor], dict[str, NDArray[np.int64]] | None, Sequence[LayerEdges]]:
-        """Return positions and nodes to train on, the nodes of the batch (None: all), and its edges."""
+    ) -> tuple[
+        tuple[Tensor, Tensor], dict[str, NDArray[np.int64]] | None, Sequence[LayerEdges], dict[str, Any]
+    ]:
+        """Return positions and nodes to train on, the nodes of the batch (None: all), its edges, and rows."""
         if self._loader is None:
             nodes = torch.from_numpy(self._nodes)
-            return (nodes, nodes), None, self._whole_graph()[1]
-        sample = self._next_sample(epoch, batch)
+            return (nodes, nodes), None, self._whole_graph()[1], {}
+        loaded = self._next_batch(epoch, batch)
+        sample = loaded.sample
         seeds = sample.nodes[self._split.node_type][: sample.nodes_per_hop[self._split.node_type][0]]
         chosen = torch.arange(len(seeds)), torch.from_numpy(seeds)
         nodes_of = {name: sample.nodes[name] for name in self._graph.node_types}
-        return chosen, nodes_of, self._graph.layers_of(sample, self._config.layers)
+        return chosen, nodes_of, self._graph.layers_of(sample, self._config.layers), loaded.features
 
     def _values(self) -> dict[str, Tensor]:
         """Return parameters and buffers, such as the statistics of a normalization, by name."""
         named = [*self.network.named_parameters(), *self.network.named_buffers()]
         return {name: value.detach() for name, value in named}
 
-    def _inputs(self, nodes: Mapping[str, NDArray[np.int64]] | None) -> dict[str, NodeBatch]:
+    def _inputs(
+        self, nodes: Mapping[str, NDArray[np.int64]] | None, fetched: Mapping[str, Any]
+    ) -> dict[str, NodeBatch]:
         if nodes is None:
             return self._whole_graph()[0]
-        return {name: self._data[name].take(each) for name, each in nodes.items()}
+        return {name: self._data[name].take(each, fetched.get(name)) for name, each in nodes.items()}
 
     def _whole_graph(self) -> tuple[dict[str, NodeBatch], list[LayerEdges]]:
         if self._whole is None:
@@ -253,16 +260,16 @@ class GraphNetworkTrainer(Trainer):
             self._whole = inputs, [self._graph.whole()] * self._config.layers
         return self._whole
 
-    def _next_sample(self, epoch: int, batch: int) -> HeteroSample[NDArray[np.int64]]:
-        """Return a batch's sample; in order they come from threads that work ahead."""
+    def _next_batch(self, epoch: int, batch: int) -> Batch[NDArray[Any]]:
+        """Return a batch's sample, with the rows that are on disk; in order they come from threads ahead."""
         assert self._loader is not None  # noqa: S101 - for the type checker
         if self._batches is None or self._next != (epoch, batch):
             self._close_batches()
             self._loader.load_state_dict({**self._loader.state_dict(), "epoch": epoch, "batch": batch})
             self._batches = iter(self._loader)
         self._next = (epoch, batch + 1)
-        sample: HeteroSample[NDArray[np.int64]] = next(self._batches).sample
-        return sample
+        loaded: Batch[NDArray[Any]] = next(self._batches)
+        return loaded
 
     def _close_batches(self) -> None:
         if self._batches is not None:
@@ -272,17 +279,30 @@ class GraphNetworkTrainer(Trainer):
     def _new_loader(self, nodes: NDArray[np.int64], *, shuffle: bool) -> NeighborLoader:
         hops = list(self._config.num_neighbors or ())
         return NeighborLoader(
-            self._graph.view,
+            self._tiered or self._graph.view,
             dict.fromkeys(self._graph.edge_types, hops),
             (self._split.node_type, nodes),
             self._config.batch_size,
             shuffle=shuffle,
-            features=(),
+            features={name: data.stored_vectors for name, data in self._data.items()},
             edge_attributes=self._graph.edge_attributes,
             output="numpy",
             seed=self._seed,
             num_threads=self._threads,
         )
+
+    def _open_tiers(self, view: GraphView, model: str) -> TieredGraph | None:
+        if not self._memory.graph_on_disk:
+            return None
+        if self._config.num_neighbors is None:
+            raise UsageError(
+                "expected a model that is trained on batches of sampled neighbours, received one that is "
+                "trained on the whole graph",
+                where=f"models.{model}",
+                hint="give it `num_neighbors`, like [10, 10], or leave `memory.topology` and "
+                "`memory.features` out",
+            )
+        return self._memory.tiered(view)
 
     def _new_tables(self) -> dict[str, EmbeddingTable]:
         chosen = self._config.embeddings
@@ -295,18 +315,16 @@ class GraphNetworkTrainer(Trainer):
                     where="embeddings",
                     hint=did_you_mean(name, self._data) or f"there are: {', '.join(self._data)}",
                 )
-        return {
-            name: EmbeddingTable(
-                self._config.dim,
-                "rowwise_adagrad",
-                self._config.table_learning_rate,
-                init_scale=_ROW_SCALE,
-                seed=self._seed + number,
-                threads=self._threads,
-            )
-            for number, name in enumerate(self._graph.node_types)
-            if name in chosen
-        }
+        types = [name for name in self._graph.node_types if name in chosen]
+        return self._memory.new_tables(
+            {name: self._graph.view.num_nodes(name) for name in types},
+            self._config.dim,
+            "rowwise_adagrad",
+            self._config.table_learning_rate,
+            seeds={name: self._seed + self._graph.node_types.index(name) for name in types},
+            init_scale=_ROW_SCALE,
+            threads=self._threads,
+        )
 
     def _done(self, epoch: int, batch: int) -> float:
         batches = 1 if self._loader is None else len(self._loader)

@@ -12,6 +12,7 @@ from typing import Any
 from graphbox.errors import FormatError, GraphboxError, InterruptedRunError
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.failed_batch import save_failed_batch
+from graphbox.train.memory import discard_table
 from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trackers import Tracker
@@ -142,7 +143,7 @@ def train(
             threads,
             checkpoint_interval_s,
         )
-        checkpoint = store.load(threads) if resume else None
+        checkpoint = store.load(threads, instead_of=trainer.tables()) if resume else None
         if checkpoint is None:
             store.remove()
             loop.begin()
@@ -190,7 +191,7 @@ class _Loop:
         self._clock.restart()
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        self._trainer.restore(checkpoint.dense, checkpoint.tables)
+        self._take_up(checkpoint)
         self._at = _Position(**checkpoint.state)
         self._log.rewind(self._at.points)
         self._clock.restart(self._at.stage_seconds)
@@ -277,14 +278,20 @@ class _Loop:
     def _take_best(self) -> None:
         if self._at.best_step is None or self._at.best_step == self._at.step:
             return
-        best = self._store.load(self._threads, step=self._at.best_step)
+        best = self._store.load(self._threads, step=self._at.best_step, instead_of=self._trainer.tables())
         if best is None:
             raise FormatError(
                 f"the checkpoint of step {self._at.best_step}, after which {self._model} was best, is gone",
                 where=str(self._run_folder / "checkpoints" / self._model),
                 hint="train again with --fresh",
             )
-        self._trainer.restore(best.dense, best.tables)
+        self._take_up(best)
+
+    def _take_up(self, checkpoint: Checkpoint) -> None:
+        before = self._trainer.tables()
+        self._trainer.restore(checkpoint.dense, checkpoint.tables)
+        for table in before.values():
+            discard_table(table)
 
     # What others see
 

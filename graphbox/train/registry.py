@@ -14,6 +14,7 @@ from typing import Any
 from graphbox.config import CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
+from graphbox.train.memory import TrainingMemory, check_memory
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
@@ -69,6 +70,7 @@ class Assignment:
             elsewhere.
         clock: measures the stages of the training.
         expiry: when rows of a stream's tables leave, or None: never.
+        memory: where graph and tables are kept.
     """
 
     name: str
@@ -79,14 +81,16 @@ class Assignment:
     threads: int | None
     clock: StageClock = field(default_factory=StageClock)
     expiry: Expiry | None = None
+    memory: TrainingMemory = field(default_factory=TrainingMemory)
 
 
 def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
     """Return the trainer of a model's section.
 
     Raises:
-        UsageError: the model, its task and the graph do not fit together.
+        UsageError: the model, its task, the graph and the budgets of memory do not fit together.
     """
+    check_memory(config, assignment.memory, assignment.name)
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     trainer: Trainer = make(config, assignment)
     return trainer

@@ -12,6 +12,7 @@ from graphbox.graph import Graph
 from graphbox.graph.columns import Column
 from graphbox.graph.schema import CSC, CSR, EdgeType, FeatureSpec, edge_type_text
 from graphbox.graph.snapshot import as_live
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit, Split
 
 __all__ = ["GraphView"]
@@ -39,6 +40,7 @@ class GraphView:
     def __init__(self, graph: Graph, split: Split | None, fold: Fold = "train") -> None:
         self.fold = fold
         self._graph = graph if split is None else split.visible_graph(graph, fold)
+        self._lacks_edges = self._graph is not graph
         self._hidden_features = {} if split is None else split.hidden_features()
         self._hidden_types = set() if split is None else set(split.hidden_edge_types())
 
@@ -62,7 +64,7 @@ class GraphView:
 
     def without_edges(self, removed: Mapping[EdgeType, NDArray[np.int64]]) -> GraphView:
         """Return the view without some edges, given by their ids; see ``Graph.without_edges``."""
-        return self._with(self._graph.without_edges(removed))
+        return self._with(self._graph.without_edges(removed), lacks_edges=True)
 
     def without_pairs(self, split: RecommendSplit | LinkSplit, pairs: NDArray[np.uint64]) -> GraphView:
         """Return the view without the edges between the nodes of some pairs of groups.
@@ -71,7 +73,28 @@ class GraphView:
             split: whose groups they are.
             pairs: uint64, ``split.pair_keys`` of the pairs.
         """
-        return self._with(split.without_pairs(self._graph, pairs))
+        return self._with(split.without_pairs(self._graph, pairs), lacks_edges=True)
+
+    def tiered(
+        self, *, topology_bytes: int, feature_bytes: int, pass_bytes: int | None = None
+    ) -> TieredGraph:
+        """Return the graph for sampling from disk, see :meth:`graphbox.graph.Graph.tiered`.
+
+        It shows every feature, and every edge type: name those that may be seen.
+
+        Raises:
+            UsageError: edges are held out, so that the graph is not the one on disk.
+        """
+        if self._lacks_edges:
+            raise UsageError(
+                "expected a task that holds out no edges, received one that does: the graph that is trained "
+                "on is not the one on disk",
+                where="memory",
+                hint="leave the budgets of topology and features out",
+            )
+        return self._graph.tiered(
+            topology_bytes=topology_bytes, feature_bytes=feature_bytes, pass_bytes=pass_bytes
+        )
 
     def num_nodes(self, node_type: str) -> int:
         """Return the number of nodes of a type."""
@@ -159,9 +182,10 @@ class GraphView:
             )
         return edge_type
 
-    def _with(self, graph: Graph) -> GraphView:
+    def _with(self, graph: Graph, *, lacks_edges: bool = False) -> GraphView:
         view = object.__new__(GraphView)
         view._graph = graph
+        view._lacks_edges = self._lacks_edges or lacks_edges
         view.fold = self.fold
         view._hidden_features = self._hidden_features
         view._hidden_types = self._hidden_types

@@ -21,6 +21,8 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
 
+    BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
+
     kind: Literal["gnn"]
     """Kind of model."""
     task: Name

@@ -15,6 +15,9 @@ class ModelSection(Section):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     """Kinds of tasks that models of the kind do."""
 
+    BUDGETS: ClassVar[tuple[str, ...]] = ()
+    """Keys of the section `memory` that models of the kind keep to."""
+
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
     sees the whole graph and is not evaluated."""

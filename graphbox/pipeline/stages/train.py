@@ -39,6 +39,7 @@ def _run(context: StageContext) -> StageResult:
                 progress=lambda at: _show(context, at),
                 stop=context.stop,
                 resume=context.resumed,
+                memory=config.memory,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     return StageResult(

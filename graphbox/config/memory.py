@@ -1,0 +1,25 @@
+"""The section `memory`: how much of it training may take for what is kept on disk."""
+
+from __future__ import annotations
+
+from graphbox.config.byte_size import ByteSize
+from graphbox.config.section import Section
+
+__all__ = ["MemoryConfig"]
+
+
+class MemoryConfig(Section):
+    """Budgets of what training reads from disk; what has none is in memory as a whole.
+
+    They change where things are, never a result: a run goes on with others.
+    """
+
+    topology: ByteSize | None = None
+    """Memory for the edges of all types, like `2GiB`. With it or `features` batches are sampled from disk."""
+    features: ByteSize | None = None
+    """Memory for the vectors that nodes have as features; their categories, numbers and slots stay in
+    memory."""
+    tables: ByteSize | None = None
+    """Memory for the embedding tables of a model together; rows that find no room go to files of the run."""
+    passes: ByteSize | None = None
+    """Memory for what is sampled ahead of batches from disk; 256 MiB when absent."""

@@ -1,0 +1,124 @@
+"""Where a training keeps its graph and its tables: in memory, or on disk under budgets."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphbox.config import MemoryConfig, ModelConfig
+from graphbox.errors import UsageError
+from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.table import EmbeddingTable
+from graphbox.table.arguments import Optimizer
+from graphbox.train.view import GraphView
+
+__all__ = ["TrainingMemory", "check_memory", "discard_table"]
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Budgets of a training, and the folder of what does not fit.
+
+    Attributes:
+        config: the section `memory` of the run file.
+        folder: where rows of tables go that find no room; None: there are no budgets of tables.
+    """
+
+    config: MemoryConfig = field(default_factory=MemoryConfig)
+    folder: Path | None = None
+
+    @property
+    def graph_on_disk(self) -> bool:
+        """Whether batches are sampled from disk."""
+        return self.config.topology is not None or self.config.features is not None
+
+    def tiered(self, view: GraphView) -> TieredGraph:
+        """Return a graph for sampling from disk; a budget that is not given is the size of all there is.
+
+        Raises:
+            UsageError: the task removed edges, so that the graph is not the one on disk.
+            DoesNotFitError: the budget of edges is less than what changes of the graph take.
+        """
+        config = self.config
+        tiered: TieredGraph = view.tiered(
+            topology_bytes=_EVERYTHING if config.topology is None else config.topology,
+            feature_bytes=_EVERYTHING if config.features is None else config.features,
+            pass_bytes=config.passes,
+        )
+        return tiered
+
+    def new_tables(
+        self,
+        rows: Mapping[str, int],
+        dim: int,
+        optimizer: Optimizer,
+        lr: float,
+        *,
+        seeds: Mapping[str, int],
+        **options: Any,
+    ) -> dict[str, EmbeddingTable]:
+        """Return a table for each name, on SSD where tables have a budget, which they share by their rows.
+
+        Args:
+            rows: how many rows each will have, by name.
+            dim: length of a row.
+            optimizer: see :class:`graphbox.table.EmbeddingTable`.
+            lr: learning rate.
+            seeds: seed of each.
+            **options: more arguments of :class:`graphbox.table.EmbeddingTable`.
+
+        Raises:
+            DoesNotFitError: the budget has no room for the index of all keys.
+        """
+        total = max(1, sum(rows.values()))
+        places: dict[str, dict[str, Any]] = {name: {} for name in rows}
+        if self.config.tables is not None and self.folder is not None:
+            places = {
+                name: {"path": self.folder / name, "memory_bytes": self.config.tables * count // total}
+                for name, count in rows.items()
+            }
+        return {
+            name: EmbeddingTable(dim, optimizer, lr, seed=seeds[name], **places[name], **options)
+            for name in rows
+        }
+
+    def clear(self) -> None:
+        """Remove rows that an earlier training left: its checkpoints have them."""
+        if self.folder is not None and self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
+_EVERYTHING = 1 << 50
+
+
+def discard_table(table: EmbeddingTable) -> None:
+    """Close a table that another one took the place of, and remove its files."""
+    path = table.path
+    if path is not None:
+        table.close()
+        shutil.rmtree(path)
+
+
+def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> None:
+    """Refuse budgets that a kind of model has no use for, rather than exceed them.
+
+    Raises:
+        UsageError: there are such.
+    """
+    asked = {name: value for name, value in memory.config if value is not None and name != "passes"}
+    for name in asked:
+        if name not in config.BUDGETS:
+            can = (
+                f"it has budgets of {', '.join(config.BUDGETS)}"
+                if config.BUDGETS
+                else "it keeps all in memory"
+            )
+            raise UsageError(
+                f"expected a model that keeps its {name} within a budget, received `{model}` of kind "
+                f"{config.kind}: {can}",
+                where=f"memory.{name}",
+                hint="leave it out, or train a model of kind gnn with `num_neighbors`",
+            )

@@ -1,0 +1,165 @@
+"""Budgets of memory: batches sampled from disk and rows on SSD train the same model, bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from graphbox.config import (
+    ClassifyTaskConfig,
+    DeepWalkConfig,
+    GraphNetworkConfig,
+    MemoryConfig,
+    PredictLinksTaskConfig,
+    RecommendTaskConfig,
+)
+from graphbox.errors import InterruptedRunError, UsageError
+from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
+from graphbox.train import ClassifySplit, GraphView, fit, make_split
+from graphbox.train.memory import TrainingMemory
+
+NODES, WIDTH = 1500, 48
+TASK = ClassifyTaskConfig(kind="classify", node_type="node", label="label")
+LITTLE = MemoryConfig(topology=30_000, features=NODES * WIDTH * 4 // 5, tables=12 << 20, passes=8 << 20)
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """A graph on disk whose nodes have a vector, a number and a label."""
+    folder = tmp_path_factory.mktemp("stored")
+    generator = np.random.default_rng(0)
+    label = generator.integers(0, 4, NODES)
+    vectors = generator.normal(size=(NODES, WIDTH)).astype(np.float32)
+    vectors[:, :4] += np.eye(4)[label]
+    vectors[7, 3] = np.nan
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), WIDTH)
+    nodes = {"id": np.arange(NODES), "label": [f"l{each}" for each in label], "x": flat, "size": label * 1.5}
+    pq.write_table(pa.table(nodes), folder / "nodes.parquet")
+    source, target = generator.integers(0, NODES, (2, 8 * NODES))
+    pq.write_table(pa.table({"source": source, "target": target}), folder / "edges.parquet")
+    features: Any = {"label": "categorical", "x": "vector", "size": "number"}
+    links = EdgeSource(("node", "links", "node"), folder / "edges.parquet", csr=True)
+    import_graph(
+        GraphSource("stored", {"node": NodeSource(folder / "nodes.parquet", features=features)}, (links,)),
+        folder / "graph",
+    )
+    return Graph.open(folder / "graph")
+
+
+@pytest.fixture(scope="module")
+def split(graph: Graph) -> ClassifySplit:
+    split = make_split(graph, TASK, 0)
+    assert isinstance(split, ClassifySplit)
+    return split
+
+
+def config(**changes: Any) -> GraphNetworkConfig:
+    settings: dict[str, Any] = {
+        "kind": "gnn",
+        "task": "t",
+        "dim": 16,
+        "epochs": 2,
+        "batch_size": 256,
+        "num_neighbors": (4, 3),
+        "embeddings": ("node",),
+        **changes,
+    }
+    return GraphNetworkConfig.model_validate(settings)
+
+
+def train(graph: Graph, split: ClassifySplit, folder: Path, memory: MemoryConfig, **options: Any) -> Any:
+    settings = options.pop("config", config())
+    return fit(
+        graph,
+        split,
+        name="m",
+        config=settings,
+        task=TASK,
+        run_folder=folder,
+        seed=1,
+        threads=1,
+        memory=memory,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def expected(graph: Graph, split: ClassifySplit, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return train(graph, split, tmp_path_factory.mktemp("whole"), MemoryConfig()).embeddings["node"]
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [LITTLE, MemoryConfig(topology=4096), MemoryConfig(features=4096), MemoryConfig(tables=12 << 20)],
+    ids=["all", "topology", "features", "tables"],
+)
+def test_the_same_bits_under_budgets(
+    memory: MemoryConfig, graph: Graph, split: ClassifySplit, expected: Any, tmp_path: Path
+) -> None:
+    trained = train(graph, split, tmp_path, memory)
+    np.testing.assert_array_equal(trained.embeddings["node"], expected)
+    assert not list((tmp_path / "tables" / "m").glob("*")), "rows are in the checkpoint and the embeddings"
+
+
+def test_interrupted_under_budgets_it_goes_on(
+    graph: Graph, split: ClassifySplit, expected: Any, tmp_path: Path
+) -> None:
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked == 7
+
+    with pytest.raises(InterruptedRunError):
+        train(graph, split, tmp_path, LITTLE, stop=stop)
+    trained = train(graph, split, tmp_path, LITTLE, resume=True)
+    np.testing.assert_array_equal(trained.embeddings["node"], expected)
+
+
+def test_where_rows_are_changes_between_attempts(
+    graph: Graph, split: ClassifySplit, expected: Any, tmp_path: Path
+) -> None:
+    left = iter([False] * 5 + [True])
+    with pytest.raises(InterruptedRunError):
+        train(graph, split, tmp_path, MemoryConfig(), stop=lambda: next(left))
+    trained = train(graph, split, tmp_path, LITTLE, resume=True)
+    np.testing.assert_array_equal(trained.embeddings["node"], expected)
+
+
+def test_budgets_that_cannot_be_kept_are_refused(graph: Graph, split: ClassifySplit, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"models.m: expected a model that is trained on batches of sampled"):
+        train(graph, split, tmp_path, LITTLE, config=config(num_neighbors=None))
+    walks = DeepWalkConfig(kind="deepwalk")
+    with pytest.raises(UsageError, match=r"memory.tables: expected a model that keeps its tables"):
+        fit(
+            graph,
+            None,
+            name="m",
+            config=walks,
+            task=None,
+            run_folder=tmp_path,
+            seed=0,
+            memory=MemoryConfig(tables=1 << 20),
+        )
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        RecommendTaskConfig(kind="recommend", node_type="node", relations=("links",)),
+        PredictLinksTaskConfig(kind="predict_links", node_type="node", relations=("links",)),
+    ],
+    ids=["recommend", "predict_links"],
+)
+def test_held_out_edges_are_never_read_from_disk(task: Any, graph: Graph) -> None:
+    view = GraphView(graph, make_split(graph, task, 0))
+    for each in (view, view.with_reverse_edges(), view.without_edges({})):
+        with pytest.raises(UsageError, match="holds out no edges"):
+            TrainingMemory(LITTLE).tiered(each)
