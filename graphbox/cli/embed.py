@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
 from graphbox.errors import UsageError
+
+if TYPE_CHECKING:
+    from graphbox.train import TrainedModel
 
 __all__ = ["register"]
 
@@ -41,7 +44,7 @@ def export_embeddings(
 
     with session.workspace() as workspace:
         data = RunData.open(workspace, run)
-        trained = data.trained(model)
+        trained = _with_embeddings(data.trained(model))
         files: list[Path] = []
         for node_type, vectors in trained.embeddings.items():
             files += write(data.graph.arrow_ids(node_type), vectors, output, node_type, formats.split(","))
@@ -73,7 +76,7 @@ def show_neighbors(
 
     with session.workspace() as workspace:
         data = RunData.open(workspace, run)
-        trained = data.trained(model)
+        trained = _with_embeddings(data.trained(model))
         node_type = trained.node_type
         target_type = trained.target_type or node_type
         known = data.graph.num_nodes(target_type)
@@ -101,6 +104,20 @@ def show_neighbors(
 
 command(group, "export")(export_embeddings)
 command(group, "neighbors")(show_neighbors)
+
+
+def _with_embeddings(trained: TrainedModel) -> TrainedModel:
+    """Return the model, which must have vectors of nodes.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if not trained.embeddings:
+        raise UsageError(
+            f"expected a model with vectors of nodes, received `{trained.name}` of kind {trained.kind}",
+            hint="in Python, `graphbox.train.load_trained(...).click.predict(rows)` gives its probabilities",
+        )
+    return trained
 
 
 def register(app: typer.Typer) -> None:

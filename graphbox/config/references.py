@@ -82,6 +82,12 @@ class _Checker:
                 f"expected a model that ranks nodes of its own type, received `{name}` of kind {kind}",
                 "`graphbox embed export` writes its vectors, of queries and of candidates",
             )
+        elif kind in {"deepfm", "dcn", "wide_and_deep"}:
+            yield self._problem(
+                key,
+                f"expected a model with vectors of nodes, received `{name}` of kind {kind}, which has none",
+                "in Python, `graphbox.train.load_trained(...).click.predict(rows)` gives its probabilities",
+            )
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
         export = self._exports.get(name)

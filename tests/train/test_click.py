@@ -153,6 +153,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(
         with pytest.raises(InterruptedRunError):
             run(graph, split, tmp_path / "parts", config, resume=True, stop=StopAfter(batches))
     parts = run(graph, split, tmp_path / "parts", config, resume=True)
+    run(graph, split, tmp_path / "parts", config, resume=True)  # of which nothing is left to do
     log = LogRows(GraphView(graph, split), "row", whole.click.fields, split.fold >= 0, split.labels)
     np.testing.assert_array_equal(whole.click.predict_log(log), parts.click.predict_log(log))
     for name, table in whole.click.network.tables().items():

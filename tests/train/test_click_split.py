@@ -167,6 +167,7 @@ models:
         ),
         ("[[at, part]]", "[[at, parts]]", "there is no feature `parts`"),
         ("kind: wide_and_deep", "kind: gnn", "expected a task of kind"),
+        ("models:", "export: {net: {model: net}}\nmodels:", "a model with vectors of nodes, received `net`"),
     ],
 )
 def test_run_files_are_checked(tmp_path: Path, old: str, new: str, message: str | None) -> None:
