@@ -43,8 +43,8 @@ class Shop:
 
     def all(self, feed: FolderFeed, first: int = 0) -> list[Chunk]:
         chunks: list[Chunk] = []
-        while (chunk := feed.chunk(first + len(chunks), self.waited.append)) is not None:
-            chunks.append(chunk)
+        while feed.wait(first + len(chunks), self.waited.append):
+            chunks.append(feed.chunk(first + len(chunks)))
         return chunks
 
     @property
@@ -100,14 +100,15 @@ def test_another_attempt_gets_the_last_chunk_again_or_the_next(shop: Shop) -> No
     for day in range(2):
         write_day(shop.stream, day)
     first = shop.all(shop.feed())
-    again = shop.feed().chunk(1, shop.waited.append)
-    assert again is not None
+    feed = shop.feed()
+    assert feed.wait(1, shop.waited.append)
+    again = feed.chunk(1)
     assert bought(again) == bought(first[1])
     write_day(shop.stream, 2)
     assert [chunk.name for chunk in shop.all(shop.feed(), 2)] == ["20261103"]
     for number in (0, 5):
         with pytest.raises(ConflictError, match="expected a graph with"):
-            shop.feed().chunk(number, shop.waited.append)
+            shop.feed().wait(number, shop.waited.append)
 
 
 def test_it_waits_for_the_marker_and_says_so(shop: Shop) -> None:
@@ -120,9 +121,8 @@ def test_it_waits_for_the_marker_and_says_so(shop: Shop) -> None:
         if len(shop.waited) == 3:
             (place / "donefile").touch()
 
-    chunk = feed.chunk(0, tell)
-    assert chunk is not None
-    assert chunk.name == "20261101"
+    assert feed.wait(0, tell)
+    assert feed.chunk(0).name == "20261101"
     assert len(shop.waited) == 3
     assert shop.waited[0].startswith("a marker in it (_SUCCESS, ")
     assert "chunk 20261101 (20261102, which comes after it, is there)" in shop.waited[0]
@@ -135,7 +135,7 @@ def test_stopped_while_it_waits(shop: Shop) -> None:
         shop.stopped = True
 
     with pytest.raises(InterruptedRunError, match=r"stopped on request while waiting for a chunk in "):
-        feed.chunk(0, tell)
+        feed.wait(0, tell)
 
 
 def test_one_file_per_chunk_needs_no_more_than_the_table(shop: Shop) -> None:

@@ -81,6 +81,7 @@ class FolderFeed:
         self._seen: set[str] = set()
         self._unchanged: dict[str, str] = {}
         self._has_looked = False
+        self._arrival: Arrival | None = None
 
     def begin(self) -> None:
         """Make the graph with what is there before the stream, unless the stream has begun already.
@@ -114,8 +115,8 @@ class FolderFeed:
         """Return the graph after the chunk that was committed last."""
         return Graph.open(self._path)
 
-    def chunk(self, number: int, waiting: WaitCallback) -> Chunk | None:
-        """Return a chunk, see :meth:`graphbox.train.stream.feed.ChunkFeed.chunk`."""
+    def wait(self, number: int, waiting: WaitCallback) -> bool:
+        """Wait until a chunk is there, see :meth:`graphbox.train.stream.feed.ChunkFeed.wait`."""
         stream = self._held()
         last = -1 if stream.last is None else stream.last.number
         if number not in (last, last + 1):
@@ -126,13 +127,15 @@ class FolderFeed:
                 hint="graph and checkpoints are not of one moment: restore both from one copy, or begin "
                 f"anew: `graphbox graphs rm {self._config.graph.name}`, then the same command with --fresh",
             )
-        if number > last:
-            arrival = self._wait(stream, waiting)
-            if arrival is None:
-                return None
-            self._commit(arrival, number, stream)
-            stream = self._held()
-        return chunk_of(self.graph(), stream, number)
+        self._arrival = self._wait(stream, waiting) if number > last else None
+        return number == last or self._arrival is not None
+
+    def chunk(self, number: int) -> Chunk:
+        """Return a chunk that was waited for, committed to the graph."""
+        if self._arrival is not None:
+            self._commit(self._arrival, number, self._held())
+            self._arrival = None
+        return chunk_of(self.graph(), self._held(), number)
 
     def _held(self) -> StreamRecord:
         stream = require_stream(self._path)

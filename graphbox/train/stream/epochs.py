@@ -93,8 +93,11 @@ class ChunkEpochs(Trainer):
             self._waiting(what)
 
         with self._clock.stage("wait"):
-            self._chunk = self._feed.chunk(epoch, tell)
-        return self._chunk is not None
+            if not self._feed.wait(epoch, tell):
+                return False
+        with self._clock.stage("fetch"):
+            self._chunk = self._feed.chunk(epoch)
+        return True
 
     def epoch_in_words(self, epoch: int) -> str:
         """Return the name of the chunk."""

@@ -20,12 +20,16 @@ class ChunkFeed(Protocol):
     def graph(self) -> Graph:
         """Return the graph after the chunk that was committed last."""
 
-    def chunk(self, number: int, waiting: WaitCallback) -> Chunk | None:
-        """Return a chunk: that which was committed last, or the one after it, which is committed first.
+    def wait(self, number: int, waiting: WaitCallback) -> bool:
+        """Wait until a chunk is there: that which was committed last, or the one after it.
 
-        Waits until the next chunk is there; None: no more will come in this attempt.
+        Returns:
+            Whether it is; else no more will come in this attempt.
 
         Raises:
             ConflictError: the graph holds fewer or more chunks than have been learnt.
             InterruptedRunError: someone asked to stop.
         """
+
+    def chunk(self, number: int) -> Chunk:
+        """Return a chunk that was waited for, committed to the graph."""

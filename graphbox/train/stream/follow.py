@@ -88,13 +88,14 @@ def follow(
         GraphboxError: the loss is no longer a finite number.
     """
     waiting = waiting or (lambda _: None)
-    graph = feed.graph()
-    if not graph.node_types and feed.chunk(0, waiting) is None:
-        raise NotFoundError(
-            "expected a chunk to begin with, received none",
-            where=model.source,
-            hint="a chunk is consumed when its marker is there, or a later one in a folder of files",
-        )
+    if not feed.graph().node_types:
+        if not feed.wait(0, waiting):
+            raise NotFoundError(
+                "expected a chunk to begin with, received none",
+                where=model.source,
+                hint="a chunk is consumed when its marker is there, or a later one in a folder of files",
+            )
+        feed.chunk(0)
     assignment = Assignment(model.name, GraphView(feed.graph(), None), None, model.task, model.seed, threads)
     with torch_threads(threads):
         trainer = ChunkEpochs(
