@@ -88,6 +88,13 @@ class _Checker:
                 f"expected a model with vectors of nodes, received `{name}` of kind {kind}, which has none",
                 "in Python, `graphbox.train.load_trained(...).click.predict(rows)` gives its probabilities",
             )
+        elif kind in {"distmult", "complex", "transe", "rotate"}:
+            yield self._problem(
+                key,
+                f"expected a model that ranks nodes by their vectors alone, received `{name}` of kind {kind}",
+                "it needs a relation as well; `graphbox embed export` writes its vectors, of entities and of "
+                "relations",
+            )
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
         export = self._exports.get(name)
@@ -128,6 +135,9 @@ class _Checker:
             seen.setdefault(edge, key)
 
     def _check_task(self, key: KeyPath, task: dict[str, Any]) -> Iterator[Problem]:
+        if task.get("kind") == "complete":
+            yield from self._check_complete(key, task)
+            return
         node_type = task.get("node_type")
         yield from self._check_name((*key, "node_type"), node_type, self._node_types, "node type")
         node_type = node_type if isinstance(node_type, str) else ""
@@ -160,6 +170,38 @@ class _Checker:
                 suffix = f" from `{node_type}` to `{target_type}`"
                 yield from self._check_name((*place, index), relation, relations, "relation", suffix)
         yield from self._check_split(key, task, (node_type, target_type))
+
+    def _check_complete(self, key: KeyPath, task: dict[str, Any]) -> Iterator[Problem]:
+        """Yield what the edge types and columns of a complete task are not."""
+        for index, edge in enumerate(_items(task.get("relations"))):
+            yield from self._check_edge_type((*key, "relations", index), edge)
+        split = _mapping(task, "split")
+        names = {edge[1] for _, edge in self._edges}
+        held_out: set[str] = set()
+        for part in ("validation_relations", "test_relations"):
+            for index, relation in enumerate(_items(split.get(part))):
+                yield from self._check_name((*key, "split", part, index), relation, names, "relation")
+                held_out.add(str(relation))
+        named = {edge for edge in map(_edge, _items(task.get("relations"))) if edge is not None}
+        for place, edge in self._edges:
+            if place[-1] != "type" or not (not named or edge in named or edge[1] in held_out):
+                continue
+            entry = self._source.data["graph"]["edges"][place[2]]
+            features, line = _mapping(entry, "features"), self._source.line(place)
+            columns = [((*key, "relation_feature"), task.get("relation_feature"))]
+            if edge[1] not in held_out:
+                columns.append(((*key, "split", "feature"), split.get("feature")))
+            for column_key, feature in columns:
+                if _text(feature):
+                    where = f"line {line}, under `features`"
+                    yield from self._check_part(column_key, str(feature), features, " ".join(edge), where)
+            if _text(task.get("relation_feature")) and not entry.get("keep_duplicates"):
+                yield self._problem(
+                    (*key, "relation_feature"),
+                    f"[{', '.join(edge)}] keeps one edge of each pair, so one relation of those that have "
+                    "several",
+                    f"write `keep_duplicates: true` (line {line})",
+                )
 
     def _check_split(self, key: KeyPath, task: dict[str, Any], ends: tuple[Any, Any]) -> Iterator[Problem]:
         """Yield what the columns that the split needs are not."""

@@ -15,7 +15,7 @@ from graphbox.metrics.classification import (
     macro_f1,
     multilabel_report,
 )
-from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered
+from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered, filtered_ranks, rank_report
 from graphbox.metrics.links import link_ranks, link_report
 from graphbox.metrics.ranking import (
     POPULARITY_BUCKETS,
@@ -40,10 +40,12 @@ __all__ = [
     "click_report",
     "evaluate_filtered",
     "evaluate_ranking",
+    "filtered_ranks",
     "grouped_roc_auc",
     "link_ranks",
     "link_report",
     "macro_f1",
     "multilabel_report",
+    "rank_report",
     "top_k",
 ]

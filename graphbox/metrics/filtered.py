@@ -13,7 +13,9 @@ from graphbox.errors import UsageError
 from graphbox.metrics.ranking import ScoreBlock
 from graphbox.native import thread_count
 
-__all__ = ["FilteredQueries", "evaluate_filtered"]
+__all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
+
+_BLOCK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,55 @@ def evaluate_filtered(
 ) -> dict[str, float | int]:
     """Rank the target of each query among all candidates but its other known answers.
 
+    Args:
+        score: as :func:`filtered_ranks` takes it.
+        queries: what to find, and what is true besides.
+        num_candidates: how many candidates there are.
+        hits: the ranks within which a target counts as found.
+        block_rows: as :func:`filtered_ranks` takes it.
+        threads: as :func:`filtered_ranks` takes it.
+
+    Returns:
+        What :func:`rank_report` does; ``mrr_relation_<r>`` and ``queries_relation_<r>`` where relations are
+        given.
+
+    Raises:
+        UsageError: no queries, targets out of range, scores of another shape or NaN.
+    """
+    ranks = filtered_ranks(score, queries, num_candidates, block_rows=block_rows, threads=threads)
+    report = rank_report(ranks, hits=hits)
+    if queries.relations is not None:
+        for relation in np.unique(queries.relations):
+            inside = queries.relations == relation
+            report[f"mrr_relation_{relation}"] = float(np.mean(1 / ranks[inside]))
+            report[f"queries_relation_{relation}"] = int(inside.sum())
+    return report
+
+
+def rank_report(ranks: NDArray[np.float64], *, hits: Sequence[int] = (1, 3, 10)) -> dict[str, float | int]:
+    """Return ``mrr``, ``hits@k`` of each k, ``mean_rank`` and ``queries`` of the ranks of some targets.
+
+    Raises:
+        UsageError: there are none.
+    """
+    if not len(ranks):
+        raise UsageError("expected at least one link to rank, received none")
+    report: dict[str, float | int] = {"mrr": float(np.mean(1 / ranks)), "mean_rank": float(ranks.mean())}
+    report |= {f"hits@{k}": float(np.mean(ranks <= k)) for k in hits}
+    report["queries"] = len(ranks)
+    return report
+
+
+def filtered_ranks(
+    score: ScoreBlock,
+    queries: FilteredQueries,
+    num_candidates: int,
+    *,
+    block_rows: int = 512,
+    threads: int | None = None,
+) -> NDArray[np.float64]:
+    """Return the rank of each query's target among all candidates but the query's other known answers.
+
     The filtered setting of Bordes et al. (NeurIPS 2013). A target that ties takes the middle of its ranks, so
     that a model which scores all candidates alike gains nothing (Sun et al., "A re-evaluation of knowledge
     graph completion methods", ACL 2020).
@@ -54,13 +105,12 @@ def evaluate_filtered(
             [b, candidates]; higher is better.
         queries: what to find, and what is true besides.
         num_candidates: how many candidates there are.
-        hits: the ranks within which a target counts as found.
-        block_rows: queries scored at once, by all threads together.
+        block_rows: queries scored at once, by all threads together; fewer where their scores would fill more
+            than 256 MiB.
         threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
 
     Returns:
-        ``mrr``, ``mean_rank``, ``hits@k`` of each k, ``queries``; ``mrr_relation_<r>`` and
-        ``queries_relation_<r>`` where relations are given.
+        float64 [q], from 1.
 
     Raises:
         UsageError: no queries, targets out of range, scores of another shape or NaN.
@@ -77,7 +127,8 @@ def evaluate_filtered(
         )
     ranks = np.empty(count)
     threads = thread_count(threads)
-    rows_of_block = max(1, block_rows // threads)
+    fitting = _BLOCK_BYTES // (num_candidates * np.dtype(np.float32).itemsize)
+    rows_of_block = max(1, min(block_rows, fitting) // threads)
 
     def rank(start: int) -> None:
         block = slice(start, min(start + rows_of_block, count))
@@ -86,22 +137,14 @@ def evaluate_filtered(
     with ThreadPoolExecutor(threads) as executor:
         for _ in executor.map(rank, range(0, count, rows_of_block)):
             pass
-    report: dict[str, float | int] = {"mrr": float(np.mean(1 / ranks)), "mean_rank": float(ranks.mean())}
-    report |= {f"hits@{k}": float(np.mean(ranks <= k)) for k in hits}
-    report["queries"] = count
-    if queries.relations is not None:
-        for relation in np.unique(queries.relations):
-            inside = queries.relations == relation
-            report[f"mrr_relation_{relation}"] = float(np.mean(1 / ranks[inside]))
-            report[f"queries_relation_{relation}"] = int(inside.sum())
-    return report
+    return ranks
 
 
 def _ranks(
     score: ScoreBlock, queries: FilteredQueries, block: slice, num_candidates: int
 ) -> NDArray[np.float64]:
     numbers = np.arange(block.start, block.stop)
-    scores = np.array(score(numbers), dtype=np.float32)
+    scores = np.asarray(score(numbers), dtype=np.float32)
     if scores.shape != (len(numbers), num_candidates):
         raise UsageError(
             f"expected scores of shape {(len(numbers), num_candidates)} (queries, candidates), received "
@@ -112,12 +155,14 @@ def _ranks(
         raise UsageError("expected numbers, received a score that is NaN", where=f"query {numbers[row]}")
     local = np.arange(len(numbers))
     targets = queries.targets[block]
-    reached = scores[local, targets][:, None]
+    reached = scores[local, targets]
+    above = (scores > reached[:, None]).sum(axis=1)
+    ties = (scores == reached[:, None]).sum(axis=1)  # the target itself among them
+    # What is true besides is counted out again: it is little, where a mask would be as large as the scores.
     known = queries.known[queries.known_indptr[block.start] : queries.known_indptr[block.stop]]
     rows = np.repeat(local, np.diff(queries.known_indptr[block.start : block.stop + 1]))
-    taken = np.zeros(scores.shape, dtype=np.bool_)
-    taken[rows, known] = True
-    taken[local, targets] = False
-    above = ((scores > reached) & ~taken).sum(axis=1)
-    ties = ((scores == reached) & ~taken).sum(axis=1)  # the target itself among them
+    rows, known = np.unique(np.stack([rows, known])[:, known != targets[rows]], axis=1)
+    filtered = scores[rows, known]
+    above -= np.bincount(rows, filtered > reached[rows], len(numbers)).astype(np.int64)
+    ties -= np.bincount(rows, filtered == reached[rows], len(numbers)).astype(np.int64)
     return np.asarray(above + (ties + 1) / 2, dtype=np.float64)

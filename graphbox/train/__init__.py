@@ -16,7 +16,14 @@ from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.splitting import make_split
-from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit, load_split, save_split
+from graphbox.train.tasks import (
+    ClassifySplit,
+    CompleteSplit,
+    LinkSplit,
+    RecommendSplit,
+    load_split,
+    save_split,
+)
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView
@@ -24,6 +31,7 @@ from graphbox.train.view import GraphView
 __all__ = [
     "Assignment",
     "ClassifySplit",
+    "CompleteSplit",
     "GraphView",
     "LinkSplit",
     "Outcome",

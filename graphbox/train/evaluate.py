@@ -16,6 +16,8 @@ from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
 from graphbox.train.baselines import classify_baselines, recommend_baselines
 from graphbox.train.click_evaluation import click_baselines, evaluate_click
+from graphbox.train.completion_baselines import completion_baselines
+from graphbox.train.completion_evaluation import evaluate_completion
 from graphbox.train.link_baselines import link_baselines
 from graphbox.train.link_evaluation import evaluate_links
 from graphbox.train.queries import in_degree, ranking_queries
@@ -171,6 +173,7 @@ def _evaluate_recommend(
 MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
     "classify": _evaluate_classify,
     "click": evaluate_click,
+    "complete": evaluate_completion,
     "predict_links": evaluate_links,
     "recommend": _evaluate_recommend,
 }
@@ -179,6 +182,7 @@ MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
 BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Metrics]]] = {
     "classify": classify_baselines,
     "click": click_baselines,
+    "complete": completion_baselines,
     "predict_links": link_baselines,
     "recommend": recommend_baselines,
 }

@@ -19,6 +19,7 @@ __all__ = [
     "nce",
     "perturbed",
     "sampled_softmax",
+    "self_adversarial",
     "sigmoid",
     "simgcl",
 ]
@@ -122,6 +123,23 @@ def sigmoid(positive: Tensor, negatives: Tensor, negative_weight: float = 1.0) -
     """
     against = functional.softplus(negatives).sum(dim=1)
     return (functional.softplus(-positive) + negative_weight * against).mean()
+
+
+def self_adversarial(positive: Tensor, negatives: Tensor, query: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return the binary cross-entropy of positives and their queries' negatives, half each, by positives.
+
+    Negatives weigh by the softmax of their logits, through which nothing is learnt (Sun et al., ICLR 2019).
+
+    Args:
+        positive: float32 [positives].
+        negatives: float32 [queries, n]; -inf for what is no negative of a query.
+        query: int64 [positives], row of ``negatives`` of each positive.
+        temperature: what logits are multiplied by in the softmax; 0: all negatives weigh alike.
+    """
+    told = negatives.clamp(min=_NEVER)  # -inf all along a row has no gradient that is a number
+    weight = torch.softmax((told * temperature).detach().masked_fill(negatives == -torch.inf, _NEVER), dim=1)
+    against = (weight * functional.softplus(told)).sum(dim=1)
+    return 0.5 * (functional.softplus(-positive) + against[query]).mean()
 
 
 def perturbed(vectors: Tensor, magnitude: float, generator: torch.Generator) -> Tensor:

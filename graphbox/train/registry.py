@@ -31,6 +31,10 @@ __all__ = [
 ]
 
 TRAINERS: Mapping[str, str] = {
+    "complex": "graphbox.train.completion:make_completion_trainer",
+    "distmult": "graphbox.train.completion:make_completion_trainer",
+    "rotate": "graphbox.train.completion:make_completion_trainer",
+    "transe": "graphbox.train.completion:make_completion_trainer",
     "custom": "graphbox.train.registry:make_custom_trainer",
     "dcn": "graphbox.train.click:make_click_trainer",
     "deepfm": "graphbox.train.click:make_click_trainer",

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from graphbox.errors import FormatError, NotFoundError
+from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.export import export_embeddings
 from graphbox.graph import Graph
 from graphbox.graph.schema import edge_type_from_text, edge_type_text
@@ -21,6 +22,7 @@ from graphbox.train.click_model import ClickModel, load_click_model, save_click_
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import write_atomically
+from graphbox.train.triple_rows import TripleRows
 
 __all__ = ["TrainedModel", "load_trained", "save_trained"]
 
@@ -36,7 +38,7 @@ class TrainedModel:
         name: name of the model.
         kind: ``embedding``: rows alone; ``encoder``: a network over rows; ``two_tower``: vectors of queries,
             and of candidates to rank by their inner product with them; ``click``: a network over the
-            features of rows.
+            features of rows; ``knowledge_graph``: rows of entities, and of the relations between them.
         task: name of the task it was trained for, None for none.
         node_type: the task's node type; without a task the first that was learnt.
         embeddings: float32 [nodes, dim] by node type; of encoders and two towers the query vectors.
@@ -47,10 +49,11 @@ class TrainedModel:
         link_scores: float32 [edges + negatives of the test part], of models that learn on through time: what
             each scored before it was known.
         click: the model, of kind ``click``.
+        triples: the rows of relations, of kind ``knowledge_graph``.
     """
 
     name: str
-    kind: Literal["embedding", "encoder", "two_tower", "click"]
+    kind: Literal["embedding", "encoder", "two_tower", "click", "knowledge_graph"]
     task: str | None
     node_type: str
     embeddings: dict[str, NDArray[np.float32]]
@@ -60,6 +63,7 @@ class TrainedModel:
     logits: NDArray[np.float32] | None = None
     link_scores: NDArray[np.float32] | None = None
     click: ClickModel | None = None
+    triples: TripleRows | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
@@ -73,12 +77,25 @@ class TrainedModel:
             return np.asarray(vectors @ self.target.T, dtype=np.float32)
         return cosine_scores(self.embeddings[self.node_type])(queries)
 
+    def score_triples(
+        self, nodes: NDArray[np.int64], relations: NDArray[np.int64], *, to_heads: bool = False
+    ) -> NDArray[np.float32]:
+        """Return the scores of all tails for heads, or heads for tails; see :meth:`TripleRows.scores`.
+
+        Raises:
+            UsageError: the model is none of a knowledge graph.
+        """
+        if self.triples is None:
+            raise UsageError(f"expected a model that scores triples, received `{self.name}`, which does not")
+        return self.triples.scores(self.embeddings, nodes, relations, to_heads=to_heads)
+
 
 def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
     """Write a trained model into the folder of a run; ``trained.json`` comes last and makes it whole.
 
     ``embeddings/<model>/<node_type>.npy`` and ``.ids.txt`` are for any program; of encoders and two towers
-    there is also ``target/<node_type>.npy``. ``trained/<model>/`` holds the rest of an encoder.
+    there is also ``target/<node_type>.npy``, of models of knowledge graphs ``relations/relations.npy``.
+    ``trained/<model>/`` holds the rest of an encoder.
     """
     folder = _folder(run_folder, trained.name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,6 +123,8 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         _save_array(folder / "link_scores.npy", trained.link_scores)
     if trained.click is not None:
         save_click_model(trained.click, folder)
+    if trained.triples is not None:
+        _save_triples(trained.triples, header, public)
     if trained.encoder is not None:
         encoder = trained.encoder
         ids = graph.arrow_ids(trained.node_type)
@@ -151,13 +170,43 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         logits = _load_array(folder / "logits.npy") if header["logits"] else None
         link_scores = _load_array(folder / "link_scores.npy") if header["link_scores"] else None
         click = load_click_model(folder) if header["kind"] == "click" else None
-        return TrainedModel(*about, embeddings, encoder, target_type, target, logits, link_scores, click)
+        triples = _load_triples(header, public) if header["kind"] == "knowledge_graph" else None
+        scored = (logits, link_scores, click, triples)
+        return TrainedModel(*about, embeddings, encoder, target_type, target, *scored)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",
             where=str(folder),
             hint="run the stage `train` again: it goes on from the last checkpoint",
         ) from error
+
+
+def _save_triples(triples: TripleRows, header: dict[str, Any], public: Path) -> None:
+    names = list(triples.relations)
+    if triples.reciprocal:
+        names += [f"{name} (backwards)" for name in triples.relations]
+    export_embeddings(pa.array(names), triples.rows, public / "relations", "relations", formats=["npy"])
+    header["triples"] = {
+        "kind": triples.kind,
+        "distance": triples.distance,
+        "reciprocal": triples.reciprocal,
+        "relations": list(triples.relations),
+        "node_types": list(triples.node_types),
+        "relation_ends": triples.relation_ends.tolist(),
+    }
+
+
+def _load_triples(header: dict[str, Any], public: Path) -> TripleRows:
+    about = header["triples"]
+    return TripleRows(
+        kind=about["kind"],
+        distance=about["distance"],
+        reciprocal=about["reciprocal"],
+        relations=tuple(about["relations"]),
+        node_types=tuple(about["node_types"]),
+        relation_ends=np.array(about["relation_ends"], dtype=np.int64).reshape(-1, 2),
+        rows=np.load(public / "relations" / "relations.npy", allow_pickle=False),
+    )
 
 
 def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> SageEncoder:

@@ -13,6 +13,13 @@ from pydantic import Field
 from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
 from graphbox.config.models.custom import CustomConfig
 from graphbox.config.models.graph_network import GraphNetworkConfig
+from graphbox.config.models.knowledge_graph import (
+    ComplExConfig,
+    DistMultConfig,
+    KnowledgeGraphSection,
+    RotatEConfig,
+    TransEConfig,
+)
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
@@ -27,11 +34,14 @@ from graphbox.config.models.walks import (
 __all__ = [
     "MODEL_SECTIONS",
     "ClickModelSection",
+    "ComplExConfig",
     "CustomConfig",
     "DCNConfig",
     "DeepFMConfig",
     "DeepWalkConfig",
+    "DistMultConfig",
     "GraphNetworkConfig",
+    "KnowledgeGraphSection",
     "LightGCNConfig",
     "LineConfig",
     "MatrixFactorizationConfig",
@@ -39,8 +49,10 @@ __all__ = [
     "ModelConfig",
     "ModelSection",
     "Node2VecConfig",
+    "RotatEConfig",
     "SageConfig",
     "SkipGramSection",
+    "TransEConfig",
     "WideAndDeepConfig",
 ]
 
@@ -56,7 +68,11 @@ ModelConfig = Annotated[
     | MatrixFactorizationConfig
     | DeepFMConfig
     | DCNConfig
-    | WideAndDeepConfig,
+    | WideAndDeepConfig
+    | DistMultConfig
+    | ComplExConfig
+    | TransEConfig
+    | RotatEConfig,
     Field(discriminator="kind"),
 ]
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from graphbox.config.tasks.classify import ClassifyTaskConfig
 from graphbox.config.tasks.click import ClickTaskConfig, RowTimeSplitConfig
+from graphbox.config.tasks.complete import CompleteTaskConfig, CompletionBaseline
 from graphbox.config.tasks.predict_links import LinkBaseline, PredictLinksTaskConfig
 from graphbox.config.tasks.recommend import RecommendationBaseline, RecommendTaskConfig
 from graphbox.config.tasks.splits import (
@@ -28,6 +29,8 @@ __all__ = [
     "TASK_KINDS",
     "ClassifyTaskConfig",
     "ClickTaskConfig",
+    "CompleteTaskConfig",
+    "CompletionBaseline",
     "GivenSplitConfig",
     "HeldOutFractions",
     "HeldOutSection",
@@ -43,7 +46,7 @@ __all__ = [
 ]
 
 TaskConfig = Annotated[
-    ClassifyTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig | ClickTaskConfig,
+    ClassifyTaskConfig | CompleteTaskConfig | RecommendTaskConfig | PredictLinksTaskConfig | ClickTaskConfig,
     Field(discriminator="kind"),
 ]
 

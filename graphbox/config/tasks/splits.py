@@ -54,7 +54,7 @@ class GivenSplitConfig(Section):
     """Kind of split."""
     feature: str | None = None
     """Categorical feature that names the part: of the nodes (classify), or of the edges (recommend,
-    predict_links). A missing value is in no part."""
+    predict_links, complete). A missing value is in no part."""
     train: tuple[str, ...] = ("train", "training")
     """Values of the feature that mean training."""
     validation: tuple[str, ...] = ("validation", "valid", "val", "dev")
@@ -64,10 +64,11 @@ class GivenSplitConfig(Section):
     ignored: tuple[str, ...] = ()
     """Values of the feature that mean no part: not learnt from, not tested."""
     validation_relations: tuple[TypeName, ...] = ()
-    """Relations (recommend, predict_links) whose edges are the validation part; no model sees them while it
-    trains."""
+    """Relations (recommend, predict_links, complete) whose edges are the validation part; no model sees them
+    while it trains."""
     test_relations: tuple[TypeName, ...] = ()
-    """Relations (recommend, predict_links) whose edges are the test part; no model ever sees them."""
+    """Relations (recommend, predict_links, complete) whose edges are the test part; no model ever sees
+    them."""
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:

@@ -13,6 +13,7 @@ from graphbox.config import TaskConfig
 from graphbox.graph import Graph
 from graphbox.train.splitting.classify import split_classify
 from graphbox.train.splitting.click import split_click
+from graphbox.train.splitting.complete import split_complete
 from graphbox.train.splitting.parts import unit_hash
 from graphbox.train.splitting.predict_links import split_links
 from graphbox.train.splitting.recommend import split_recommend
@@ -23,6 +24,7 @@ __all__ = ["SPLIT_FUNCTIONS", "make_split", "unit_hash"]
 SPLIT_FUNCTIONS: Mapping[str, Callable[..., Split]] = {
     "classify": split_classify,
     "click": split_click,
+    "complete": split_complete,
     "predict_links": split_links,
     "recommend": split_recommend,
 }

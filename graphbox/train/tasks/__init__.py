@@ -12,6 +12,7 @@ import numpy as np
 from graphbox.errors import FormatError
 from graphbox.train.tasks.classify import ClassifySplit
 from graphbox.train.tasks.click import ClickSplit
+from graphbox.train.tasks.complete import CompleteSplit
 from graphbox.train.tasks.predict_links import LinkPart, LinkSplit
 from graphbox.train.tasks.recommend import RecommendSplit, pair_keys
 from graphbox.train.tasks.split import FOLDS, Fold, Split
@@ -21,6 +22,7 @@ __all__ = [
     "SPLITS",
     "ClassifySplit",
     "ClickSplit",
+    "CompleteSplit",
     "Fold",
     "LinkPart",
     "LinkSplit",
@@ -32,7 +34,7 @@ __all__ = [
 ]
 
 SPLITS: Mapping[str, type[Split]] = {
-    split.KIND: split for split in (ClassifySplit, RecommendSplit, LinkSplit, ClickSplit)
+    split.KIND: split for split in (ClassifySplit, CompleteSplit, RecommendSplit, LinkSplit, ClickSplit)
 }
 """The class of what is held out, by kind of task."""
 

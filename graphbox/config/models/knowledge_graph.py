@@ -1,0 +1,120 @@
+"""Models of knowledge graphs: DistMult, ComplEx, TransE and RotatE."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from graphbox.config.models.section import ModelSection
+from graphbox.config.section import Name, PositiveFloat, PositiveInt
+
+__all__ = [
+    "BilinearSection",
+    "ComplExConfig",
+    "DistMultConfig",
+    "KnowledgeGraphSection",
+    "RotatEConfig",
+    "TransEConfig",
+    "TranslationSection",
+]
+
+_NotNegative = Annotated[float, Field(ge=0.0)]
+_Even = Annotated[int, Field(ge=2, multiple_of=2)]
+
+
+class KnowledgeGraphSection(ModelSection):
+    """How rows of entities and relations are learnt from the triples of a complete task."""
+
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
+
+    task: Name
+    """Task of kind `complete` that the model is trained and evaluated on."""
+    train_on: Literal["train", "train_and_validation"] = "train"
+    """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
+    part as it goes, and train the final model with `train_and_validation`."""
+    dim: PositiveInt = 200
+    """Length of an entity's row."""
+    loss: Literal["softmax", "sampled_softmax", "self_adversarial"] = "sampled_softmax"
+    """Softmax over all entities; the same, estimated from those drawn; or true against drawn triples one by
+    one, the likelier weighing more (Sun et al., ICLR 2019)."""
+    candidates: PositiveInt = 2048
+    """Entities drawn for each batch, which all its queries share; without a meaning for `softmax`."""
+    adversarial_temperature: _NotNegative = 1.0
+    """How much more likelier drawn triples weigh in `self_adversarial`; 0: all alike."""
+    reciprocal: bool = True
+    """Give each relation a second row, by which heads are found."""
+    regularization: _NotNegative = 0.0
+    """Weight of the cubes of the sizes of the rows' numbers (N3; Lacroix et al., ICML 2018)."""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the numbers of a query's vector that is left out in training."""
+    epochs: PositiveInt = 40
+    """Most passes over all queries."""
+    batch_size: PositiveInt = 256
+    """Queries in a batch, each with all its answers."""
+    learning_rate: PositiveFloat = 0.1
+    """Learning rate of the rows (Adagrad)."""
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
+    """Share of the learning rate that is left at the end of its linear fall."""
+    initial_row_scale: PositiveFloat = 0.001
+    """New rows are uniform between plus and minus this."""
+    validate_every: PositiveInt = 5
+    """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
+    patience: PositiveInt | None = 3
+    """Measurements on the validation part in a row without a better one after which training ends."""
+
+    @property
+    def sees_validation(self) -> bool:
+        """Whether the final model learns from the validation part as well."""
+        return self.train_on == "train_and_validation"
+
+
+class BilinearSection(KnowledgeGraphSection):
+    """A model whose scores are products."""
+
+    regularization: _NotNegative = 0.1
+    """Weight of the cubes of the sizes of the rows' numbers (N3; Lacroix et al., ICML 2018)."""
+
+
+class DistMultConfig(BilinearSection):
+    """Products of three rows, number by number (Yang et al., ICLR 2015); relations look both ways alike."""
+
+    kind: Literal["distmult"]
+    """Kind of model."""
+
+
+class ComplExConfig(BilinearSection):
+    """Products of three rows of complex numbers (Trouillon et al., ICML 2016)."""
+
+    kind: Literal["complex"]
+    """Kind of model."""
+    dim: _Even = 200
+    """Length of an entity's row: half real parts, half imaginary ones."""
+
+
+class TranslationSection(KnowledgeGraphSection):
+    """A model whose scores are a margin less a distance."""
+
+    distance: Literal["sum", "euclidean", "squared"] = "squared"
+    """Sum of the sizes of differences, as published; root of the sum of their squares; or that sum itself,
+    many times as fast as the first."""
+    margin: _NotNegative = 6.0
+    """Score of a triple whose distance is 0; counts for `self_adversarial` alone."""
+    initial_row_scale: PositiveFloat = 0.1
+    """New rows are uniform between plus and minus this."""
+
+
+class TransEConfig(TranslationSection):
+    """A relation moves heads towards tails (Bordes et al., NeurIPS 2013)."""
+
+    kind: Literal["transe"]
+    """Kind of model."""
+
+
+class RotatEConfig(TranslationSection):
+    """A relation turns heads, complex numbers, towards tails (Sun et al., ICLR 2019)."""
+
+    kind: Literal["rotate"]
+    """Kind of model."""
+    dim: _Even = 200
+    """Length of an entity's row: half real parts, half imaginary ones."""

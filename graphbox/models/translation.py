@@ -1,0 +1,99 @@
+"""TransE (Bordes et al., NeurIPS 2013) and RotatE (Sun et al., ICLR 2019): distances after a move."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from graphbox.models.bilinear import complex_product, moduli
+from graphbox.models.knowledge_graph import TripleScore
+
+__all__ = ["Distance", "RotatE", "TransE"]
+
+Distance = Literal["sum", "euclidean", "squared"]
+"""Sum of the sizes of differences; root of the sum of their squares; that sum itself, the fastest."""
+
+_CHUNK_NUMBERS = 1 << 22
+"""Numbers of differences that are in memory at once."""
+
+
+class _Distance(TripleScore):
+    """A margin less a distance.
+
+    Args:
+        dim: length of an entity's row.
+        distance: which.
+        margin: the score of a candidate where the query is.
+    """
+
+    def __init__(self, dim: int, distance: Distance = "sum", margin: float = 0.0) -> None:
+        super().__init__(dim)
+        self._distance: Distance = distance
+        self._margin = margin
+
+    def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Return the margin less the distances."""
+        if self._distance == "sum":
+            return self._margin - self._sums(queries, candidates)
+        squared = (
+            queries.square().sum(dim=1)[:, None]
+            + candidates.square().sum(dim=1)
+            - 2.0 * (queries @ candidates.T)
+        )
+        if self._distance == "squared":
+            return self._margin - squared
+        return self._margin - squared.clamp(min=1e-12).sqrt()
+
+    def _sums(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        return torch.cdist(queries, candidates, p=1.0)
+
+
+class TransE(_Distance):
+    """How far head + relation is from tail."""
+
+    def tail_queries(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Return head + relation."""
+        return heads + relations
+
+    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
+        """Return tail - relation."""
+        return tails - relations
+
+
+class RotatE(_Distance):
+    """How far head, turned by the relation's angles, is from tail, in complex numbers.
+
+    The first half of an entity's row is the real part, the second the imaginary one; a relation's row has
+    angles in radians.
+    """
+
+    @property
+    def relation_dim(self) -> int:
+        """Number of angles: half of an entity's row."""
+        return self.dim // 2
+
+    def tail_queries(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Return head, turned by the relation."""
+        return complex_product(heads, _on_circle(relations))
+
+    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
+        """Return tail, turned back."""
+        return complex_product(tails, _on_circle(relations), conjugate=True)
+
+    def sizes(self, rows: Tensor) -> Tensor:
+        """Return the moduli of entities, and 1 for those of relations."""
+        return moduli(rows) if rows.shape[-1] == self.dim else torch.ones_like(rows)
+
+    def _sums(self, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Return the sums of moduli of differences, for some candidates at a time."""
+        some = max(1, _CHUNK_NUMBERS // max(1, queries.numel()))
+        return torch.cat(
+            [moduli(queries[:, None] - each[None]).sum(dim=2) for each in torch.split(candidates, some)],
+            dim=1,
+        )
+
+
+def _on_circle(angles: Tensor) -> Tensor:
+    return torch.cat([angles.cos(), angles.sin()], dim=-1)

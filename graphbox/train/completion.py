@@ -1,0 +1,320 @@
+"""Trains models of knowledge graphs for a complete task.
+
+A batch is some distinct queries, (head, relation) or (tail, relation backwards), each with all its answers
+that are known. They share candidates: all entities of the answers' type, or some that are drawn once for the
+batch and the batch's answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.config import CompleteTaskConfig, ComplExConfig, DistMultConfig, RotatEConfig, TransEConfig
+from graphbox.config.models.knowledge_graph import TranslationSection
+from graphbox.errors import UsageError
+from graphbox.models.knowledge_graph import KnowledgeGraphModel
+from graphbox.sample import NegativeSampler, permutation
+from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.completion_evaluation import rank_triples, sampled_triples
+from graphbox.train.completion_queries import DirectedQueries, answer_types
+from graphbox.train.losses import info_nce, self_adversarial
+from graphbox.train.registry import Assignment
+from graphbox.train.stage_clock import StageClock
+from graphbox.train.tasks import CompleteSplit
+from graphbox.train.trained import TrainedModel
+from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.triple_rows import TripleRows, score_of
+from graphbox.train.view import GraphView
+
+__all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]
+
+KnowledgeGraphConfig = DistMultConfig | ComplExConfig | TransEConfig | RotatEConfig
+
+_ENTITIES, _RELATIONS = "entities", "relations"
+
+_VALIDATION_TRIPLES = 2048
+"""Triples of the validation part that are asked for after some epochs, at most."""
+
+
+class CompletionTrainer(Trainer):
+    """See the module.
+
+    Args:
+        view: the graph as training sees it.
+        split: the split of the task.
+        config: the model's section of the run file.
+        seed: seed of every random choice.
+        threads: threads of samplers, tables and validation; those of torch are set elsewhere.
+        clock: measures the stages.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        split: CompleteSplit,
+        config: KnowledgeGraphConfig,
+        *,
+        seed: int,
+        threads: int | None = None,
+        clock: StageClock | None = None,
+    ) -> None:
+        self._clock = clock or StageClock()
+        self._split, self._config = split, config
+        self._seed, self._threads = seed, threads
+        self._num_nodes = [view.num_nodes(node_type) for node_type in split.node_types]
+        self._offsets = np.cumsum([0, *self._num_nodes])
+        self._asked_types = np.concatenate([split.relation_ends[:, 0], split.relation_ends[:, 1]])
+        self._answer_types = answer_types(split)
+        self.queries = DirectedQueries.of(split.known(view.fold), len(split.relations))
+        type_of_query = self._answer_types[self.queries.relations]
+        self._queries_by_type = [
+            np.flatnonzero(type_of_query == number) for number in range(len(split.node_types))
+        ]
+        self._samplers = [
+            NegativeSampler.uniform(count, seed + number) for number, count in enumerate(self._num_nodes)
+        ]
+        self._log_probability = self._inclusion()
+        self._score = score_of(config, config.kind)
+        self._batches: list[tuple[int, NDArray[np.int64]]] = []
+        directions = 2 if config.reciprocal else 1
+        self._relation_keys = np.arange(directions * len(split.relations))
+        self._set_tables({_ENTITIES: self._new_table(_ENTITIES), _RELATIONS: self._new_table(_RELATIONS)})
+
+    # ---------------------------------------------------------------------------- training
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return self._config.epochs
+
+    @property
+    def selection(self) -> Selection | None:
+        """The state of the best validation MRR; the last one where nothing is measured."""
+        if self._config.sees_validation:
+            return None
+        return Selection("validation_mrr", self._config.patience)
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Put the queries in a new order, and in batches whose answers are of one type."""
+        size = self._config.batch_size
+        batches = []
+        for number, queries in enumerate(self._queries_by_type):
+            order = queries[permutation(len(queries), self._seed + number, epoch)]
+            batches += [(number, order[start : start + size]) for start in range(0, len(order), size)]
+        self._batches = [batches[place] for place in permutation(len(batches), self._seed, epoch)]
+        return len(batches)
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch of queries with all their answers."""
+        self._set_learning_rate(epoch, batch)
+        with self._clock.stage("sample"):
+            queries, row, answers, candidates = self._draw(epoch, batch)
+        with self._clock.stage("compute"):
+            loss = self._loss(queries, row, answers, candidates, epoch, batch)
+            value = loss.item()
+            if math.isfinite(value):  # the loop stops at any other, before rows take it up
+                loss.backward()  # type: ignore[no-untyped-call]
+        return value, len(answers)
+
+    def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
+        """Return the entities and directed relations of a batch, its answers, and its candidates."""
+        queries, row, answers, candidates = self._draw(epoch, batch)
+        return {
+            "entities": self.queries.entities[queries],
+            "relations": self.queries.relations[queries],
+            "rows": row,
+            "answers": answers,
+            "candidates": candidates,
+        }
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        """Return MRR and hits on the validation fold, every few epochs and after the last."""
+        if self._config.sees_validation:
+            return {}
+        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
+            return {}
+        trained = self.trained("", None)
+        report = rank_triples(
+            self._split,
+            "validation",
+            dict(zip(self._split.node_types, self._num_nodes, strict=True)),
+            trained.score_triples,
+            triples=sampled_triples(self._split.validation, _VALIDATION_TRIPLES, self._seed),
+            threads=self._threads,
+        )
+        return {f"validation_{name}": float(report[name]) for name in ("mrr", "hits@1", "hits@10")}
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return no parameters: the model has rows alone."""
+        return {}
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding tables of entities and relations."""
+        return {_ENTITIES: self.model.entities.table, _RELATIONS: self.model.relations.table}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
+        """Take up the state that :meth:`tables` returned."""
+        self._set_tables(dict(tables))
+
+    def trained(self, name: str, view: GraphView | None) -> TrainedModel:  # noqa: ARG002 - the loop's interface
+        """Return the rows of entities and relations; they ask nothing of the graph."""
+        split, config = self._split, self._config
+        entities = self.model.entities.table
+        embeddings = {
+            node_type: entities.pull(np.arange(start, start + count), create=False)
+            for node_type, start, count in zip(split.node_types, self._offsets, self._num_nodes, strict=False)
+        }
+        triples = TripleRows(
+            kind=config.kind,
+            distance=config.distance if isinstance(config, TranslationSection) else None,
+            reciprocal=config.reciprocal,
+            relations=split.relations,
+            node_types=split.node_types,
+            relation_ends=split.relation_ends,
+            rows=self.model.relations.table.pull(self._relation_keys, create=False),
+        )
+        return TrainedModel(
+            name, "knowledge_graph", config.task, split.node_type, embeddings, triples=triples
+        )
+
+    # ----------------------------------------------------------------------------- details
+
+    def _draw(
+        self, epoch: int, batch: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the queries of a batch, the row and node of each answer, and the candidates, ascending."""
+        number, queries = self._batches[batch]
+        row, answers = self.queries.of_queries(queries)
+        if self._config.loss == "softmax":
+            return queries, row, answers, np.arange(self._num_nodes[number])
+        drawn = self._samplers[number].sample(self._config.candidates, epoch, batch, self._threads)
+        return queries, row, answers, np.unique(np.concatenate([drawn, answers]))
+
+    def _loss(
+        self,
+        queries: NDArray[np.int64],
+        row: NDArray[np.int64],
+        answers: NDArray[np.int64],
+        candidates: NDArray[np.int64],
+        epoch: int,
+        batch: int,
+    ) -> Tensor:
+        config = self._config
+        relations = self.queries.relations[queries]
+        number = self._answer_types[relations[0]]
+        asked = self.queries.entities[queries] + self._offsets[self._asked_types[relations]]
+        self.model.train()
+        vectors, entity_rows, relation_rows = self.model(torch.from_numpy(asked), torch.from_numpy(relations))
+        candidate_rows = self.model.entities(torch.from_numpy(candidates + self._offsets[number]))
+        if config.dropout:
+            vectors = vectors * self._kept(vectors.shape, epoch, batch)
+        scores = self._score(vectors, candidate_rows)
+        of_query = torch.from_numpy(row)
+        column = torch.from_numpy(np.searchsorted(candidates, answers))
+        found = scores[of_query, column]
+        excluded = torch.zeros(scores.shape, dtype=torch.bool)
+        excluded[of_query, column] = True
+        against = scores.masked_fill(excluded, -torch.inf)
+        if config.loss == "self_adversarial":
+            loss = self_adversarial(found, against, of_query, config.adversarial_temperature)
+        else:
+            drawn = config.loss == "sampled_softmax"
+            log_probability = self._log_probability[number][candidates] if drawn else None
+            loss = info_nce(
+                found,
+                against,
+                of_query,
+                log_probability=None if log_probability is None else torch.from_numpy(log_probability),
+            )
+        if not config.regularization:
+            return loss
+        cubes = (
+            self._cubes(entity_rows)[of_query]
+            + self._cubes(relation_rows)[of_query]
+            + self._cubes(candidate_rows)[column]
+        )
+        return loss + config.regularization * cubes.mean()
+
+    def _cubes(self, rows: Tensor) -> Tensor:
+        """Return the sum of the cubes of the sizes of each row's numbers: float32 [n]."""
+        return self._score.sizes(rows).pow(3).sum(dim=1)
+
+    def _kept(self, shape: torch.Size, epoch: int, batch: int) -> Tensor:
+        """Return what numbers are multiplied by when some are left out: float32 of ``shape``."""
+        generator = np.random.default_rng([self._seed, epoch, batch])
+        kept = generator.random(tuple(shape), dtype=np.float32) >= self._config.dropout
+        return torch.from_numpy(kept.astype(np.float32) / np.float32(1.0 - self._config.dropout))
+
+    def _inclusion(self) -> list[NDArray[np.float32]]:
+        """Return the logarithm of how likely each entity is a candidate of a batch, by type.
+
+        It is if it is drawn, or the answer of a query of the batch.
+        """
+        found = []
+        for number, queries in enumerate(self._queries_by_type):
+            _, answers = self.queries.of_queries(queries)
+            queries_of = np.bincount(answers, minlength=self._num_nodes[number])
+            share = min(1.0, self._config.batch_size / max(1, len(queries)))
+            drawn = -math.expm1(
+                self._config.candidates * math.log1p(-min(1.0 / self._num_nodes[number], 1 - 1e-9))
+            )
+            absent = (1.0 - drawn) * (1.0 - min(share, 1 - 1e-9)) ** queries_of
+            found.append(np.log1p(-absent).astype(np.float32))
+        return found
+
+    def _new_table(self, name: str) -> EmbeddingTable:
+        config, of_entities = self._config, name == _ENTITIES
+        angles = config.kind == "rotate" and not of_entities
+        return EmbeddingTable(
+            self._score.dim if of_entities else self._score.relation_dim,
+            "adagrad",
+            config.learning_rate,
+            init_scale=math.pi if angles else config.initial_row_scale,
+            seed=self._seed + (not of_entities),
+            threads=self._threads,
+        )
+
+    def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        self.model = KnowledgeGraphModel(
+            TableEmbedding(tables[_ENTITIES]),
+            TableEmbedding(tables[_RELATIONS]),
+            self._score,
+            len(self._split.relations),
+            reciprocal=self._config.reciprocal,
+        )
+
+    def _set_learning_rate(self, epoch: int, batch: int) -> None:
+        done = (epoch + batch / len(self._batches)) / self.epochs
+        share = 1.0 - done * (1.0 - self._config.final_learning_rate)
+        for table in self.tables().values():
+            table.lr = self._config.learning_rate * share
+
+
+def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment) -> CompletionTrainer:
+    """Return the trainer of a section of kind ``distmult``, ``complex``, ``transe`` or ``rotate``.
+
+    Raises:
+        UsageError: the model has no task of kind complete.
+    """
+    split, task = assignment.split, assignment.task
+    if not isinstance(split, CompleteSplit) or not isinstance(task, CompleteTaskConfig):
+        received = "none" if task is None else f"{config.task} of kind {task.kind}"
+        raise UsageError(
+            f"expected a task of kind complete for a model of kind {config.kind}, received {received}",
+            where=f"models.{assignment.name}.task",
+        )
+    return CompletionTrainer(
+        assignment.view,
+        split,
+        config,
+        seed=assignment.seed,
+        threads=assignment.threads,
+        clock=assignment.clock,
+    )

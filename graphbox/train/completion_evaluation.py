@@ -1,0 +1,154 @@
+"""How well triples are completed: the filtered rank of each held-out tail and head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.config import CompleteTaskConfig
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
+from graphbox.metrics import FilteredQueries, filtered_ranks, rank_report
+from graphbox.train.completion_queries import DirectedQueries, answers_of
+from graphbox.train.tasks import CompleteSplit, Fold
+from graphbox.train.trained import TrainedModel
+
+__all__ = ["TripleScores", "evaluate_completion", "rank_triples", "sampled_triples"]
+
+Metrics = dict[str, float | int]
+
+
+class TripleScores(Protocol):
+    """Scores the candidates of queries."""
+
+    def __call__(
+        self, nodes: NDArray[np.int64], relations: NDArray[np.int64], *, to_heads: bool
+    ) -> NDArray[np.float32]:
+        """Return the scores of all tails for heads, or of all heads for tails: float32 [n, candidates].
+
+        Args:
+            nodes: int64 [n], the heads; the tails with ``to_heads``.
+            relations: int64 [n], all with the same types of heads and tails.
+            to_heads: whether heads are asked for.
+        """
+        ...
+
+
+def evaluate_completion(
+    graph: Graph,
+    split: CompleteSplit,
+    task: CompleteTaskConfig,  # noqa: ARG001 - the interface of evaluations
+    trained: TrainedModel,
+    fold: Fold = "test",
+) -> Metrics:
+    """Measure a trained model of a knowledge graph; see :func:`rank_triples`.
+
+    Raises:
+        UsageError: the model scores no triples.
+    """
+    if trained.triples is None:
+        raise UsageError(
+            f"expected a model that scores triples, received `{trained.name}`, which has embeddings alone"
+        )
+    num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}
+    return rank_triples(split, fold, num_nodes, trained.score_triples)
+
+
+def rank_triples(
+    split: CompleteSplit,
+    fold: Fold,
+    num_nodes: Mapping[str, int],
+    score: TripleScores,
+    *,
+    triples: NDArray[np.int64] | None = None,
+    threads: int | None = None,
+) -> Metrics:
+    """Rank the tail of each triple among all nodes of its type, and the head among those of its own.
+
+    What else is true, by the known folds and ``fold`` itself, takes no rank; ties take the middle. Triples
+    with entities or relations that no known triple has are ranked like the others.
+
+    Args:
+        split: the split of the task.
+        fold: validation or test.
+        num_nodes: number of nodes by type.
+        score: what is measured.
+        triples: int64 [n, 3], those of the fold to rank; all when absent.
+        threads: they score side by side. None: see :func:`graphbox.native.thread_count`.
+
+    Returns:
+        ``mrr``, ``mean_rank``, ``hits@1``, ``hits@3``, ``hits@10`` and ``queries`` of both directions
+        together; ``mrr_tail``, ``hits@10_tail``, ``mrr_head``, ``hits@10_head`` of each; ``queries_unseen``,
+        those of triples with an entity that no known triple has; ``mrr_relation_<name>`` and
+        ``queries_relation_<name>`` of each relation.
+    """
+    triples = split.triples(fold) if triples is None else triples
+    true = DirectedQueries.of(split.true_in(fold), len(split.relations))
+    ranks = np.empty((len(triples), 2))
+    pair_of_ends = split.relation_ends[triples[:, 1]] @ [len(split.node_types), 1]
+    for pair in np.unique(pair_of_ends):
+        inside = np.flatnonzero(pair_of_ends == pair)
+        ends = [split.node_types[end] for end in divmod(int(pair), len(split.node_types))]
+        for direction, candidates in enumerate(reversed(ends)):
+            ranks[inside, direction] = _ranks(
+                split, true, triples[inside], score, num_nodes[candidates], direction == 1, threads
+            )
+    report = rank_report(ranks.ravel())
+    for direction, name in enumerate(("tail", "head")):
+        of_direction = rank_report(ranks[:, direction])
+        report |= {f"{metric}_{name}": of_direction[metric] for metric in ("mrr", "hits@10")}
+    report["queries_unseen"] = 2 * int(_has_unseen(split, fold, triples, num_nodes).sum())
+    for number in np.unique(triples[:, 1]):
+        inside = triples[:, 1] == number
+        report[f"mrr_relation_{split.relations[number]}"] = float(np.mean(1 / ranks[inside]))
+        report[f"queries_relation_{split.relations[number]}"] = 2 * int(inside.sum())
+    return report
+
+
+def sampled_triples(triples: NDArray[np.int64], most: int, seed: int) -> NDArray[np.int64]:
+    """Return some of the triples, int64 [n, 3], at most ``most``: the same ones for the same seed."""
+    if len(triples) <= most:
+        return triples
+    chosen = np.random.default_rng(seed).choice(len(triples), most, replace=False)
+    return triples[np.sort(chosen)]
+
+
+def _ranks(
+    split: CompleteSplit,
+    true: DirectedQueries,
+    triples: NDArray[np.int64],
+    score: TripleScores,
+    candidates: int,
+    to_heads: bool,
+    threads: int | None,
+) -> NDArray[np.float64]:
+    """Return the ranks of the answers of one direction, of triples of one pair of types: float64 [n]."""
+    asked, answer = (2, 0) if to_heads else (0, 2)
+    nodes, relations = triples[:, asked], triples[:, 1]
+    indptr, known = answers_of(true, nodes, relations + len(split.relations) * to_heads)
+    return filtered_ranks(
+        lambda numbers: score(nodes[numbers], relations[numbers], to_heads=to_heads),
+        FilteredQueries(triples[:, answer], indptr, known),
+        candidates,
+        threads=threads,
+    )
+
+
+def _has_unseen(
+    split: CompleteSplit, fold: Fold, triples: NDArray[np.int64], num_nodes: Mapping[str, int]
+) -> NDArray[np.bool_]:
+    """Return which triples have an entity that no known triple has: bool [n]."""
+    known = split.known(fold)
+    seen = [np.zeros(num_nodes[node_type], dtype=bool) for node_type in split.node_types]
+    for end in (0, 1):
+        for number, of_type in enumerate(seen):
+            of_type[known[split.relation_ends[known[:, 1], end] == number, 2 * end]] = True
+    unseen = np.zeros(len(triples), dtype=bool)
+    for end in (0, 1):
+        for number, of_type in enumerate(seen):
+            inside = split.relation_ends[triples[:, 1], end] == number
+            unseen[inside] |= ~of_type[triples[inside, 2 * end]]
+    return unseen

@@ -1,0 +1,122 @@
+"""A trained model of a knowledge graph: the rows of its relations, and scores of candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from graphbox.config.models.knowledge_graph import KnowledgeGraphSection, TranslationSection
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.models.bilinear import ComplEx, DistMult
+from graphbox.models.knowledge_graph import TripleScore, directed_queries
+from graphbox.models.translation import Distance, RotatE, TransE
+
+__all__ = ["TripleRows", "make_score", "score_of"]
+
+_CHUNK_ROWS = 65_536
+"""Candidates that are compared at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class TripleRows:
+    """What completes triples, beside the rows of entities.
+
+    Attributes:
+        kind: kind of the model: ``distmult``, ``complex``, ``transe`` or ``rotate``.
+        distance: of ``transe`` and ``rotate``; None for the others.
+        reciprocal: whether relations have a second row, after all first ones, by which heads are found.
+        relations: names of the relations.
+        node_types: types of entities.
+        relation_ends: int64 [relations, 2], places in ``node_types`` of the types of heads and of tails.
+        rows: float32 [relations, relation_dim], or twice as many.
+    """
+
+    kind: str
+    distance: Distance | None
+    reciprocal: bool
+    relations: tuple[str, ...]
+    node_types: tuple[str, ...]
+    relation_ends: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+    def relation(self, name: str) -> int:
+        """Return the number of a relation.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        if name not in self.relations:
+            raise UsageError(
+                f"there is no relation `{name}`", where="relation", hint=did_you_mean(name, self.relations)
+            )
+        return self.relations.index(name)
+
+    def end_types(self, relation: int) -> tuple[str, str]:
+        """Return the node types of a relation's heads and tails."""
+        head, tail = self.relation_ends[relation]
+        return self.node_types[head], self.node_types[tail]
+
+    def scores(
+        self,
+        embeddings: Mapping[str, NDArray[np.float32]],
+        nodes: NDArray[np.int64],
+        relations: NDArray[np.int64],
+        *,
+        to_heads: bool = False,
+    ) -> NDArray[np.float32]:
+        """Return the scores of all tails for heads, or of all heads for tails: float32 [n, candidates].
+
+        Args:
+            embeddings: float32 [nodes, dim] by node type; may be memory-mapped.
+            nodes: int64 [n], the heads; the tails with ``to_heads``.
+            relations: int64 [n], all with the same types of heads and tails.
+            to_heads: whether heads are asked for.
+
+        Raises:
+            UsageError: relations of several pairs of types.
+        """
+        ends = np.unique(self.relation_ends[relations], axis=0)
+        if len(ends) != 1:
+            raise UsageError(f"expected relations of one pair of node types, received {len(ends)} pairs")
+        head, tail = (self.node_types[end] for end in ends[0])
+        asked, candidates = (tail, head) if to_heads else (head, tail)
+        rows = torch.from_numpy(np.array(embeddings[asked][nodes], dtype=np.float32))
+        score = make_score(self.kind, rows.shape[1], self.distance)
+        if self.reciprocal:
+            place = relations + len(self.relations) * to_heads
+            queries = score.tail_queries(rows, torch.from_numpy(self.rows[place]))
+        else:
+            directions = torch.full((len(nodes),), to_heads)
+            queries = directed_queries(score, rows, torch.from_numpy(self.rows[relations]), directions)
+        vectors = embeddings[candidates]
+        result = np.empty((len(nodes), len(vectors)), dtype=np.float32)
+        for start in range(0, len(vectors), _CHUNK_ROWS):
+            # Copied: torch takes only memory that may be written.
+            chunk = torch.from_numpy(np.array(vectors[start : start + _CHUNK_ROWS], dtype=np.float32))
+            result[:, start : start + len(chunk)] = score(queries, chunk).numpy()
+        return result
+
+
+def make_score(kind: str, dim: int, distance: Distance | None = None, margin: float = 0.0) -> TripleScore:
+    """Return the score of a kind of model.
+
+    Args:
+        kind: ``distmult``, ``complex``, ``transe`` or ``rotate``.
+        dim: length of an entity's row.
+        distance: of ``transe`` and ``rotate``.
+        margin: of the same.
+    """
+    if distance is None:
+        return {"distmult": DistMult, "complex": ComplEx}[kind](dim)
+    return {"transe": TransE, "rotate": RotatE}[kind](dim, distance, margin)
+
+
+def score_of(section: KnowledgeGraphSection, kind: str) -> TripleScore:
+    """Return the score of a model's section."""
+    if isinstance(section, TranslationSection):
+        return make_score(kind, section.dim, section.distance, section.margin)
+    return make_score(kind, section.dim)
