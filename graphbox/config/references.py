@@ -194,7 +194,7 @@ class _Checker:
             for column_key, feature in columns:
                 if _text(feature):
                     where = f"line {line}, under `features`"
-                    yield from self._check_part(column_key, str(feature), features, " ".join(edge), where)
+                    yield from self._check_feature(column_key, str(feature), features, " ".join(edge), where)
             if _text(task.get("relation_feature")) and not entry.get("keep_duplicates"):
                 yield self._problem(
                     (*key, "relation_feature"),

@@ -38,7 +38,7 @@ class KnowledgeGraphSection(ModelSection):
     loss: Literal["softmax", "sampled_softmax", "self_adversarial"] = "sampled_softmax"
     """Softmax over all entities; the same, estimated from those drawn; or true against drawn triples one by
     one, the likelier weighing more (Sun et al., ICLR 2019)."""
-    candidates: PositiveInt = 2048
+    candidates: PositiveInt = 1024
     """Entities drawn for each batch, which all its queries share; without a meaning for `softmax`."""
     adversarial_temperature: _NotNegative = 1.0
     """How much more likelier drawn triples weigh in `self_adversarial`; 0: all alike."""
@@ -50,7 +50,7 @@ class KnowledgeGraphSection(ModelSection):
     """Share of the numbers of a query's vector that is left out in training."""
     epochs: PositiveInt = 40
     """Most passes over all queries."""
-    batch_size: PositiveInt = 256
+    batch_size: PositiveInt = 128
     """Queries in a batch, each with all its answers."""
     learning_rate: PositiveFloat = 0.1
     """Learning rate of the rows (Adagrad)."""
@@ -60,7 +60,7 @@ class KnowledgeGraphSection(ModelSection):
     """New rows are uniform between plus and minus this."""
     validate_every: PositiveInt = 5
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
-    patience: PositiveInt | None = 3
+    patience: PositiveInt | None = 5
     """Measurements on the validation part in a row without a better one after which training ends."""
 
     @property
@@ -74,6 +74,10 @@ class BilinearSection(KnowledgeGraphSection):
 
     regularization: _NotNegative = 0.1
     """Weight of the cubes of the sizes of the rows' numbers (N3; Lacroix et al., ICML 2018)."""
+    learning_rate: PositiveFloat = 0.3
+    """Learning rate of the rows (Adagrad)."""
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    """Share of the learning rate that is left at the end of its linear fall."""
 
 
 class DistMultConfig(BilinearSection):
