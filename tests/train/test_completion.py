@@ -102,7 +102,8 @@ class TestSplit:
             {tuple(sorted(pair)) for pair in split.triples(fold)[:, ::2].tolist()}
             for fold in ("train", "validation", "test")
         ]
-        assert not (pairs[0] & pairs[1] or pairs[0] & pairs[2] or pairs[1] & pairs[2])
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            assert pairs[one].isdisjoint(pairs[other])
         total = sum(len(triples) for triples in facts().values())
         assert 0.15 * total < len(split.test) < 0.45 * total
         again = split_of(atlas, task_of(split=RANDOM, test_fraction=0.3), seed=1)
