@@ -185,7 +185,7 @@ class TestLeaks:
     def test_the_view_has_no_held_out_edge(self, atlas: Graph, split: CompleteSplit) -> None:
         for fold, hidden in (("train", ("valid", "test")), ("test", ("test",))):
             view = GraphView(atlas, split, fold)  # type: ignore[arg-type]
-            head, tail = view.csc(("place", "links", "place")).coo()
+            head, _ = view.csc(("place", "links", "place")).coo()
             parts = facts()
             kept = sum(len(triples) for part, triples in parts.items() if part not in hidden)
             assert len(head) == kept
