@@ -54,8 +54,10 @@ class Walked:
 
 
 def config(lock_free: bool = False) -> DeepWalkConfig:
-    """Return the model: the defaults of the run file, with walks of as many nodes as the peers' have."""
-    return DeepWalkConfig(kind="deepwalk", dim=DIM, walk_length=LENGTH - 1, lock_free=lock_free)
+    """Return the model: the defaults of the run file, with as many walks, of as many nodes, as the peers'."""
+    return DeepWalkConfig(
+        kind="deepwalk", dim=DIM, walk_length=LENGTH - 1, epochs=1, learning_rate=0.1, lock_free=lock_free
+    )
 
 
 def timed(work: Callable[[], tuple[float, Rows | None]]) -> Walked:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.quality_data.frozen import split_f1
+from benchmarks.quality_data.frozen import one_vs_rest, split_f1, standardized_one_vs_rest
 from benchmarks.quality_data.protocol import DataSet, Figure, Job, Measured
 
 _SPLITS = 10
+_CLASSIFIERS = {"at 50 %": standardized_one_vs_rest, "at 50 %, not standardized": one_vs_rest}
 
 
 def _measure(job: Job) -> Measured:
@@ -15,8 +16,11 @@ def _measure(job: Job) -> Measured:
     run = job.open(report)
     rows = run.trained("deepwalk").embeddings["page"]
     labels = np.asarray(run.graph.feature("page", "class"), dtype=np.int64)
-    micro, macro = split_f1(rows, labels, 0.5, splits=_SPLITS, first_seed=_SPLITS * job.seed)
-    return {"micro-F1 at 50 %": micro, "macro-F1 at 50 %": macro, **job.data.read(report)}
+    measured = job.data.read(report)
+    for name, classifier in _CLASSIFIERS.items():
+        f1 = split_f1(rows, labels, 0.5, classifier, splits=_SPLITS, first_seed=_SPLITS * job.seed)
+        measured |= zip((f"micro-F1 {name}", f"macro-F1 {name}"), f1, strict=True)
+    return measured
 
 
 DATA_SET = DataSet(
@@ -27,10 +31,15 @@ DATA_SET = DataSet(
     figures=(
         Figure("micro-F1 at 50 %", published=".671", goal=0.675),
         Figure("macro-F1 at 50 %", published=".566", goal=0.57),
+        Figure("micro-F1 at 50 %, not standardized"),
+        Figure("macro-F1 at 50 %, not standardized"),
     ),
     seeds=(10, 11, 12),
     remark=(
-        f"The mean over {_SPLITS} splits of each seed's embedding, drawn with the seed. Splits of seed 0 "
-        "were seen while settings were chosen: the seeds here are others."
+        "One-vs-rest logistic regression (L2 penalty of strength 1) on standardized embeddings, the mean over "
+        f"{_SPLITS} splits of each seed's embedding. Published figures do not say whether theirs were "
+        "standardized; DeepWalk by gensim (hierarchical softmax, 5 epochs) had .660 / .551 so, and .675 / .556 "
+        "not standardized, on the splits of seed 0. Those were seen while settings were chosen, by this "
+        "and by Cora's links; the seeds here are others."
     ),
 )

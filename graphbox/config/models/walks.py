@@ -101,10 +101,13 @@ class DeepWalkConfig(OneTypeSection):
     """Negatives are drawn by the degree of a node, to this power."""
     subsample: Exponent = 0.0
     """Visits of nodes that make up more than this share of all are thinned out (word2vec); 0: none are."""
-    context_share: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    context_share: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
     """An embedding is the node's row as a centre and this share of its row as a context."""
-    epochs: PositiveInt = 1
-    """Passes over all start nodes."""
+    learning_rate: PositiveFloat = 0.05
+    """Learning rate of the embedding tables (row-wise Adagrad); 0.1 for a single epoch."""
+    epochs: PositiveInt = 8
+    """Passes over all start nodes, each with walks of its own. The first does most; on large graphs one may
+    be enough."""
     batch_size: PositiveInt = 32
     """Walks in a batch."""
 
