@@ -19,7 +19,6 @@ namespace {
 
 constexpr unsigned kDepth = 8;      // large reads in flight for each thread
 constexpr int kWaitingThreads = 2;  // those that wait for the disk while others place keys and fill rows
-constexpr std::size_t kKeyDistance = 32;
 constexpr std::uint64_t kPlacedRows = 64;  // at a time, which there is room for in any memory beside rows on SSD
 
 // Lets threads through one after another, in the order of their numbers.
@@ -134,11 +133,12 @@ void Table::load_checkpoint(const std::string& folder, const std::vector<Checkpo
     }
     if (!part.is_erased) {
       scan_rows(*segment, part,
-                [&](std::uint64_t first, const std::int64_t*, const std::byte* data, std::uint64_t count) {
+                [&](std::uint64_t first, const std::int64_t* keys, const std::byte* data, std::uint64_t count) {
                   const std::uint64_t stride = segment->info().stride();
                   for (std::uint64_t i = 0; i < count; ++i) {
                     const std::uint32_t row = rows[static_cast<std::int64_t>(first + i)];
                     if (row != kNoRow) {
+                      slab_.key(row) = keys[i];
                       slab_.read_record(row, data + i * stride);
                     }
                   }
@@ -202,32 +202,34 @@ void Table::put_record(std::int64_t key, const std::byte* record) {
   note_changed(&row, 1);
 }
 
-// The rows of a segment's keys, new ones for those that have none; kNoRow for those of other shards, and for rows that
-// do not count.
+// The rows of a segment's keys, new ones for those that have none, to be filled with key and record; kNoRow for keys of
+// other shards, and for rows that do not count.
 PooledArray<std::uint32_t> Table::place_keys(const SegmentReader& segment, const CheckpointPart& part, bool is_delta,
                                              const Shard& shard) {
   PooledArray<std::uint32_t> rows(static_cast<std::int64_t>(segment.info().rows));
+  std::fill_n(rows.data(), rows.size(), kNoRow);
+  PooledArray<std::int64_t> wanted;
+  PooledArray<std::int64_t> places;
+  PooledArray<std::uint32_t> wanted_rows;
   segment.scan_keys([&](std::uint64_t first, const std::int64_t* keys, std::uint64_t count) {
+    wanted.resize(0);
+    places.resize(0);
+    std::uint64_t created = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (i + kKeyDistance < count) {
-        index_.prefetch(index_.hash(keys[i + kKeyDistance]));
+      if (part.counts(first + i) && (shard.count == 1 || shard_of(keys[i], shard.count) == shard.number)) {
+        wanted.append(keys[i]);
+        places.append(static_cast<std::int64_t>(first + i));
+        created += !is_delta || find(keys[i]) == kNoRow ? 1 : 0;
       }
-      std::uint32_t& row = rows[static_cast<std::int64_t>(first + i)];
-      row = kNoRow;
-      if (!part.counts(first + i)) {
-        continue;
+    }
+    make_room(live_rows() + created);
+    wanted_rows.resize(wanted.size());
+    const IsNew is_new = place_together(wanted.data(), wanted.size(), wanted_rows.data(), 1);
+    for (std::int64_t i = 0; i < wanted.size(); ++i) {
+      if (!is_delta && !is_new[i]) {
+        throw_twice(wanted[i], segment.path());
       }
-      if (shard.count > 1 && shard_of(keys[i], shard.count) != shard.number) {
-        continue;
-      }
-      row = find(keys[i]);
-      if (row == kNoRow) {
-        row = take_row();
-        slab_.key(row) = keys[i];
-        index_.insert(keys[i], index_.hash(keys[i]), row);
-      } else if (!is_delta) {
-        throw_twice(keys[i], segment.path());
-      }
+      rows[places[i]] = wanted_rows[i];
     }
   });
   return rows;

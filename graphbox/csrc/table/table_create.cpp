@@ -41,7 +41,11 @@ void Table::create_missing(const Batch& batch, const std::vector<std::int64_t>& 
     for (std::int64_t i = 0; i < count; ++i) {
       keys[i] = batch.keys[missing[static_cast<std::size_t>(i)]];
     }
+    threads = useful_threads(threads, count);
+    const std::uint64_t before = slab_.rows();
+    make_room(live_rows() + missing.size(), threads);
     const IsNew is_new = place_together(keys.data(), count, rows, threads);
+    slab_.touch(before, threads);
     events_.admitted_keys += static_cast<std::uint64_t>(std::count(is_new.begin(), is_new.end(), true));
     fill_rows(batch, missing, rows, is_new, threads, out);
   } else {
@@ -49,13 +53,10 @@ void Table::create_missing(const Batch& batch, const std::vector<std::int64_t>& 
   }
 }
 
-// The rows of the keys, in a table that takes all of them and has room for them. Which of them are new, at the first
-// place of their keys.
+// Gives each key without a row one, in their order, and writes the rows of all; that keys are written to their rows, and
+// that there is room for all of them, is up to the caller. Returns which keys are new, each at its first place.
 Table::IsNew Table::place_together(const std::int64_t* keys, std::int64_t count, std::uint32_t* rows, int threads) {
-  threads = useful_threads(threads, count);
-  make_room(live_rows() + static_cast<std::uint64_t>(count), threads);
   RowIndex::Inserted inserted = index_.insert_missing(keys, count, threads);
-  const std::uint64_t before = slab_.rows();
   PooledArray<std::uint32_t> taken;
   try {
     taken.resize(std::count(inserted.is_new.begin(), inserted.is_new.end(), true));
@@ -68,7 +69,6 @@ Table::IsNew Table::place_together(const std::int64_t* keys, std::int64_t count,
     }
     throw;
   }
-  slab_.touch(before, threads);
   for (std::int64_t i = 0, next = 0; i < count; ++i) {
     if (inserted.is_new[i]) {
       *inserted.places[i] = taken[next++];
@@ -77,15 +77,12 @@ Table::IsNew Table::place_together(const std::int64_t* keys, std::int64_t count,
   parallel_for(threads, chunks_of(count), [&](std::int64_t chunk) {
     for (std::int64_t i = chunk * kChunkKeys; i < std::min((chunk + 1) * kChunkKeys, count); ++i) {
       rows[i] = *inserted.places[i];
-      if (inserted.is_new[i]) {
-        slab_.key(rows[i]) = keys[i];
-      }
     }
   });
   return std::move(inserted.is_new);
 }
 
-// The same where not every key gets a row, or others must make room.
+// Gives each missing key that is admitted a row, where that must be asked for each, or others must make room for it.
 Table::IsNew Table::place_in_turn(const Batch& batch, const std::vector<std::int64_t>& missing, std::uint32_t* rows) {
   IsNew is_new(static_cast<std::int64_t>(missing.size()));
   std::fill_n(is_new.data(), is_new.size(), false);
@@ -131,7 +128,7 @@ Table::IsNew Table::place_in_turn(const Batch& batch, const std::vector<std::int
   return is_new;
 }
 
-// Writes values and state of new rows, whose keys are there, and the values of all of these rows to `out`.
+// Writes keys, values and state of new rows, and the values of all of these rows to `out`.
 void Table::fill_rows(const Batch& batch, const std::vector<std::int64_t>& missing, const std::uint32_t* rows,
                       const IsNew& is_new, int threads, float* out) {
   const std::int64_t count = is_new.size();
@@ -147,6 +144,7 @@ void Table::fill_rows(const Batch& batch, const std::vector<std::int64_t>& missi
     });
   };
   for_keys(true, [&](std::int64_t key, std::uint32_t row, float* target) {
+    slab_.key(row) = key;
     initialize_values(key, row);
     initialize_state(row);
     if (target != nullptr) {
