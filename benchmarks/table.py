@@ -26,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -80,9 +80,9 @@ Systems = Mapping[str | tuple[str, int], Rate]
 Result = TypeVar("Result")
 
 
-def filled(rows: int, optimizer: Optimizer = "rowwise_adagrad") -> EmbeddingTable:
+def filled(rows: int, optimizer: Optimizer = "rowwise_adagrad", **options: Any) -> EmbeddingTable:
     """Return a table of the ids 0 to ``rows``, in scattered order."""
-    table = EmbeddingTable(DIM, optimizer, threads=1)
+    table = EmbeddingTable(DIM, optimizer, threads=1, **options)
     step = 1 << 16
     out = torch.empty(step, DIM)
     for first in range(0, rows, step):

@@ -1,10 +1,17 @@
 """Saving embedding tables, and loading them when nothing of the files is in memory.
 
-python -m benchmarks.table_checkpoint [--quick] [--json] [--rows N] [--folder FOLDER]
+python -m benchmarks.table_checkpoint [--quick] [--json] [--rows N] [--folder FOLDER] [--cases CASE ...]
 
-Bytes are those of the checkpoint on disk. The bounds (``limit``) are what fio writes, and makes durable, to a
-new file of that size, and what it reads from front to back of the peer's (where fio is installed). The peer is
-``torch.save`` of the same rows, with fsync, and ``torch.load``. Disks are shared: systems run in turns.
+- ``whole``: saving and loading all rows. Bytes are those of the checkpoint on disk. The bounds (``limit``)
+  are what fio writes, and makes durable, to a new file of that size, and what it reads of the peer's file
+  from front to back (where fio is installed). The peer is ``torch.save`` of the same rows, with fsync, and
+  ``torch.load``.
+- ``delta``: of one row in a hundred, beside saves of the whole table: how often, and how large.
+- ``pulls``: how long lookups of 256 keys take alone, and while the table is saved again and again; of a table
+  in memory, and of one of which most is on SSD.
+- ``serving``: the memory that a table held for serving takes, for each of its rows.
+
+Disks are shared: systems run in turns.
 """
 
 from __future__ import annotations
@@ -18,20 +25,25 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from benchmarks.measure import Measurement, Rate, rate_of, show, show_in_turns
 from benchmarks.store import HAS_FIO, LARGE_READ_BYTES, drop_cached, fio
-from benchmarks.table import DIM, filled, first_writes
+from benchmarks.table import DIM, filled, first_writes, in_a_process, resident_bytes
 from benchmarks.table_peers import keys_of, random_rows
-from graphbox.native import thread_count
-from graphbox.table import EmbeddingTable
+from graphbox.native import release_buffers, thread_count
+from graphbox.table import EmbeddingTable, ServingTable
+from graphbox.table.manifest import ServingValues
 
+CASES = ("whole", "delta", "pulls", "serving")
 REPEATS = 5
+PULL_SECONDS = 2.0
 
 
 def files_of(path: Path) -> list[Path]:
@@ -129,7 +141,7 @@ class Checkpoints:
         shutil.rmtree(path)
         peer_path.unlink()
 
-    def deltas(self) -> None:
+    def delta(self) -> None:
         """Deltas of one row in a hundred beside saves of the whole table: how often, and how large."""
         count = max(self._rows // 100, 1)
         folders = itertools.count()
@@ -167,6 +179,80 @@ class Checkpoints:
             show(measured, as_json=self._as_json)
         for name in ("base", "serving"):
             shutil.rmtree(self._folder / name)
+
+
+def pulls(folder: Path, rows: int, *, as_json: bool) -> None:
+    """Lookups alone and beside saves: the time of the one in the middle, and of the slowest."""
+    rng = np.random.default_rng(0)  # other keys each time: those pulled before are in memory
+    on_ssd: dict[str, Any] = {"path": folder / "table", "memory_bytes": rows * 130 + (16 << 20)}
+    for where, options in (("memory", {}), ("ssd", on_ssd)):
+        with filled(rows, **options) as table:
+            seconds = {
+                "graphbox": pull_seconds(table, rng, rows, lambda: time.sleep(PULL_SECONDS)),
+                "graphbox, beside saves": pull_seconds(
+                    table, rng, rows, partial(save_again_and_again, table, folder)
+                ),
+            }
+        for system, times in seconds.items():
+            for what, part in (("median", 0.5), ("slowest", 1.0)):
+                time_ms = 1000 * float(np.quantile(times, part))
+                case = f"pull-of-256-{what}-{where}-{rows}x{DIM}"
+                measured = Measurement(case, system, 1, time_ms, "ms", time_ms, time_ms, len(times), time_ms)
+                show(measured, as_json=as_json)
+        for path in folder.iterdir():
+            remove(path)
+
+
+def save_again_and_again(table: EmbeddingTable, folder: Path) -> None:
+    """Save a table as long as lookups are timed, once at least."""
+    end = time.perf_counter() + PULL_SECONDS
+    while True:
+        table.save(folder / "saved")
+        if time.perf_counter() > end:
+            return
+
+
+def pull_seconds(
+    table: EmbeddingTable, rng: np.random.Generator, rows: int, meanwhile: Callable[[], None]
+) -> list[float]:
+    """Return how long lookups of random keys took, one every few milliseconds, until something ends."""
+    seconds: list[float] = []
+    out = torch.empty(256, DIM)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(meanwhile)
+        while not running.done():
+            keys = keys_of(rng.choice(rows, 256))
+            started = time.perf_counter()
+            table.pull(keys, out=out)
+            seconds.append(time.perf_counter() - started)
+            time.sleep(0.002)
+        running.result()
+    return seconds
+
+
+def serving(folder: Path, rows: int, *, as_json: bool) -> None:
+    """Bytes that a process gains by a row held for serving, each in a process of its own."""
+    with filled(rows) as table:
+        table.save(folder / "table")
+    for dtype in get_args(ServingValues):
+        gained = in_a_process(serving_bytes, folder / "table", dtype) / rows
+        case = f"memory-for-serving-{rows}x{DIM}-{dtype}"
+        show(
+            Measurement(case, "graphbox", 1, gained, "bytes/row", gained, gained, 1, gained), as_json=as_json
+        )
+    remove(folder / "table")
+
+
+def serving_bytes(path: Path, dtype: ServingValues) -> float:
+    """Return what a process gains by a table for serving."""
+    ServingTable.open(path, dtype=dtype)  # what the first one leaves is no row's
+    release_buffers()
+    before = resident_bytes()
+    table = ServingTable.open(path, dtype=dtype)
+    release_buffers()
+    gained = resident_bytes() - before
+    del table
+    return gained
 
 
 def anew(path: Path, work: Callable[[], float]) -> Rate:
@@ -212,22 +298,32 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the table")
     parser.add_argument("--folder", type=Path, default=Path(), help="where to write, on the disk to measure")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, help="which to run")
     options = parser.parse_args()
     run(
         options.folder,
         20_000 if options.quick else options.rows,
         1 if options.quick else REPEATS,
+        set(options.cases),
         as_json=options.json,
     )
 
 
-def run(folder: Path, rows: int, repeats: int, *, as_json: bool) -> None:
-    """Run all cases in a folder of their own."""
+def run(folder: Path, rows: int, repeats: int, cases: set[str], *, as_json: bool) -> None:
+    """Run cases in a folder of their own."""
     own = Path(tempfile.mkdtemp(dir=folder, prefix="benchmark-checkpoint-"))
     try:
-        checkpoints = Checkpoints(own, rows, repeats, as_json=as_json)
-        checkpoints.save_and_load()
-        checkpoints.deltas()
+        if {"whole", "delta"} & cases:
+            checkpoints = Checkpoints(own, rows, repeats, as_json=as_json)
+            if "whole" in cases:
+                checkpoints.save_and_load()
+            if "delta" in cases:
+                checkpoints.delta()
+            del checkpoints
+        if "pulls" in cases:
+            pulls(own, rows, as_json=as_json)
+        if "serving" in cases:
+            serving(own, rows, as_json=as_json)
     finally:
         shutil.rmtree(own)
 

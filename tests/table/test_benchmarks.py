@@ -60,12 +60,15 @@ def test_bytes_of_a_row() -> None:
     assert table.dictionary_bytes(100_000) > 16  # key and row number
 
 
-def test_checkpoints(tmp_path: Path, capsys: Capture) -> None:
+def test_checkpoints(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_checkpoint, "PULL_SECONDS", 0.1)
+
     def run() -> None:
-        table_checkpoint.run(tmp_path, table.QUICK.rows, 1, as_json=True)
+        cases = {"whole", "delta", "pulls"}
+        table_checkpoint.run(tmp_path, table.QUICK.rows, 1, cases, as_json=True)
 
     systems = systems_by_case(run, capsys)
-    assert len(systems) == 5
+    assert len(systems) == 5 + 2 * 2
     assert all(any(name.startswith("graphbox") for name in names) for names in systems.values())
     assert sum("limit" in names for names in systems.values()) == (2 if HAS_FIO else 0)
     assert not list(tmp_path.iterdir())

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "parallel/cpu_quota.h"
 #include "portability/cpu.h"
 
 namespace graphbox {
@@ -112,6 +113,7 @@ class Pool {
   Pool() {
     cpu_set_t allowed;
     cpus_ = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+    cpus_ = std::min(cpus_, cpu_quota());  // looking uses it up, and then whoever works is stopped
   }
 
   // Works on the job with at most `count` helpers; starts threads as needed.
