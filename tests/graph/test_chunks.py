@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graphbox.errors import ConflictError, UsageError
-from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph import Graph, GraphSource
 from graphbox.graph.chunks import (
     ChunkLabel,
     begin_stream,
@@ -19,17 +20,9 @@ from graphbox.graph.chunks import (
 from graphbox.graph.compact import compact
 from graphbox.graph.delta import append, remove
 from graphbox.graph.snapshot import as_live
-
-BUYS = ("user", "buys", "item")
-
-
-def purchases(rows: list[tuple[str, str, int]], **logs: list[str]) -> GraphSource:
-    users, items, times = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-    nodes = {"user": NodeSource(None, id_type="string"), "item": NodeSource(None, id_type="string")}
-    nodes |= {name: NodeSource({"id": ids}) for name, ids in logs.items()}
-    table = {"source": np.array(users, object), "target": np.array(items, object), "time": np.array(times)}
-    edges = EdgeSource(BUYS, table, timestamp="time", keep_duplicates=True)
-    return GraphSource("shop", nodes, (edges,) if rows else ())
+from tests.graph import stream_files
+from tests.graph.stream_files import BUYS, DAYS, purchases
+from tests.graph.test_format import files_of
 
 
 def add(path: Path, number: int, source: GraphSource, **options: object) -> None:
@@ -39,14 +32,6 @@ def add(path: Path, number: int, source: GraphSource, **options: object) -> None
 def pairs(graph: Graph, edge_ids: np.ndarray) -> list[tuple[str, str]]:
     source, target = as_live(graph.own_edges(BUYS)).ends(edge_ids)
     return sorted(zip(graph.ids("user", source).tolist(), graph.ids("item", target).tolist(), strict=True))
-
-
-DAYS = [
-    [("ann", "ball", 1), ("bob", "cup", 2)],
-    [("ann", "cup", 3), ("ann", "ball", 4)],
-    [("eve", "dice", 5)],
-    [("bob", "dice", 6), ("bob", "ball", 7)],
-]
 
 
 @pytest.mark.parametrize("compaction", ["never", "between", "auto"])
@@ -169,3 +154,40 @@ def test_a_graph_without_a_stream_takes_no_chunk_and_nodes_with_edges_do_not_exp
     add(path, 1, purchases(DAYS[1]))
     with pytest.raises(UsageError, match="without edges to expire, received `user`"):
         expire_chunks(path, 2, ["user"])
+
+
+def test_this_version_writes_and_reads_the_fixture(tmp_path: Path) -> None:
+    stream_files.write(tmp_path / "graph")
+    written, kept = (
+        {path.relative_to(folder): path.read_bytes() for path in files_of(folder)}
+        for folder in (tmp_path / "graph", stream_files.FOLDER)
+    )
+    assert written == kept
+    stream = stream_of(stream_files.FOLDER)
+    assert stream is not None
+    assert (stream.source, stream.remembered, stream.expired) == ("shop-1", 1000, 1)
+    assert [(chunk.number, chunk.name, chunk.digest, chunk.stamp) for chunk in stream.chunks] == [
+        (number, f"2026110{number + 1}", f"digest {number}", f"stamp {number}") for number in range(4)
+    ]
+
+
+def test_as_the_page_says() -> None:
+    """What came with a chunk, by docs/formats/graph.md and NumPy alone: expired ones are not there."""
+    folder = stream_files.FOLDER
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    chunks = manifest["stream"]["chunks"]
+    assert [chunk["edges"]["user__buys__item"] for chunk in chunks] == [2, 4, 5, 7]
+    assert [chunk["nodes"]["log"] for chunk in chunks] == [2, 4, 6, 8]
+    [base] = manifest["edge_types"]
+    stable = np.load(folder / base["edge-ids"])
+    assert sorted(stable.tolist()) == [0, 1, 2, 3]
+    removed = np.concatenate(
+        [
+            np.load(folder / entry["removed"])
+            for delta in manifest["deltas"]
+            for entry in delta["edge_types"]
+            if "removed" in entry
+        ]
+    )
+    assert sorted(stable[removed].tolist()) == [0, 1]  # those of chunk 0, which has expired
+    assert manifest["stream"]["expired"] == 1

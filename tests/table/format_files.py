@@ -1,5 +1,7 @@
 """Writes the checkpoints under tests/formats/table-1: a base and a delta of whole rows, and both for serving.
 
+Beside them a folder of publications.
+
 python -m tests.table.format_files
 """
 
@@ -9,8 +11,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from graphbox.table import EmbeddingTable
+from graphbox.table import EmbeddingTable, TablePublisher
 
 FOLDER = Path(__file__).parents[1] / "formats" / "table-1"
 INT64 = np.iinfo(np.int64)
@@ -38,6 +41,18 @@ def write(folder: Path) -> None:
     change(table)
     table.save_delta(folder / "delta")
     table.save_delta(folder / "serving-delta", serving="int8")
+    publish(folder / "published")
+
+
+def publish(folder: Path) -> None:
+    """Write two versions of a table with a parameter."""
+    table = make()
+    publisher = TablePublisher(folder)
+    for number in range(2):
+        if number:
+            change(table)
+        publisher.write(number, {"rows": table})
+        publisher.publish(f"day {number}", {"rows": table}, {"bias": torch.tensor([0.5, number])})
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import torch
 from graphbox.errors import FormatError, NotFoundError
 from graphbox.table import EmbeddingTable, Expiry, PublishedTables, TablePublisher
 from graphbox.table.publication import VERSION_FILE, PublicationState, read_version
+from tests.table import format_files
 
 DIM = 4
 ALL_KEYS = np.arange(60)
@@ -228,3 +229,18 @@ def test_what_is_missing_or_damaged_is_said(tmp_path: Path) -> None:
     next((tmp_path / "out" / "items" / "base-000000").glob("*.segment")).unlink()
     with pytest.raises((FormatError, NotFoundError), match=r"missing|segment"):
         PublishedTables.open(tmp_path / "out")
+
+
+def test_this_version_writes_and_reads_the_fixture(tmp_path: Path) -> None:
+    format_files.publish(tmp_path / "published")
+    kept = format_files.FOLDER / "published"
+    for path in sorted(kept.rglob("*")):
+        if path.is_file():
+            assert (tmp_path / "published" / path.relative_to(kept)).read_bytes() == path.read_bytes(), path
+    published = PublishedTables.open(kept)
+    assert (published.number, published.name) == (1, "day 1")
+    assert published.parameters["bias"].tolist() == [0.5, 1.0]
+    table = format_files.make()
+    format_files.change(table)
+    keys = [*format_files.KEYS.tolist(), 6]
+    np.testing.assert_array_equal(published["rows"].pull(keys), table.pull(keys, create=False))
