@@ -84,6 +84,7 @@ class ClickTrainer(StreamingTrainer):
                 config.table_learning_rate,
                 init_scale=config.initial_row_scale if name == "fields" else 0.0,
                 seed=assignment.seed + number,
+                expiry=assignment.expiry,
                 threads=assignment.threads,
             )
             for number, (name, dim) in enumerate(table_dims(config, self._fields).items())

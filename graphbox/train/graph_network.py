@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from graphbox.train.network_graph import NetworkGraph
 from graphbox.train.node_data import node_data
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment, import_by_path
+from graphbox.train.seeded import seeded
 from graphbox.train.tasks import ClassifySplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection, Trainer
@@ -101,7 +101,7 @@ class GraphNetworkTrainer(Trainer):
             residual=config.residual,
         )
         sizes = {name: data.sizes for name, data in self._data.items()}
-        with _seeded(self._seed):
+        with seeded(self._seed):
             self.network = GraphNetwork(shape, sizes, self._graph.relations, self._new_tables())
         self._optimization = Optimization(self.network, config, _parameter_groups(self.network, config))
         self._nodes = split.nodes("train")
@@ -136,7 +136,7 @@ class GraphNetworkTrainer(Trainer):
         with clock.stage("sample"):
             seeds, nodes, edges, fetched = self._sampled(epoch, batch)
         self.network.train()
-        with _seeded(self._seed, epoch, batch):
+        with seeded(self._seed, epoch, batch):
             with clock.stage("fetch"):
                 inputs = self._inputs(nodes, fetched)
                 rows = {name: self.network.input_module(name).fetch(each) for name, each in inputs.items()}
@@ -377,13 +377,3 @@ def _parameter_groups(
         ([*network.norms.parameters(), *network.head.parameters()], 0.0),
     ]
     return [(parameters, decay) for parameters, decay in groups if parameters]
-
-
-@contextmanager
-def _seeded(*numbers: int) -> Iterator[None]:
-    """Let torch draw by these numbers while the block runs."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(
-            int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-        )
-        yield
