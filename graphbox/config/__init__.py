@@ -30,6 +30,7 @@ from graphbox.config.models import (
     RotatEConfig,
     SageConfig,
     SkipGramSection,
+    TemporalConfig,
     TransEConfig,
     WideAndDeepConfig,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "SkipGramSection",
     "StreamConfig",
     "TaskConfig",
+    "TemporalConfig",
     "TimeSplitConfig",
     "TrackConfig",
     "TransEConfig",

@@ -47,6 +47,7 @@ TRAINERS: Mapping[str, str] = {
     "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
     "node2vec": "graphbox.train.skip_gram:make_deepwalk_trainer",
     "sage": "graphbox.train.sage:make_sage_trainer",
+    "temporal": "graphbox.train.temporal:make_temporal_trainer",
 }
 """Import path of the function that makes the trainer, by kind of model."""
 

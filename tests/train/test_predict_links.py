@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from graphbox.config import PredictLinksTaskConfig
 from graphbox.errors import DataError, UsageError
-from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
-from graphbox.graph.ingest import import_graph
+from graphbox.graph import Graph
 from graphbox.train import (
     GraphView,
     LinkSplit,
@@ -28,7 +27,7 @@ from graphbox.train.evaluate import evaluate_trained
 from graphbox.train.link_baselines import LINK_BASELINES
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.conftest import ITEMS as NODES
-from tests.train.conftest import write
+from tests.train.letters import stream_graph, stream_task
 from tests.train.shop import ITEMS, TASTES, USERS, build_shop
 
 Pairs = set[tuple[int, int]]
@@ -386,45 +385,3 @@ class TestModels:
         blind = TrainedModel("walks", "embedding", "buys", "user", {"user": users})
         with pytest.raises(DataError, match="expected embeddings of item, received those of user"):
             evaluate_trained(shop, split, task, blind)
-
-
-def stream_graph(folder: Path) -> Graph:
-    """Return people who write to each other at times, mostly to those they know, and whom they did not."""
-    generator = np.random.default_rng(2)
-    rows = []
-    for time in range(400):
-        writer = int(generator.integers(0, 30))
-        reader = (writer + int(generator.integers(1, 4))) % 30 if generator.random() < 0.8 else None
-        if reader is None:
-            reader = (writer + int(generator.integers(1, 30))) % 30
-        rows.append((writer, reader, time // 2))
-    wrote = np.array(rows)
-    write(folder / "wrote.parquet", source=wrote[:, 0], target=wrote[:, 1], time=wrote[:, 2])
-    other = (wrote[:, 0] + generator.integers(1, 30, len(wrote))) % 30
-    write(folder / "not_wrote.parquet", source=wrote[200:, 0], target=other[200:], time=wrote[200:, 2])
-    edges = [
-        EdgeSource(
-            ("person", name, "person"),
-            folder / f"{name}.parquet",
-            timestamp="time",
-            reverse=reverse,
-            keep_duplicates=True,
-        )
-        for name, reverse in (("wrote", "written_by"), ("not_wrote", None))
-    ]
-    import_graph(GraphSource("letters", {"person": NodeSource()}, tuple(edges)), folder / "graph")
-    return Graph.open(folder / "graph")
-
-
-def stream_task() -> PredictLinksTaskConfig:
-    return PredictLinksTaskConfig.model_validate(
-        {
-            "kind": "predict_links",
-            "node_type": "person",
-            "relations": ("wrote",),
-            "split": {"kind": "time"},
-            "negative_relations": ("not_wrote",),
-            "validation_fraction": 0.2,
-            "test_fraction": 0.2,
-        }
-    )

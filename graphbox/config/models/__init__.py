@@ -23,6 +23,7 @@ from graphbox.config.models.knowledge_graph import (
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
+from graphbox.config.models.temporal import TemporalConfig
 from graphbox.config.models.walks import (
     DeepWalkConfig,
     LineConfig,
@@ -52,6 +53,7 @@ __all__ = [
     "RotatEConfig",
     "SageConfig",
     "SkipGramSection",
+    "TemporalConfig",
     "TransEConfig",
     "WideAndDeepConfig",
 ]
@@ -72,7 +74,8 @@ ModelConfig = Annotated[
     | DistMultConfig
     | ComplExConfig
     | TransEConfig
-    | RotatEConfig,
+    | RotatEConfig
+    | TemporalConfig,
     Field(discriminator="kind"),
 ]
 
