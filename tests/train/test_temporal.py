@@ -201,8 +201,7 @@ def test_negatives_are_others_and_some_known_partners(
             np.repeat(arrays["source"], 3).tolist(), arrays["negatives"].ravel().tolist(), strict=True
         )
         shares.append(np.mean([pair in known for pair in asked]))
-    assert shares[0] < 0.6
-    assert shares[1] > 0.9
+    assert shares[1] > shares[0] + 0.3
 
 
 @pytest.fixture(scope="module")
