@@ -24,6 +24,7 @@ class Template(StrEnum):
     RECOMMEND = "recommend"
     CLASSIFY = "classify"
     CLICK = "click"
+    STREAM = "stream"
 
 
 _PURPOSE = {
@@ -31,6 +32,7 @@ _PURPOSE = {
     Template.RECOMMEND: "what a user will choose next",
     Template.CLASSIFY: "the classes of nodes",
     Template.CLICK: "which rows of a log are clicked",
+    Template.STREAM: "what a user will choose next, learnt hour by hour",
 }
 
 
