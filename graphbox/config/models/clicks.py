@@ -45,9 +45,9 @@ class ClickModelSection(ModelSection, OptimizationSection):
     """Widths of the layers of the network."""
     dropout: _Share = 0.2
     """Share of the values after each layer of the network that is left out in training."""
-    row_dropout: _Share = 0.0
+    row_dropout: _Share = 0.1
     """Share of the fields that is left out in training, so that values unseen there are no surprise."""
-    row_decay: _NotNegative = 0.0
+    row_decay: _NotNegative = 0.01
     """Weight of the squares of a row's vectors in the loss (L2)."""
     weight_decay: _NotNegative = 0.0
     """Weight decay of the parameters."""
@@ -59,9 +59,9 @@ class ClickModelSection(ModelSection, OptimizationSection):
     """Most passes over the training part."""
     batch_size: PositiveInt = 512
     """Rows in a batch."""
-    learning_rate: PositiveFloat = 0.001
+    learning_rate: PositiveFloat = 0.002
     """Learning rate of the parameters (Adam)."""
-    table_learning_rate: PositiveFloat = 0.02
+    table_learning_rate: PositiveFloat = 0.05
     """Learning rate of the embedding tables (Adagrad)."""
     patience: PositiveInt | None = 3
     """Epochs in a row without a better figure on the validation part after which training ends."""
