@@ -39,7 +39,11 @@ class NodeKeys:
 
     def keys(self, node_type: str) -> NDArray[np.int64]:
         """Return the keys of all nodes of a type: int64 [n]."""
-        return np.arange(self.num_nodes[node_type], dtype=np.int64) + self.start(node_type)
+        return self.of(node_type, np.arange(self.num_nodes[node_type], dtype=np.int64))
+
+    def of(self, node_type: str, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the keys of some nodes of a type: int64 [n]."""
+        return index + self.start(node_type)
 
 
 class SkipGram(nn.Module):

@@ -44,25 +44,28 @@ class OneTypeGraph:
         return np.diff(sums[self.indptr])
 
 
-def one_type_graph(view: GraphView, edge_types: Sequence[EdgeType], *, weighted: bool) -> OneTypeGraph:
+def one_type_graph(
+    view: GraphView, edge_types: Sequence[EdgeType], *, weighted: bool, keys: NodeKeys | None = None
+) -> OneTypeGraph:
     """Return the graph of some edge types, taken for one.
 
     Args:
         view: the graph as training sees it.
         edge_types: what to follow; none: all.
         weighted: add up weights, instead of taking each pair for one edge.
+        keys: the numbering of the nodes; None: type after type.
 
     Raises:
         UsageError: an edge type that is not there, or has no weights where they are wanted.
         DataError: there are no edges.
     """
     chosen = _chosen(view, edge_types)
-    keys = NodeKeys({name: view.num_nodes(name) for name in view.node_types})
+    keys = keys or NodeKeys({name: view.num_nodes(name) for name in view.node_types})
     sources, targets, weights = [], [], []
     for edge_type in chosen:
         csc = view.csc(edge_type)
         source, target = csc.coo()
-        source, target = source + keys.start(edge_type[0]), target + keys.start(edge_type[2])
+        source, target = keys.of(edge_type[0], source), keys.of(edge_type[2], target)
         apart = source != target  # no walk learns from a node beside itself
         sources += [source[apart], target[apart]]
         targets += [target[apart], source[apart]]

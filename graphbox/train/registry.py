@@ -56,7 +56,9 @@ STREAMING_TRAINERS: Mapping[str, str] = {
     "deepfm": "graphbox.train.click:make_click_trainer",
     "wide_and_deep": "graphbox.train.click:make_click_trainer",
     "custom": "graphbox.train.registry:make_custom_trainer",
+    "deepwalk": "graphbox.train.stream.walks:make_streaming_walks",
     "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
+    "node2vec": "graphbox.train.stream.walks:make_streaming_walks",
 }
 """The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
 

@@ -18,7 +18,7 @@ from graphbox.sample.walk_plan import WalkPlan, plan_walk
 from graphbox.train.one_type import OneTypeGraph
 from graphbox.train.view import GraphView
 
-__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "WalkSource"]
+__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "WalkSource", "even_offsets"]
 
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
@@ -214,7 +214,7 @@ class OneTypeSource:
         """Return the starts in a new order; nodes without edges are none."""
         starts = np.flatnonzero(np.diff(self._graph.indptr))
         order = permutation(self._walks_per_node * len(starts), self._seed, epoch) % len(starts)
-        return WalkBatches(starts[order], _even_offsets(len(order), self._batch_size))
+        return WalkBatches(starts[order], even_offsets(len(order), self._batch_size))
 
 
 class EdgeSource:
@@ -255,8 +255,9 @@ class EdgeSource:
         else:
             order = self._draws.sample(count, epoch, _DRAWS_BATCH, self._threads)
         source, target = self._edges
-        return WalkBatches(source[order], _even_offsets(count, self._batch_size), second=target[order])
+        return WalkBatches(source[order], even_offsets(count, self._batch_size), second=target[order])
 
 
-def _even_offsets(count: int, size: int) -> NDArray[np.int64]:
+def even_offsets(count: int, size: int) -> NDArray[np.int64]:
+    """Return where batches of ``size`` of ``count`` walkers start, and where the last ends."""
     return np.minimum(np.arange(math.ceil(count / size) + 1, dtype=np.int64) * size, count)

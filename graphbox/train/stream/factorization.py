@@ -26,6 +26,7 @@ from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import bpr, info_nce
 from graphbox.train.registry import Assignment
 from graphbox.train.stream.chunk import Chunk
+from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
@@ -37,8 +38,6 @@ _TEMPERATURE = 0.1
 """What cosines are divided by where the run file does not say: the scale of scores stays the same."""
 _UNSEEN_WEIGHT = 0.1
 """In-degree that a candidate without known answers counts as when candidates are drawn."""
-_DRAWS_OF_A_NEGATIVE = 8
-"""How often a non-edge is drawn again that is an edge; what is one then still is left out."""
 
 
 class _Open:
@@ -94,8 +93,7 @@ class StreamingFactorization(StreamingTrainer):
         if not len(pairs):
             return None
         generator = np.random.default_rng([self._seed, chunk.number])
-        candidates = np.arange(chunk.view.num_nodes(self._task.candidate_type))
-        others = self._non_edges(chunk.view, pairs[:, 0], candidates, generator)
+        others = draw_non_edges(chunk.view, self._there(chunk.view), pairs[:, 0], generator)
         scored = np.concatenate([pairs, others])
         bias = _bias(self._degree(chunk.before()), self._config.popularity)
         return ChunkScores(
@@ -103,32 +101,6 @@ class StreamingFactorization(StreamingTrainer):
             scores=self._scores(scored, bias),
             groups=scored[:, 0],
         )
-
-    def _non_edges(
-        self,
-        view: GraphView,
-        queries: NDArray[np.int64],
-        candidates: NDArray[np.int64],
-        generator: np.random.Generator,
-    ) -> NDArray[np.int64]:
-        """Return a pair that no edge joins for each query, but for those that are joined to nearly all."""
-        pairs = np.stack([queries, generator.choice(candidates, len(queries))], axis=1)
-        wrong = np.arange(len(pairs))
-        for _ in range(_DRAWS_OF_A_NEGATIVE):
-            joined = self._is_joined(view, pairs[wrong])
-            wrong = wrong[joined]
-            if not len(wrong):
-                break
-            pairs[wrong, 1] = generator.choice(candidates, len(wrong))
-        return np.delete(pairs, wrong[self._is_joined(view, pairs[wrong])], axis=0)
-
-    def _is_joined(self, view: GraphView, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        joined = np.zeros(len(pairs), bool)
-        if self._task.node_type == self._task.candidate_type:
-            joined |= pairs[:, 0] == pairs[:, 1]
-        for edge_type in self._there(view):
-            joined |= view.contains(edge_type, pairs[:, 0], pairs[:, 1])
-        return joined
 
     def _scores(self, pairs: NDArray[np.int64], bias: Tensor) -> NDArray[np.float32]:
         rows = [
