@@ -260,8 +260,9 @@ class _Checker:
 
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
         yield from self._check_name((*key, "task"), model.get("task"), self._tasks, "task")
-        for index, edge in enumerate(_items(model.get("relations"))):
-            yield from self._check_edge_type((*key, "relations", index), edge)
+        for name in ("relations", "edge_types"):
+            for index, edge in enumerate(_items(model.get(name))):
+                yield from self._check_edge_type((*key, name, index), edge)
         pretrain = model.get("pretrain")
         for place, section in ((key, model), ((*key, "pretrain"), pretrain)):
             for index, metapath in enumerate(_items(_mapping({"": section}, "").get("metapaths"))):
@@ -279,6 +280,18 @@ class _Checker:
                 for index, feature in enumerate(_items(cross)):
                     place = (*key, "crosses", number, index)
                     yield from self._check_name(place, feature, features, "feature", f" of `{node_type}`")
+        for node_type, names in _mapping(model, "features").items():
+            yield from self._check_name(
+                (*key, "features", node_type), node_type, self._node_types, "node type"
+            )
+            known = _mapping(self._node_types.get(node_type), "features")
+            for index, feature in enumerate(_items(names) if node_type in self._node_types else ()):
+                suffix = f" of `{node_type}`"
+                yield from self._check_name(
+                    (*key, "features", node_type, index), feature, known, "feature", suffix
+                )
+        for index, name in enumerate(_items(model.get("embeddings"))):
+            yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = MODEL_SECTIONS.get(str(model.get("kind")))

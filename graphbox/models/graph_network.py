@@ -26,7 +26,6 @@ class NetworkShape:
         options: of the layer.
         dim: length of vectors.
         layers: number of layers.
-        outputs: length of what the head gives.
         weighted: whether edges come with weights of their own.
         dropout: share of the values between layers that is left out in training.
         input_dropout: share of the values of features that is left out in training.
@@ -40,7 +39,6 @@ class NetworkShape:
     options: Mapping[str, object]
     dim: int
     layers: int
-    outputs: int
     weighted: bool = False
     dropout: float = 0.5
     input_dropout: float = 0.0
@@ -70,6 +68,7 @@ class GraphNetwork(nn.Module):
         sizes: what the nodes of each type have.
         relations: edge types along which messages go.
         tables: rows of those node types that have them.
+        head: what the task makes of embeddings; trained with the network.
 
     Raises:
         UsageError: the layer cannot be made so.
@@ -81,6 +80,7 @@ class GraphNetwork(nn.Module):
         sizes: Mapping[str, InputSizes],
         relations: Sequence[EdgeType],
         tables: Mapping[str, EmbeddingTable],
+        head: nn.Module,
     ) -> None:
         super().__init__()
         self.shape = shape
@@ -98,7 +98,7 @@ class GraphNetwork(nn.Module):
         self.norms = nn.ModuleDict(
             {f"{number}_{name}": nn.LayerNorm(shape.dim) for number, name in places if shape.normalize}
         )
-        self.head = nn.Linear(shape.dim, shape.outputs)
+        self.head = head
 
     def input_module(self, node_type: str) -> NodeInputs:
         """Return the inputs of a node type."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,11 +13,10 @@ from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import LayerEdges
 from graphbox.sample.adjacency import EdgeColumnName
 from graphbox.sample.sampled import HeteroSample
+from graphbox.train.merged_graph import MergedGraph, merged_graph
 from graphbox.train.view import GraphView
 
 __all__ = ["NetworkGraph"]
-
-_MERGED = "edges"
 
 
 class NetworkGraph:
@@ -32,9 +30,14 @@ class NetworkGraph:
     Args:
         view: the graph.
         edge_types: along which messages go.
-        merge: take all edge types between two node types as one relation.
+        merge: take all edge types between two node types as one, and all edges of a pair of nodes as one
+            edge that has the sum of their weights.
         weights: take the edges' own weights.
         normalized: see above.
+
+    Attributes:
+        view: the graph whose edge types are the relations that layers know.
+        is_merged: whether they are several of the graph's taken as one.
     """
 
     def __init__(
@@ -46,27 +49,18 @@ class NetworkGraph:
         weights: bool,
         normalized: bool,
     ) -> None:
-        self.view = view
-        self.edge_types = tuple(edge_types)
-        self._weights = weights
-        self._normalized = normalized
-        self._members: dict[EdgeType, list[EdgeType]] = {}
-        for edge_type in edge_types:
-            relation = (edge_type[0], _MERGED, edge_type[2]) if merge else edge_type
-            self._members.setdefault(relation, []).append(edge_type)
         touched = dict.fromkeys(end for edge_type in edge_types for end in (edge_type[0], edge_type[2]))
         self.node_types = [name for name in view.node_types if name in touched]
-        self._degrees = {
-            relation: self._degrees_of(relation) for relation in (self._members if normalized else ())
-        }
-        self._list_lengths = {
-            edge_type: np.diff(view.csc(edge_type).indptr) for edge_type in (edge_types if normalized else ())
-        }
-
-    @property
-    def relations(self) -> tuple[EdgeType, ...]:
-        """The relations that layers know."""
-        return tuple(self._members)
+        self.view: GraphView | MergedGraph = (
+            merged_graph(view, edge_types, weights=weights) if merge else view
+        )
+        self.edge_types = tuple(self.view.edge_types if merge else edge_types)
+        self.is_merged = merge
+        self._weights = weights
+        self._normalized = normalized
+        among = self.edge_types if normalized else ()
+        self._degrees = {edge_type: self._degrees_of(edge_type) for edge_type in among}
+        self._list_lengths = {edge_type: np.diff(self.view.csc(edge_type).indptr) for edge_type in among}
 
     @property
     def edge_attributes(self) -> tuple[EdgeColumnName, ...]:
@@ -81,29 +75,26 @@ class NetworkGraph:
     def whole(self) -> LayerEdges:
         """Return all edges between all nodes, what every layer of a network over the whole graph works on."""
         edges: dict[EdgeType, Edges] = {}
-        for relation, members in self._members.items():
-            parts = []
-            for edge_type in members:
-                csc = self.view.csc(edge_type)
-                source, target = csc.coo()
-                parts.append((source, target, csc.weight if self._weights else None))
-            nodes = np.arange(self.view.num_nodes(relation[2]))
-            edges[relation] = self._edges(relation, parts, np.arange(self.view.num_nodes(relation[0])), nodes)
+        for edge_type in self.edge_types:
+            csc = self.view.csc(edge_type)
+            targets = len(csc.indptr) - 1
+            target = np.repeat(np.arange(targets), np.diff(csc.indptr))
+            weight = csc.weight if self._weights else None
+            ends = np.arange(self.view.num_nodes(edge_type[0])), np.arange(targets)
+            edges[edge_type] = self._edges(edge_type, csc.indices.astype(np.int64), target, weight, ends)
         return LayerEdges(edges, {name: self.view.num_nodes(name) for name in self.node_types})
 
     def _layer(self, sample: HeteroSample[NDArray[np.int64]], hops: int) -> LayerEdges:
         counts = {name: sum(sample.nodes_per_hop[name][: hops + 1]) for name in self.node_types}
         edges: dict[EdgeType, Edges] = {}
-        for relation, members in self._members.items():
-            parts = []
-            for edge_type in members:
-                count = sum(sample.edges_per_hop[edge_type][:hops])
-                rows, cols = sample.rows[edge_type][:count], sample.cols[edge_type][:count]
-                weight = sample.weight[edge_type][:count] if edge_type in sample.weight else None
-                parts.append((rows, cols, self._scaled(sample, edge_type, cols, weight)))
-            source = sample.nodes[relation[0]][: counts[relation[0]]]
-            target = sample.nodes[relation[2]][: counts[relation[2]]]
-            edges[relation] = self._edges(relation, parts, source, target)
+        for edge_type in self.edge_types:
+            count = sum(sample.edges_per_hop[edge_type][:hops])
+            rows, cols = sample.rows[edge_type][:count], sample.cols[edge_type][:count]
+            weight = sample.weight[edge_type][:count] if edge_type in sample.weight else None
+            weight = self._scaled(sample, edge_type, cols, weight)
+            source = sample.nodes[edge_type[0]][: counts[edge_type[0]]]
+            target = sample.nodes[edge_type[2]][: counts[edge_type[2]]]
+            edges[edge_type] = self._edges(edge_type, rows, cols, weight, (source, target))
         return LayerEdges(edges, counts)
 
     def _scaled(
@@ -124,48 +115,43 @@ class NetworkGraph:
 
     def _edges(
         self,
-        relation: EdgeType,
-        parts: Iterable[tuple[NDArray[np.int64], NDArray[np.int64], Any]],
-        source: NDArray[np.int64],
-        target: NDArray[np.int64],
+        edge_type: EdgeType,
+        rows: NDArray[np.int64],
+        cols: NDArray[np.int64],
+        weight: NDArray[np.float32] | None,
+        nodes: tuple[NDArray[np.int64], NDArray[np.int64]],
     ) -> Edges:
-        """Return the edges of a relation's members as one.
+        """Return the edges of a relation.
 
         Args:
-            relation: the relation.
-            parts: positions of sources, those of targets, and weights or None, of each member.
-            source: the nodes that sources are positions in.
-            target: the nodes that targets are positions in.
+            edge_type: the relation.
+            rows: positions of sources.
+            cols: positions of targets.
+            weight: float32 [edges], or None.
+            nodes: the nodes that sources, and those that targets are positions in.
         """
-        found = list(parts)
-        rows = np.concatenate([rows for rows, _, _ in found])
-        cols = np.concatenate([cols for _, cols, _ in found])
         # Where some edges have weights of their own, those of the others are 1, whatever their relation.
-        if not (self._normalized or self.edge_attributes):
-            return Edges(torch.from_numpy(np.stack([rows, cols])))
-        weight = np.concatenate(
-            [np.ones(len(rows), np.float32) if weight is None else weight for rows, _, weight in found]
-        )
-        if self._normalized:
-            leaving, arriving = self._degrees[relation]
-            weight = weight * leaving[source[rows]] * arriving[target[cols]]
-            if relation[0] == relation[2]:
-                own = np.arange(len(target))
+        if weight is None and (self._normalized or self.edge_attributes):
+            weight = np.ones(len(rows), np.float32)
+        if self._normalized and weight is not None:
+            leaving, arriving = self._degrees[edge_type]
+            weight = weight * leaving[nodes[0][rows]] * arriving[nodes[1][cols]]
+            if edge_type[0] == edge_type[2]:
+                own = np.arange(len(nodes[1]))
                 rows, cols = np.concatenate([rows, own]), np.concatenate([cols, own])
-                weight = np.concatenate([weight, arriving[target] ** 2])
-        return Edges(torch.from_numpy(np.stack([rows, cols])), torch.from_numpy(weight.astype(np.float32)))
+                weight = np.concatenate([weight, arriving[nodes[1]] ** 2])
+        index = torch.from_numpy(np.stack([rows, cols]))
+        return Edges(index, None if weight is None else torch.from_numpy(weight.astype(np.float32)))
 
-    def _degrees_of(self, relation: EdgeType) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _degrees_of(self, edge_type: EdgeType) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return one over the root of the degree of each source and of each target; 0 where that is 0."""
-        leaving = np.zeros(self.view.num_nodes(relation[0]))
-        arriving = np.zeros(self.view.num_nodes(relation[2]))
-        for edge_type in self._members[relation]:
-            csc = self.view.csc(edge_type)
-            weight = csc.weight if self._weights else None
-            source, target = csc.coo()
-            leaving += np.bincount(source, weight, len(leaving))
-            arriving += np.bincount(target, weight, len(arriving))
-        if relation[0] == relation[2]:
+        csc = self.view.csc(edge_type)
+        targets = len(csc.indptr) - 1
+        weight = csc.weight if self._weights else None
+        target = np.repeat(np.arange(targets), np.diff(csc.indptr))
+        leaving = np.bincount(csc.indices, weight, self.view.num_nodes(edge_type[0])).astype(np.float64)
+        arriving = np.bincount(target, weight, targets).astype(np.float64)
+        if edge_type[0] == edge_type[2]:
             leaving = arriving = arriving + 1.0
         return _inverse_root(leaving), _inverse_root(arriving)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.config import RecommendTaskConfig, SageConfig
-from graphbox.errors import DataError, UsageError
+from graphbox.errors import UsageError
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.features import NodeFeatures
@@ -29,6 +29,7 @@ from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
+from graphbox.train.held_out_links import HeldOutLinks
 from graphbox.train.losses import sampled_softmax
 from graphbox.train.pretrained import PretrainedTrainer
 from graphbox.train.queries import in_degree, known_links, ranking_queries
@@ -36,7 +37,7 @@ from graphbox.train.registry import Assignment
 from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.skip_gram import make_metapath_trainer
 from graphbox.train.stage_clock import StageClock
-from graphbox.train.tasks import RecommendSplit, pair_keys
+from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import StartingTrainer
 from graphbox.train.view import GraphView
@@ -113,7 +114,7 @@ class SageTrainer(StartingTrainer):
         self._average = RunningAverage()
         types = dict.fromkeys([split.node_type, *(relation[0] for relation in self._relations)])
         self._set_tables({name: self._new_table(name, config.initial_row_scale) for name in types})
-        self._positives = _Positives(split)
+        self._positives = HeldOutLinks(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
         self._negatives = NegativeSampler(degree + _UNSEEN_WEIGHT, config.popularity_exponent, seed)
@@ -396,30 +397,6 @@ class SageTrainer(StartingTrainer):
             group["lr"] = self._config.learning_rate * share
         for module in self._rows.values():
             module.table.lr = self._config.table_learning_rate * share
-
-
-class _Positives:
-    """The training edges that may be held out for an epoch, by pair of groups."""
-
-    def __init__(self, split: RecommendSplit) -> None:
-        source, target = split.group[split.train[:, 0]], split.group[split.train[:, 1]]
-        keys = pair_keys(source, target)
-        eligible = (source != target) & ~np.isin(keys, split.linked_pairs)
-        if not eligible.any():
-            raise DataError(
-                "expected training edges between groups that no excluded relation joins, received none",
-                where=f"relations {', '.join(split.relations)} of {split.node_type}",
-            )
-        self._edges = split.train[eligible]
-        self._pairs, self._pair_of_edge = np.unique(keys[eligible], return_inverse=True)
-
-    def hold_out(
-        self, fraction: float, generator: np.random.Generator
-    ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Return the keys of pairs drawn with a probability, one at least, and their edges, int64 [e, 2]."""
-        held = generator.random(len(self._pairs)) < fraction
-        held[generator.integers(len(held))] = True
-        return self._pairs[held], self._edges[held[self._pair_of_edge]]
 
 
 def _relations(view: GraphView, node_type: str, chosen: Sequence[EdgeType]) -> list[EdgeType]:

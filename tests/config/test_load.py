@@ -245,6 +245,31 @@ def test_mistake(folder: Path, old: str, new: str, line: int, message: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("relations: [[paper, cite, paper]]", "there is no edge type [paper, cite, paper]"),
+        ("embeddings: [authors]", "there is no node type `authors`"),
+        ("embeddings: [authors]", "did you mean `author`?"),
+        ("features: {papers: []}", "did you mean `paper`?"),
+        ("features: {paper: [yeer]}", "there is no feature `yeer` of `paper`"),
+    ],
+)
+def test_names_of_a_graph_network_that_refer_to_nothing(folder: Path, line: str, message: str) -> None:
+    text = RUN_FILE[: RUN_FILE.index("  walk:")] + "  net:\n    kind: gnn\n    task: field\n"
+    error = str(refuse(folder, f"{text}    {line}\n"))
+    assert message in error
+    assert f"run.yaml:{text.count(chr(10)) + 1}: " in error
+
+
+def test_an_edge_type_of_walks_that_is_not_there(folder: Path) -> None:
+    text = (
+        RUN_FILE[: RUN_FILE.index("  walk:")]
+        + "  walk: {kind: deepwalk, edge_types: [[paper, cite, paper]]}\n"
+    )
+    assert "there is no edge type [paper, cite, paper]" in str(refuse(folder, text))
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "expected a run file, received an empty one"),

@@ -68,6 +68,7 @@ def config(**changes: Any) -> GraphNetworkConfig:
         "batch_size": 256,
         "num_neighbors": (4, 3),
         "embeddings": ("node",),
+        "merge_relations": False,
         **changes,
     }
     return GraphNetworkConfig.model_validate(settings)
@@ -136,6 +137,14 @@ def test_where_rows_are_changes_between_attempts(
 def test_budgets_that_cannot_be_kept_are_refused(graph: Graph, split: ClassifySplit, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"models.m: expected a model that is trained on batches of sampled"):
         train(graph, split, tmp_path, LITTLE, config=config(num_neighbors=None))
+    with pytest.raises(UsageError, match="which are put together in memory"):
+        train(graph, split, tmp_path, LITTLE, config=config(merge_relations=None))
+    merged = config(merge_relations=None, epochs=1)
+    found = [
+        train(graph, split, tmp_path / str(number), memory, config=merged).embeddings["node"]
+        for number, memory in enumerate((MemoryConfig(), MemoryConfig(features=4096)))
+    ]
+    np.testing.assert_array_equal(*found)
     walks = DeepWalkConfig(kind="deepwalk")
     with pytest.raises(UsageError, match=r"memory.tables: expected a model that keeps its tables"):
         fit(

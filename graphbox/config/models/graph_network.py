@@ -8,25 +8,50 @@ from pydantic import Field
 
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
-from graphbox.config.section import EdgeTypeList, Name, PositiveInt, TypeName
+from graphbox.config.section import (
+    EdgeTypeList,
+    Fraction,
+    Name,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+    TypeName,
+)
 
-__all__ = ["GraphNetworkConfig"]
+__all__ = ["GraphNetworkConfig", "LinkTrainingSection"]
 
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 _Decay = Annotated[float, Field(ge=0.0)]
 
 
+class LinkTrainingSection(Section):
+    """How a graph network learns links, for a task of kind `recommend` or `predict_links`."""
+
+    loss: Literal["sampled_softmax", "sigmoid"] | None = None
+    """Softmax over all candidates, estimated from those drawn, or each pair told to be a link or none.
+    Without a word softmax for `recommend`, the other for `predict_links`."""
+    holdout_fraction: Fraction = 0.3
+    """Share of the training links that an epoch holds out of the graph and learns to find."""
+    negatives: PositiveInt = 1024
+    """Candidates drawn for each batch; all its links share them."""
+    negative_exponent: Annotated[float, Field(ge=0.0)] | None = None
+    """Candidates are drawn by in-degree to this power; without it 0.5 for `recommend`, and as the task draws
+    its negatives for `predict_links`."""
+    initial_scale: PositiveFloat = 10.0
+    """Factor between cosines and logits at the start; it is learnt."""
+
+
 class GraphNetworkConfig(ModelSection, OptimizationSection):
     """A graph neural network of layers of one kind, trained for its task from end to end."""
 
-    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify",)
+    TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
 
     kind: Literal["gnn"]
     """Kind of model."""
     task: Name
-    """Task of kind `classify` that the model is trained and evaluated on."""
+    """Task of kind `classify`, `recommend` or `predict_links` that the model is trained and evaluated on."""
     layer: str = "sage"
     """`sage`, `gcn`, `gat`, `gatv2`, `gin`, `gcn2`, `appnp`, `transformer`, `rgcn`, `hgt` or `lightgcn`; or
     the import path (`package.module:Class`) of your own convolution, a PyTorch Geometric `MessagePassing`."""
@@ -41,7 +66,8 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     reverse: bool = True
     """Let messages also go against the edges, of those types that have no reverse type in the graph."""
     merge_relations: bool | None = None
-    """Take all edge types between two node types as one; without a word where there is one node type."""
+    """Take all edge types between two node types as one, and all edges of a pair of nodes as one edge with
+    the sum of their weights; without a word where there is one node type."""
     edge_weights: bool = False
     """Give the edges' weights to the layer, of the edge types that have them."""
     features: dict[TypeName, tuple[str, ...]] | None = None
@@ -61,6 +87,8 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     """Normalize what is between layers (layer normalization)."""
     residual: bool = False
     """Add what goes into a layer to what comes out."""
+    links: LinkTrainingSection = Field(default_factory=LinkTrainingSection)
+    """How it learns, where the task is about links."""
     weight_decay: _Decay = 5e-4
     """Weight decay of the parameters that features are mapped by."""
     layer_weight_decay: _Decay = 0.0

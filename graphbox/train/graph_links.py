@@ -1,0 +1,295 @@
+"""Trains a graph neural network to find links, of a recommend task, or to tell them, of a predict_links task.
+
+Each epoch holds out training links of its own, by the rule by which the task holds out its test links, and
+learns to find them in the graph without them: in no edge type, direction or parallel edge does a link reach
+its own prediction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
+from graphbox.errors import UsageError
+from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.models.graph_network import LayerEdges
+from graphbox.models.link_scorer import LinkScorer
+from graphbox.sample import NegativeSampler, permutation, sample_heterogeneous
+from graphbox.train.compressed import CompressedRows
+from graphbox.train.held_out_links import HeldOutLinks
+from graphbox.train.link_evaluation import evaluate_pairs, inner_products
+from graphbox.train.losses import info_nce, sigmoid
+from graphbox.train.network_trainer import NetworkTrainer
+from graphbox.train.queries import known_links, ranking_queries
+from graphbox.train.registry import Assignment
+from graphbox.train.splitting.predict_links import known_targets
+from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
+from graphbox.train.trained import TrainedModel
+from graphbox.train.view import GraphView
+
+__all__ = ["GraphLinkTrainer"]
+
+_HOLD_OUT_STREAM = 1
+_VALIDATION_QUERIES = 4096
+"""Queries of the validation part that are ranked for after some epochs, at most."""
+
+_UNSEEN_WEIGHT = 0.1
+"""In-degree that a candidate without known links counts as when candidates are drawn."""
+
+_RECOMMEND_EXPONENT = 0.5
+
+Nodes = dict[str, NDArray[np.int64]]
+
+
+class GraphLinkTrainer(NetworkTrainer):
+    """See the module.
+
+    Args:
+        config: the model's section of the run file.
+        assignment: what it is trained for.
+        split: the split of its task.
+
+    Raises:
+        UsageError: the layer, its options, the relations or the features do not fit the graph; or that is to
+            be read from disk.
+        DataError: there are no links to learn from.
+    """
+
+    def __init__(
+        self, config: GraphNetworkConfig, assignment: Assignment, split: RecommendSplit | LinkSplit
+    ) -> None:
+        if assignment.memory.graph_on_disk:
+            raise UsageError(
+                f"expected a task of kind classify for a graph on disk, received one of kind {split.KIND}, "
+                "of which each epoch holds out other edges",
+                where=f"models.{assignment.name}.task",
+                hint="leave `memory.topology` and `memory.features` out",
+            )
+        self._split, self._task = split, assignment.task
+        task = self._task
+        ranks = isinstance(task, RecommendTaskConfig)
+        self._k = task.k if isinstance(task, RecommendTaskConfig) else 0
+        super().__init__(
+            config,
+            assignment,
+            ends=tuple(dict.fromkeys((split.node_type, split.target_type))),
+            metric=f"validation_ndcg@{self._k}" if ranks else "validation_average_precision",
+            head=lambda: LinkScorer(config.dim, config.links.initial_scale),
+        )
+        self._links_to_hold_out = HeldOutLinks(split)
+        self._known = _known(assignment.view, split)
+        self._degree = self._in_degree(split.known("train"))
+        self._loss_name = config.links.loss or ("sampled_softmax" if ranks else "sigmoid")
+        exponent = config.links.negative_exponent
+        if exponent is None:
+            exponent = _RECOMMEND_EXPONENT
+            if isinstance(task, PredictLinksTaskConfig):
+                exponent = float(task.negative_distribution == "degree")
+        weight = self._degree + _UNSEEN_WEIGHT
+        self._negatives = NegativeSampler(weight, exponent, assignment.seed)
+        share = weight**exponent / (weight**exponent).sum()
+        drawn = -np.expm1(config.links.negatives * np.log1p(-np.minimum(share, 1 - 1e-9)))
+        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self._queries: RankingQueries | None = None
+        self._epoch_degree = self._degree
+        self._epoch_whole: LayerEdges | None = None
+        self.epoch_graph = self._graph
+        self.epoch_links = self._links_to_hold_out.edges
+
+    # ---------------------------------------------------------------------------- training
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Hold out this epoch's links, and return the number of batches of them."""
+        generator = np.random.default_rng([self._seed, epoch, _HOLD_OUT_STREAM])
+        pairs, edges = self._links_to_hold_out.hold_out(self._config.links.holdout_fraction, generator)
+        self.epoch_graph = self._network_graph(self._view.without_pairs(self._split, pairs))
+        rest = self._split.known("train")
+        rest = rest[~np.isin(self._split.pair_keys(rest[:, 0], rest[:, 1]), pairs)]
+        self._epoch_degree = self._in_degree(rest)
+        self._epoch_whole = None
+        self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
+        return self._batches_of_epoch()
+
+    def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
+        """Return the links of a batch, and the candidates drawn for it."""
+        return {"links": self._links_of(batch), "candidates": self._drawn(epoch, batch)}
+
+    def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
+        clock, split = self._clock, self._split
+        with clock.stage("sample"):
+            links, drawn = self._links_of(batch), self._drawn(epoch, batch)
+            sources, row = np.unique(links[:, 0], return_inverse=True)
+            seeds = _seeds(split, sources, np.concatenate([links[:, 1], drawn]))
+            excluded = torch.from_numpy(self._no_negatives(sources, drawn))
+        vectors = self._vectors(seeds, epoch, batch)
+        with clock.stage("compute"):
+            source = self._head.sources(_at(vectors, seeds, split.node_type, sources))
+            answer = self._targets(vectors, seeds, links[:, 1])
+            others = self._targets(vectors, seeds, drawn)
+            place, offset = torch.from_numpy(row), self._head.offset
+            positive = (source[place] * answer).sum(dim=1) + offset
+            negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
+            if self._loss_name == "sampled_softmax":
+                log_probability = self._log_probability[torch.from_numpy(drawn)]
+                return info_nce(positive, negative, place, log_probability=log_probability), len(links)
+            counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
+            told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
+            return sigmoid(positive, torch.zeros(len(links), 0)) + told[place].mean(), len(links)
+
+    # --------------------------------------------------------------------------- inference
+
+    def trained(self, name: str, view: GraphView) -> TrainedModel:
+        """Return the vectors of sources and targets, whose inner products rank and tell links."""
+        self.network.eval()
+        with self._optimization.averaged(), torch.no_grad():
+            sources, targets = self._towers(view, view.fold)
+        split = self._split
+        return TrainedModel(
+            name,
+            "two_tower",
+            self._config.task,
+            split.node_type,
+            {split.node_type: sources},
+            target_type=split.target_type,
+            target=targets,
+        )
+
+    def _measured(self) -> dict[str, float]:
+        sources, targets = self._towers(None, "train")
+        if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
+            score = inner_products(sources, targets)
+            report = evaluate_pairs(self._split, self._task, score, "validation")
+            names: tuple[str, ...] = ("average_precision", "auc")
+        else:
+            report = evaluate_ranking(
+                lambda queries: np.asarray(sources[queries] @ targets.T, dtype=np.float32),
+                self._validation_queries(),
+                self._degree.astype(np.int64),
+                k=self._k,
+                buckets=(),
+                threads=self._threads,
+            )
+            names = (f"ndcg@{self._k}", f"recall@{self._k}")
+        return {f"validation_{name}": float(report[name]) for name in names}
+
+    def _towers(self, view: GraphView | None, fold: Fold) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the vectors of all sources and all targets, over a graph (None: as training sees it)."""
+        split = self._split
+        view_or_own = self._graph.view if view is None else view
+        ends = dict.fromkeys((split.node_type, split.target_type))
+        nodes = {name: np.arange(view_or_own.num_nodes(name)) for name in ends}
+        vectors = self._embedded(view, nodes)
+        degree = torch.from_numpy(self._in_degree(split.known(fold)))
+        sources = self._head.sources(torch.from_numpy(vectors[split.node_type]))
+        targets = self._head.targets(torch.from_numpy(vectors[split.target_type]), degree)
+        return sources.numpy(), targets.numpy()
+
+    # ----------------------------------------------------------------------------- details
+
+    @property
+    def _head(self) -> LinkScorer:
+        head = self.network.head
+        assert isinstance(head, LinkScorer)  # noqa: S101 - for the type checker
+        return head
+
+    def _vectors(self, seeds: Nodes, epoch: int, batch: int) -> dict[str, Tensor]:
+        """Return the embeddings of seeds over the epoch's graph, in the order of each type's seeds."""
+        clock, graph, layers = self._clock, self.epoch_graph, self._config.layers
+        if self._config.num_neighbors is None:
+            with clock.stage("sample"):
+                if self._epoch_whole is None:
+                    self._epoch_whole = graph.whole()
+                edges = [self._epoch_whole] * layers
+            with clock.stage("fetch"):
+                inputs = self._all_inputs()
+                rows = self._rows(inputs)
+            with clock.stage("compute"):
+                found = self.network(inputs, rows, edges)
+                return {name: found[name][torch.from_numpy(each)] for name, each in seeds.items()}
+        with clock.stage("sample"):
+            sample = sample_heterogeneous(
+                graph.view,
+                dict(seeds),
+                {edge_type: list(self._config.num_neighbors) for edge_type in graph.edge_types},
+                edge_attributes=graph.edge_attributes,
+                seed=self._seed,
+                epoch=epoch,
+                batch=batch,
+                threads=self._threads,
+            )
+            edges = graph.layers_of(sample, layers)
+        with clock.stage("fetch"):
+            inputs = self._inputs(sample.nodes)
+            rows = self._rows(inputs)
+        with clock.stage("compute"):
+            found = self.network(inputs, rows, edges)
+            return {name: found[name][: len(each)] for name, each in seeds.items()}
+
+    def _targets(self, vectors: dict[str, Tensor], seeds: Nodes, nodes: NDArray[np.int64]) -> Tensor:
+        degree = torch.from_numpy(self._epoch_degree[nodes])
+        return self._head.targets(_at(vectors, seeds, self._split.target_type, nodes), degree)
+
+    def _batches_of_epoch(self) -> int:
+        return math.ceil(len(self.epoch_links) / self._config.batch_size)
+
+    def _links_of(self, batch: int) -> NDArray[np.int64]:
+        size = self._config.batch_size
+        return self.epoch_links[batch * size : (batch + 1) * size]
+
+    def _drawn(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        count = self._config.links.negatives
+        return np.unique(self._negatives.sample(count, epoch, batch, self._threads))
+
+    def _no_negatives(self, sources: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the drawn candidates are no negatives of which sources: bool [sources, drawn]."""
+        split = self._split
+        place = np.full(len(self._degree), -1, dtype=np.int64)
+        place[drawn] = np.arange(len(drawn))
+        excluded = np.zeros((len(sources), len(drawn)), dtype=bool)
+        if split.within_one_type:
+            groups = split.group if isinstance(split, RecommendSplit) else np.arange(len(self._degree))
+            excluded = np.equal.outer(groups[sources], groups[drawn])
+        row, linked = self._known.take(sources)
+        among = place[linked] >= 0
+        excluded[row[among], place[linked[among]]] = True
+        return excluded
+
+    def _in_degree(self, links: NDArray[np.int64]) -> NDArray[np.float32]:
+        count = self._graph.view.num_nodes(self._split.target_type)
+        return np.bincount(links[:, 1], minlength=count).astype(np.float32)
+
+    def _validation_queries(self) -> RankingQueries:
+        if self._queries is None:
+            assert isinstance(self._split, RecommendSplit)  # noqa: S101 - for the type checker
+            queries = ranking_queries(self._view, self._split, "validation")
+            self._queries = queries.sample(_VALIDATION_QUERIES, self._seed)
+        return self._queries
+
+
+def _known(view: GraphView, split: RecommendSplit | LinkSplit) -> CompressedRows:
+    """Return which candidates are no negatives of each source, because a known link joins them."""
+    if isinstance(split, RecommendSplit):
+        return known_links(view, split)
+    edges = split.known("train")
+    known = known_targets(edges, split.sources, split.targets, within_one_type=split.within_one_type)
+    return CompressedRows(known.indptr.astype(np.int64), known.indices.astype(np.int64))
+
+
+def _seeds(
+    split: RecommendSplit | LinkSplit, sources: NDArray[np.int64], targets: NDArray[np.int64]
+) -> Nodes:
+    """Return the nodes of a batch by type, each once and ascending."""
+    if split.within_one_type:
+        return {split.node_type: np.unique(np.concatenate([sources, targets]))}
+    return {split.node_type: np.unique(sources), split.target_type: np.unique(targets)}
+
+
+def _at(vectors: dict[str, Tensor], seeds: Nodes, node_type: str, nodes: NDArray[np.int64]) -> Tensor:
+    """Return the vectors of nodes that are among the seeds."""
+    return vectors[node_type][torch.from_numpy(np.searchsorted(seeds[node_type], nodes))]

@@ -1,0 +1,315 @@
+"""What trainers of graph networks have in common: the network over its graph, and how it learns."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from graphbox.config import GraphNetworkConfig
+from graphbox.errors import UsageError, did_you_mean
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.models.graph_inputs import NodeBatch
+from graphbox.models.graph_layers import layer_kind
+from graphbox.models.graph_network import GraphNetwork, LayerEdges, NetworkShape
+from graphbox.table import EmbeddingTable
+from graphbox.train.inference import embed_graph
+from graphbox.train.network_graph import NetworkGraph
+from graphbox.train.node_data import node_data
+from graphbox.train.optimization import Optimization
+from graphbox.train.registry import Assignment, import_by_path
+from graphbox.train.seeded import seeded
+from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.view import GraphView
+
+__all__ = ["NetworkTrainer"]
+
+_ROW_SCALE = 0.1
+_START_STREAM, _BATCH_STREAM = 1, 2
+
+
+class NetworkTrainer(Trainer):
+    """A graph network, its tables, and their optimization.
+
+    Args:
+        config: the model's section of the run file.
+        assignment: what it is trained for.
+        ends: node types that the task is about.
+        metric: figure of :meth:`end_epoch` that decides which state the model ends as.
+        head: makes what the task needs beyond embeddings; it is trained with the network.
+
+    Raises:
+        UsageError: the layer, its options, the relations or the features do not fit the graph.
+    """
+
+    def __init__(
+        self,
+        config: GraphNetworkConfig,
+        assignment: Assignment,
+        *,
+        ends: Sequence[str],
+        metric: str,
+        head: Callable[[], nn.Module],
+    ) -> None:
+        self._config = config
+        self._metric = metric
+        self._seed = assignment.seed
+        self._threads = assignment.threads
+        self._clock = assignment.clock
+        own = None
+        if ":" in config.layer:
+            own = import_by_path(config.layer, f"models.{assignment.name}.layer")
+        kind = layer_kind(config.layer, own)
+        _check_options(config, takes_weights=kind.takes_weights)
+        self._normalized = kind.normalized
+        self._view = assignment.view.with_reverse_edges() if config.reverse else assignment.view
+        self._graph = self._network_graph(self._view)
+        if config.edge_weights and not self._graph.edge_attributes:
+            raise UsageError(
+                "expected edges with weights, received none",
+                where=f"models.{assignment.name}.edge_weights",
+                hint="import them with a weight column, or leave edge_weights out",
+            )
+        for node_type in ends:
+            if node_type not in self._graph.node_types:
+                raise UsageError(
+                    f"expected relations that touch {node_type}, which the task is about, received "
+                    f"{', '.join(map(edge_type_text, self._graph.edge_types)) or 'none'}",
+                    where=f"models.{assignment.name}.relations",
+                )
+        self._memory = assignment.memory
+        self._tiered = self._open_tiers(assignment.name)
+        self._data = node_data(self._view, self._graph.node_types, config.features, self._tiered)
+        shape = NetworkShape(
+            layer=config.layer,
+            kind=kind,
+            options=config.layer_options,
+            dim=config.dim,
+            layers=config.layers,
+            weighted=bool(self._graph.edge_attributes),
+            dropout=config.dropout,
+            input_dropout=config.input_dropout,
+            row_dropout=config.row_dropout,
+            normalize=config.normalize,
+            residual=config.residual,
+        )
+        sizes = {name: data.sizes for name, data in self._data.items()}
+        with self._seeded():
+            relations = self._graph.edge_types
+            self.network = GraphNetwork(shape, sizes, relations, self._new_tables(), head())
+        self._optimization = Optimization(self.network, config, _parameter_groups(self.network, config))
+        self._every_input: dict[str, NodeBatch] | None = None
+        self._whole: LayerEdges | None = None
+
+    @property
+    def epochs(self) -> int:
+        """Most epochs."""
+        return self._config.epochs
+
+    @property
+    def selection(self) -> Selection:
+        """The model ends as it was at its best on the validation part."""
+        return Selection(self._metric, self._config.patience)
+
+    def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+        """Train on a batch."""
+        self.network.train()
+        with self._seeded(epoch, batch):
+            loss, count = self._loss(epoch, batch)
+            value = float(loss.item())
+            if math.isfinite(value):  # the loop stops at any other, before anything takes it up
+                with self._clock.stage("compute"):
+                    self._optimization.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+        if math.isfinite(value):
+            with self._clock.stage("push"):
+                self._optimization.step(self._done(epoch, batch))
+        return value, count
+
+    def end_epoch(self, epoch: int) -> Mapping[str, float]:
+        """Return figures of the validation part, every few epochs and after the last."""
+        if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
+            return {}
+        self.network.eval()
+        with self._optimization.averaged(), torch.no_grad():
+            return self._measured()
+
+    def dense(self) -> dict[str, Tensor]:
+        """Return parameters, buffers, optimizer state and moving averages by name."""
+        values = {f"model.{name}": value for name, value in self._values().items()}
+        return values | self._optimization.tensors()
+
+    def tables(self) -> dict[str, EmbeddingTable]:
+        """Return the embedding table of each node type that has one."""
+        modules = {name: self.network.input_module(name) for name in self._graph.node_types}
+        return {name: module.rows.table for name, module in modules.items() if module.rows is not None}
+
+    def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
+        """Take up the state that :meth:`dense` and :meth:`tables` returned."""
+        with torch.no_grad():
+            for name, value in self._values().items():
+                value.copy_(dense[f"model.{name}"])
+        for name, table in tables.items():
+            self.network.input_module(name).set_table(table)
+        rest = {name: value for name, value in dense.items() if not name.startswith("model.")}
+        self._optimization.restore(rest)
+
+    # ------------------------------------------------------------------- what each kind does
+
+    @abstractmethod
+    def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
+        """Return the loss of a batch, and how many positives or nodes it is the mean of."""
+
+    @abstractmethod
+    def _measured(self) -> dict[str, float]:
+        """Return figures of the validation part; the network is in evaluation mode."""
+
+    @abstractmethod
+    def _batches_of_epoch(self) -> int:
+        """Return the number of batches of an epoch."""
+
+    # --------------------------------------------------------------------------- for all
+
+    def _network_graph(self, view: GraphView) -> NetworkGraph:
+        return _network_graph(view, self._config, normalized=self._normalized)
+
+    def _embedded(
+        self, view: GraphView | None, nodes: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Return the embeddings of nodes (None: of all) over a graph (None: as training sees it)."""
+        graph = self._graph
+        if view is not None:
+            graph = self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
+        return embed_graph(self.network, graph, self._data, nodes=nodes, threads=self._threads)
+
+    def _rows(self, inputs: Mapping[str, NodeBatch]) -> dict[str, Tensor | None]:
+        return {name: self.network.input_module(name).fetch(each) for name, each in inputs.items()}
+
+    def _inputs(
+        self, nodes: Mapping[str, NDArray[np.int64]], fetched: Mapping[str, Any] | None = None
+    ) -> dict[str, NodeBatch]:
+        rows = fetched or {}
+        return {name: self._data[name].take(nodes[name], rows.get(name)) for name in self._graph.node_types}
+
+    def _all_inputs(self) -> dict[str, NodeBatch]:
+        """Return what all nodes have."""
+        if self._every_input is None:
+            view = self._graph.view
+            self._every_input = self._inputs(
+                {name: np.arange(view.num_nodes(name)) for name in self._graph.node_types}
+            )
+        return self._every_input
+
+    def _whole_graph(self) -> tuple[dict[str, NodeBatch], list[LayerEdges]]:
+        """Return what all nodes have, and what each layer works on over the whole graph."""
+        if self._whole is None:
+            self._whole = self._graph.whole()
+        return self._all_inputs(), [self._whole] * self._config.layers
+
+    def _values(self) -> dict[str, Tensor]:
+        """Return parameters and buffers, such as the statistics of a normalization, by name."""
+        named = [*self.network.named_parameters(), *self.network.named_buffers()]
+        return {name: value.detach() for name, value in named}
+
+    def _new_tables(self) -> dict[str, EmbeddingTable]:
+        chosen = self._config.embeddings
+        if chosen is None:
+            chosen = tuple(name for name, data in self._data.items() if data.sizes.is_empty)
+        for name in chosen:
+            if name not in self._data:
+                raise UsageError(
+                    f"there is no node type `{name}` at an end of the model's relations",
+                    where="embeddings",
+                    hint=did_you_mean(name, self._data) or f"there are: {', '.join(self._data)}",
+                )
+        types = [name for name in self._graph.node_types if name in chosen]
+        return self._memory.new_tables(
+            {name: self._graph.view.num_nodes(name) for name in types},
+            self._config.dim,
+            "rowwise_adagrad",
+            self._config.table_learning_rate,
+            seeds={name: self._seed + self._graph.node_types.index(name) for name in types},
+            init_scale=_ROW_SCALE,
+            threads=self._threads,
+        )
+
+    def _open_tiers(self, model: str) -> TieredGraph | None:
+        if not self._memory.graph_on_disk:
+            return None
+        if self._config.num_neighbors is None:
+            raise UsageError(
+                "expected a model that is trained on batches of sampled neighbours, received one that is "
+                "trained on the whole graph",
+                where=f"models.{model}",
+                hint="give it `num_neighbors`, like [10, 10], or leave `memory.topology` and "
+                "`memory.features` out",
+            )
+        if self._graph.is_merged and self._memory.config.topology is not None:
+            raise UsageError(
+                "expected a model with relations of its own for each edge type, received one that takes "
+                "several as one, which are put together in memory",
+                where=f"models.{model}.merge_relations",
+                hint="give it `merge_relations: false`, or leave `memory.topology` out",
+            )
+        return self._memory.tiered(self._view)
+
+    def _done(self, epoch: int, batch: int) -> float:
+        return (epoch + batch / self._batches_of_epoch()) / self.epochs
+
+    @contextmanager
+    def _seeded(self, *batch: int) -> Iterator[None]:
+        """Let torch draw by the seed, and the batch if there is one, while the block runs."""
+        numbers = (self._seed, _BATCH_STREAM, *batch) if batch else (self._seed, _START_STREAM)
+        with seeded(*numbers):
+            yield
+
+
+def _check_options(config: GraphNetworkConfig, *, takes_weights: bool) -> None:
+    if config.edge_weights and not takes_weights:
+        raise UsageError(
+            f"the weights of edges do not reach layers of kind {config.layer}",
+            where="edge_weights",
+            hint="take gcn, gcn2, appnp, lightgcn, gat, gatv2 or transformer, or leave edge_weights out",
+        )
+    if config.num_neighbors is not None and len(config.num_neighbors) != config.layers:
+        raise UsageError(
+            f"expected a number of neighbours for each of {config.layers} layers, received "
+            f"{len(config.num_neighbors)}",
+            where="num_neighbors",
+        )
+
+
+def _network_graph(view: GraphView, config: GraphNetworkConfig, *, normalized: bool) -> NetworkGraph:
+    for edge_type in config.relations:
+        if edge_type not in view.edge_types:
+            raise UsageError(
+                f"there is no edge type {edge_type_text(edge_type)}",
+                where="relations",
+                hint=f"there are: {', '.join(map(edge_type_text, view.edge_types))}",
+            )
+    added = [(target, f"rev_{relation}", source) for source, relation, target in config.relations]
+    chosen = dict.fromkeys([*config.relations, *(each for each in added if each in view.edge_types)])
+    edge_types: Sequence[EdgeType] = list(chosen) or view.edge_types
+    merge = config.merge_relations
+    if merge is None:
+        merge = len({end for edge_type in edge_types for end in (edge_type[0], edge_type[2])}) == 1
+    return NetworkGraph(view, edge_types, merge=merge, weights=config.edge_weights, normalized=normalized)
+
+
+def _parameter_groups(
+    network: GraphNetwork, config: GraphNetworkConfig
+) -> list[tuple[list[nn.Parameter], float]]:
+    groups = [
+        (list(network.inputs.parameters()), config.weight_decay),
+        (list(network.layers.parameters()), config.layer_weight_decay),
+        ([*network.norms.parameters(), *network.head.parameters()], 0.0),
+    ]
+    return [(parameters, decay) for parameters, decay in groups if parameters]
