@@ -59,6 +59,7 @@ STREAMING_TRAINERS: Mapping[str, str] = {
     "deepwalk": "graphbox.train.stream.walks:make_streaming_walks",
     "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
     "node2vec": "graphbox.train.stream.walks:make_streaming_walks",
+    "temporal": "graphbox.train.temporal:make_temporal_trainer",
 }
 """The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
 

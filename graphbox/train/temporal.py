@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -371,25 +371,20 @@ def _chosen_edge_types(config: TemporalConfig, assignment: Assignment) -> list[E
         UsageError: they have no times, or join different types.
     """
     where = f"models.{assignment.name}.relations"
-    split, view = assignment.split, assignment.view
-    if isinstance(split, LinkSplit):
+    task, view = assignment.task, assignment.view
+    if isinstance(task, PredictLinksTaskConfig):
         if config.relations:
             raise UsageError(
                 "expected no relations beside a task, which has its own",
                 where=where,
                 hint="leave `relations` out: the events are the edges of the task",
             )
-        seen = [relation for relation in split.relations if relation not in split.held_out_relations]
-        return [(split.node_type, relation, split.target_type) for relation in seen]
+        of_task = [(task.node_type, relation, task.candidate_type) for relation in task.relations]
+        _check_timed(of_task, view, where)
+        return of_task
     known = [each for each in view.edge_types if not view.is_reverse(each)]
+    _check_timed(config.relations, view, where)
     timed = [each for each in known if view.csc(each).timestamp is not None]
-    for edge_type in config.relations:
-        if edge_type not in timed:
-            raise UsageError(
-                f"expected an edge type with a timestamp, received {edge_type_text(edge_type)}",
-                where=where,
-                hint="name the column: `timestamp: ...` at the edge type under graph.edges",
-            )
     chosen = list(config.relations) or timed
     if len({(each[0], each[2]) for each in chosen}) != 1:
         raise UsageError(
@@ -399,6 +394,22 @@ def _chosen_edge_types(config: TemporalConfig, assignment: Assignment) -> list[E
             hint="name those whose events are to be learnt",
         )
     return chosen
+
+
+def _check_timed(edge_types: Iterable[EdgeType], view: GraphView, where: str) -> None:
+    """Refuse edge types that are not there or have no times.
+
+    Raises:
+        UsageError: there is one.
+    """
+    known = view.edge_types
+    for edge_type in edge_types:
+        if edge_type not in known or view.csc(edge_type).timestamp is None:
+            raise UsageError(
+                f"expected an edge type with a timestamp, received {edge_type_text(edge_type)}",
+                where=where,
+                hint="name the column: `timestamp: ...` at the edge type under graph.edges",
+            )
 
 
 def _checked_split(split: Split | None, assignment: Assignment) -> LinkSplit | None:
