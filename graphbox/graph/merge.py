@@ -18,8 +18,9 @@ from graphbox.graph.build import NodeIds
 from graphbox.graph.format import FolderWriter
 from graphbox.graph.layout import add_strings, check_edge_type, write_ids
 from graphbox.graph.live_nodes import LiveColumn, LiveIds, LiveNodeTable
+from graphbox.graph.overlay import Overlay, TouchedRows
 from graphbox.graph.schema import EdgeType, IndexArray, Int64Array, check_type_name, edge_type_text
-from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay, TouchedRows, as_live
+from graphbox.graph.snapshot import Direction, LiveEdgeTable, as_live
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
 __all__ = ["DEFAULT_MEMORY_BYTES", "write_edges", "write_nodes"]

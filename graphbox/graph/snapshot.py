@@ -20,10 +20,11 @@ from graphbox.graph.adjacency import csr_of, index_dtype, ragged, search_between
 from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import extended_categories, stacked
+from graphbox.graph.overlay import Overlay, TouchedRows
 from graphbox.graph.schema import CSC, CSR, EdgeType, Float32Array, IndexArray, Int64Array
 from graphbox.graph.tables import Direction, EdgeTable, LazyMapping, OwnEdges, added_up
 
-__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "Overlay", "TouchedRows", "as_live"]
+__all__ = ["Direction", "EdgeChange", "LiveEdgeTable", "LiveLists", "as_live"]
 
 _NO_IDS = np.zeros(0, np.int64)
 _BLOCK_EDGES = 1 << 22
@@ -62,26 +63,6 @@ class EdgeChange:
 
 
 @dataclass(frozen=True, eq=False)
-class Overlay:
-    """The new lists of the rows that changes touched; all other rows are the base's.
-
-    Attributes:
-        rows: int64 [m], ascending: the touched rows.
-        indptr: int64 [m + 1]: the list of ``rows[i]`` is ``indices[indptr[i]:indptr[i + 1]]``, ascending.
-        indices: integers, the neighbours.
-        edge_ids: int64, the id of each edge.
-        positions: int64, the position of each edge in the base's lists of this direction; the id of an edge
-            that a change added. This is the edge's id in the reverse edge type, if the direction is ``out``.
-    """
-
-    rows: Int64Array
-    indptr: Int64Array
-    indices: IndexArray
-    edge_ids: Int64Array
-    positions: Int64Array
-
-
-@dataclass(frozen=True, eq=False)
 class LiveLists:
     """The neighbours of every row as samplers read them: the base's lists, but for the touched rows.
 
@@ -117,31 +98,6 @@ class LiveLists:
     def overlay_column(self, name: Literal["weight", "timestamp"]) -> npt.NDArray[Any] | None:
         """Return the weight or timestamp of each edge of the new lists, None where edges have none."""
         return self.table.column_at(name, self.overlay_ids)
-
-
-@dataclass(frozen=True, eq=False)
-class TouchedRows:
-    """What changes did to the rows of one direction.
-
-    Attributes:
-        rows: int64 [n], ascending: the row of each added edge ...
-        columns: int64 [n], ... its neighbour, ascending within a row ...
-        edge_ids: int64 [n], ... and its id.
-        removed_from: int64, ascending: the rows that lost an edge.
-    """
-
-    rows: Int64Array
-    columns: Int64Array
-    edge_ids: Int64Array
-    removed_from: Int64Array
-
-    def between(self, start: int, stop: int) -> TouchedRows:
-        """Return what was done to the rows ``start`` to ``stop - 1``."""
-        added = slice(*np.searchsorted(self.rows, [start, stop]).tolist())
-        removed = slice(*np.searchsorted(self.removed_from, [start, stop]).tolist())
-        return TouchedRows(
-            self.rows[added], self.columns[added], self.edge_ids[added], self.removed_from[removed]
-        )
 
 
 @dataclass(frozen=True, eq=False)

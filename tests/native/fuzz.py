@@ -94,7 +94,7 @@ class Fuzzer:
 
     def round(self, seed: int) -> None:
         """Make calls around one graph."""
-        from tests.native.fuzz_values import World
+        from tests.native.fuzz_world import World
 
         # Only the last few, so that what they hold together stays small.
         objects: dict[str, collections.deque[Any]] = collections.defaultdict(

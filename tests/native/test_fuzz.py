@@ -58,7 +58,7 @@ def run(folder: Path, seed: int, rounds: int) -> dict[str, Any]:
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
-    report = run(tmp_path, 0, 60)
+    report = run(tmp_path, 60, 60)
     assert sum(report["raised"].values()) > 500
     for name in REACHED:
         assert report["returned"][name] > 0, name

@@ -54,7 +54,7 @@ def test_tables_in_memory(capsys: Capture) -> None:
 
 
 def test_bytes_of_a_row() -> None:
-    counted, gained = table.table_bytes(table.QUICK.small_rows, "sgd")
+    counted, gained = table.table_bytes(300_000, "sgd")
     assert counted > 8  # the key
     assert gained > 0
     assert table.dictionary_bytes(100_000) > 16  # key and row number

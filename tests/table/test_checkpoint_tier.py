@@ -117,3 +117,26 @@ def test_a_load_that_fails_leaves_an_empty_folder(tmp_path: Path) -> None:
     (tmp_path / "rows" / "mine").write_text("x")
     with pytest.raises(UsageError, match="expected an empty folder"):
         EmbeddingTable.load(tmp_path / "table", path=tmp_path / "rows", memory_bytes=BUDGET)
+
+
+def test_saves_beside_prefetches(tmp_path: Path) -> None:
+    """Rows come and go all the while, and each checkpoint is the table as it was at one moment."""
+    reference = EmbeddingTable(DIM, seed=4)
+    with EmbeddingTable(DIM, seed=4, path=tmp_path / "rows", memory_bytes=BUDGET, threads=2) as table:
+        fill(reference)
+        fill(table)
+        table.save_base(tmp_path / "base")
+        deltas = []
+        for step in range(4):
+            for one in (reference, table):
+                train(one, step)
+            prefetches = [table.prefetch(keys) for keys in np.split(np.roll(KEYS, 5000 * step), 4)]
+            table.save(tmp_path / "full")
+            deltas.append(tmp_path / f"delta-{step}")
+            table.save_delta(deltas[-1])
+            for prefetch in prefetches:
+                assert prefetch.wait(60).in_memory >= 0
+            assert_same(EmbeddingTable.load(tmp_path / "full"), reference)
+            assert table.nbytes <= BUDGET
+        assert_same(table, reference)
+    assert_same(EmbeddingTable.load(tmp_path / "base", deltas=deltas), reference)

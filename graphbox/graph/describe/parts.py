@@ -16,8 +16,9 @@ from graphbox.errors import FormatError
 from graphbox.graph.array_file import release_pages
 from graphbox.graph.columns import Column
 from graphbox.graph.live_nodes import LiveColumn, LiveNodeTable, extended_categories
+from graphbox.graph.overlay import Overlay
 from graphbox.graph.schema import EdgeType, FeatureKind, IndexArray, Int64Array, edge_type_text
-from graphbox.graph.snapshot import Direction, LiveEdgeTable, Overlay
+from graphbox.graph.snapshot import Direction, LiveEdgeTable
 from graphbox.graph.tables import EdgeTable, NodeTable, OwnEdges
 
 __all__ = [
