@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from graphbox.cli.text import table
 from graphbox.errors import UsageError
 
 if TYPE_CHECKING:
+    from graphbox.graph import Graph
     from graphbox.train import TrainedModel
 
 __all__ = ["register"]
@@ -37,8 +39,11 @@ def export_embeddings(
 ) -> None:
     """Write the embeddings of a model with the original ids, a file for each node type.
 
-    Where queries and candidates have vectors of their own, those of candidates are in the folder `target`.
+    Where queries and candidates have vectors of their own, those of candidates are in the folder `target`;
+    those of a knowledge graph's relations are in `relations`.
     """
+    import pyarrow as pa
+
     from graphbox.export import export_embeddings as write
     from graphbox.pipeline.run_data import RunData
 
@@ -51,6 +56,9 @@ def export_embeddings(
         if trained.target is not None and trained.target_type is not None:
             ids, folder = data.graph.arrow_ids(trained.target_type), output / "target"
             files += write(ids, trained.target, folder, trained.target_type, formats.split(","))
+        if trained.triples is not None:
+            names, rows = trained.triples.row_names(), trained.triples.rows
+            files += write(pa.array(names), rows, output / "relations", "relations", formats.split(","))
     document = {
         "run": data.record.id,
         "model": trained.name,
@@ -82,7 +90,7 @@ def show_neighbors(
         known = data.graph.num_nodes(target_type)
         if not 1 <= k < known:
             raise UsageError(f"expected k from 1 to {known - 1}, received {k}", where="-k")
-        wanted = int(id) if data.graph.id_type(node_type) == "int64" and id.lstrip("-").isdecimal() else id
+        wanted = _original_id(data.graph, node_type, id)
         query = data.graph.index(node_type, [wanted])
         scores = trained.score(query)
         if target_type == node_type:
@@ -102,8 +110,64 @@ def show_neighbors(
     )
 
 
+def show_answers(
+    session: Session,
+    run: RunArgument,
+    relation: Annotated[str, typer.Argument(help="Name of a relation.")],
+    head: Annotated[str | None, typer.Option("--head", help="Original id; its tails are found.")] = None,
+    tail: Annotated[str | None, typer.Option("--tail", help="Original id; its heads are found.")] = None,
+    model: ModelOption = None,
+    k: Annotated[int, typer.Option("--k", "-k", help="How many.")] = 10,
+    with_known: Annotated[
+        bool, typer.Option("--with-known", help="Show what the task's data has already, too.")
+    ] = False,
+) -> None:
+    """Show the likeliest tails of a head, or heads of a tail, that a knowledge graph lacks."""
+    from graphbox.pipeline.run_data import RunData
+    from graphbox.train import CompleteSplit, likely_answers
+
+    with session.workspace() as workspace:
+        data = RunData.open(workspace, run)
+        trained = data.trained(model)
+        split = None if trained.task is None else data.split(trained.task)
+        if trained.triples is None or not isinstance(split, CompleteSplit):
+            raise UsageError(
+                f"expected a model of a task of kind complete, received `{trained.name}`",
+                hint="`graphbox embed neighbors` shows what other models find near to a node",
+            )
+        head_type, tail_type = trained.triples.end_types(trained.triples.relation(relation))
+        found = likely_answers(
+            data.graph,
+            split,
+            trained,
+            relation,
+            head=_original_id(data.graph, head_type, head),
+            tail=_original_id(data.graph, tail_type, tail),
+            k=k,
+            with_known=with_known,
+        )
+    question = {"head": head, "relation": relation, "tail": tail}
+    document = {"run": data.record.id, "model": trained.name, "query": question}
+    rows = [(str(each.id), f"{each.score:.4f}", "yes" if each.known else "") for each in found]
+    title = f"{head or '?'} {relation} {tail or '?'} by {trained.name}"
+    session.answer(
+        {**document, "answers": [asdict(each) for each in found]},
+        lambda console: console.print(
+            table(title, (tail_type if tail is None else head_type, "score", "known"), rows, ("score",))
+        ),
+    )
+
+
+def _original_id(graph: Graph, node_type: str, text: str | None) -> str | int | None:
+    """Return an id as the node type has it: some have integers."""
+    if text is not None and graph.id_type(node_type) == "int64" and text.lstrip("-").isdecimal():
+        return int(text)
+    return text
+
+
 command(group, "export")(export_embeddings)
 command(group, "neighbors")(show_neighbors)
+command(group, "answers")(show_answers)
 
 
 def _with_embeddings(trained: TrainedModel) -> TrainedModel:

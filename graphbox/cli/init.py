@@ -22,6 +22,7 @@ class Template(StrEnum):
 
     WALK = "walk"
     RECOMMEND = "recommend"
+    KNOWLEDGE = "knowledge"
     CLASSIFY = "classify"
     CLICK = "click"
     STREAM = "stream"
@@ -30,6 +31,7 @@ class Template(StrEnum):
 _PURPOSE = {
     Template.WALK: "embeddings from edges alone",
     Template.RECOMMEND: "what a user will choose next",
+    Template.KNOWLEDGE: "the links that a knowledge graph lacks",
     Template.CLASSIFY: "the classes of nodes",
     Template.CLICK: "which rows of a log are clicked",
     Template.STREAM: "what a user will choose next, learnt hour by hour",

@@ -140,8 +140,8 @@ def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
 
 
 def _is_headline(key: str, value: Any) -> bool:
-    """Return whether a figure is a metric over all of the test part: no count, no bucket of popularity."""
-    return isinstance(value, float) and "in_degree" not in key
+    """Return whether a figure is a metric over all of the test part: no count, no part of it."""
+    return isinstance(value, float) and "in_degree" not in key and "_relation_" not in key
 
 
 def _is_number(value: Any) -> bool:

@@ -11,6 +11,7 @@ from graphbox.train.evaluate import (
     evaluate_trained,
 )
 from graphbox.train.fit import fit, load_outcome
+from graphbox.train.likely_answers import LikelyAnswer, likely_answers
 from graphbox.train.link_evaluation import evaluate_link_embeddings
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.registry import Assignment
@@ -33,6 +34,7 @@ __all__ = [
     "ClassifySplit",
     "CompleteSplit",
     "GraphView",
+    "LikelyAnswer",
     "LinkSplit",
     "Outcome",
     "RecommendSplit",
@@ -49,6 +51,7 @@ __all__ = [
     "evaluate_scores",
     "evaluate_trained",
     "fit",
+    "likely_answers",
     "load_outcome",
     "load_split",
     "load_trained",

@@ -182,10 +182,8 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
 
 
 def _save_triples(triples: TripleRows, header: dict[str, Any], public: Path) -> None:
-    names = list(triples.relations)
-    if triples.reciprocal:
-        names += [f"{name} (backwards)" for name in triples.relations]
-    export_embeddings(pa.array(names), triples.rows, public / "relations", "relations", formats=["npy"])
+    names = pa.array(triples.row_names())
+    export_embeddings(names, triples.rows, public / "relations", "relations", formats=["npy"])
     header["triples"] = {
         "kind": triples.kind,
         "distance": triples.distance,

@@ -43,6 +43,11 @@ class TripleRows:
     relation_ends: NDArray[np.int64]
     rows: NDArray[np.float32]
 
+    def row_names(self) -> list[str]:
+        """Return a name for each row."""
+        backwards = [f"{name} (backwards)" for name in self.relations] if self.reciprocal else []
+        return [*self.relations, *backwards]
+
     def relation(self, name: str) -> int:
         """Return the number of a relation.
 

@@ -57,6 +57,14 @@ def log_tables(folder: Path) -> None:
     )
 
 
+def fact_tables(folder: Path) -> None:
+    """Write facts about 60 people: who is next to whom, and, by that, who is near whom."""
+    facts = [f"e{one},next,e{(one + 1) % 60}" for one in range(60)]
+    facts += [f"e{one},near,e{(one + 2) % 60}" for one in range(60)]
+    facts += [f"e{(one + 2) % 60},near,e{one}" for one in range(60)]
+    write(folder / "my_facts.csv", "subject,verb,object", facts)
+
+
 EDGES = {"edges.csv": "my_edges.csv", "source: source": "source: from", "target: target": "target: to"}
 FILLED: dict[str, tuple[Any, dict[str, str]]] = {
     "walk": (graph_tables, EDGES),
@@ -76,6 +84,16 @@ FILLED: dict[str, tuple[Any, dict[str, str]]] = {
             "log.csv": "my_log.csv",
             "label: boolean": "{hit: boolean, price: number, shop: categorical}",
             "label: label": "label: hit",
+        },
+    ),
+    "knowledge": (
+        fact_tables,
+        {
+            "links.csv": "my_facts.csv",
+            "source: head": "source: subject",
+            "target: tail": "target: object",
+            "relation: categorical": "verb: categorical",
+            "relation_feature: relation": "relation_feature: verb",
         },
     ),
     "recommend": (

@@ -24,6 +24,7 @@ from graphbox.train import (
     evaluate_baselines,
     evaluate_trained,
     fit,
+    likely_answers,
     load_split,
     load_trained,
     make_split,
@@ -356,6 +357,48 @@ class TestLearns:
         assert report["mrr_relation_lies_in"] > 0.3
         with pytest.raises(UsageError, match="one pair of node types"):
             trained.score_triples(np.array([0, 0]), np.array([0, 1]))
+
+
+class TestLikelyAnswers:
+    @pytest.fixture(scope="class")
+    def trained(
+        self, atlas: Graph, split: CompleteSplit, tmp_path_factory: pytest.TempPathFactory
+    ) -> TrainedModel:
+        return train_model(atlas, split, config_of("complex"), tmp_path_factory.mktemp("answers"))
+
+    @pytest.mark.parametrize("asked", ["head", "tail"])
+    def test_best_first_without_what_is_known(
+        self, atlas: Graph, split: CompleteSplit, trained: TrainedModel, asked: str
+    ) -> None:
+        here = place(2, 2)
+        question: dict[str, Any] = {asked: here, "k": PLACES}
+        answers = likely_answers(atlas, split, trained, "east", **question)
+        everything = likely_answers(atlas, split, trained, "east", **question, with_known=True)
+        assert len(everything) == PLACES
+        scores = [each.score for each in everything]
+        assert scores == sorted(scores, reverse=True)
+        neighbour = place(3, 2) if asked == "head" else place(1, 2)
+        assert [each.id for each in everything if each.known] == [neighbour]
+        assert answers == [each for each in everything if not each.known]
+        number = np.array([split.relations.index("east")])
+        node = atlas.index("place", [here])
+        row = trained.score_triples(node, number, to_heads=asked == "tail")[0]
+        assert answers[0].score == np.delete(row, atlas.index("place", [neighbour])).max()
+
+    @pytest.mark.parametrize(
+        ("question", "says"),
+        [
+            ({"relation": "eat", "head": place(0, 0)}, "there is no relation `eat`"),
+            ({"relation": "east"}, "received neither"),
+            ({"relation": "east", "head": "p0-0", "tail": "p0-1"}, "received both"),
+            ({"relation": "east", "head": "p0-0", "k": 0}, "expected 1 or more"),
+        ],
+    )
+    def test_refusals(
+        self, atlas: Graph, split: CompleteSplit, trained: TrainedModel, question: dict[str, Any], says: str
+    ) -> None:
+        with pytest.raises(UsageError, match=says):
+            likely_answers(atlas, split, trained, **question)
 
 
 class TestTraining:

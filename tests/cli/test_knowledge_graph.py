@@ -1,0 +1,68 @@
+"""A knowledge graph from a table without a header to answers, on the command line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from tests.cli.conftest import Call
+from tests.train.atlas import facts
+
+RUN_FILE = """\
+version: 1
+name: atlas
+threads: 1
+graph:
+  name: atlas
+  nodes: {place: {}}
+  edges:
+    - type: [place, known, place]
+      path: train.txt.gz
+      columns: [source, relation, target]
+      features: {relation: categorical}
+      keep_duplicates: true
+    - type: [place, last, place]
+      path: test.txt.gz
+      columns: [source, relation, target]
+      features: {relation: categorical}
+      keep_duplicates: true
+tasks:
+  missing:
+    kind: complete
+    relation_feature: relation
+    split: {kind: given, test_relations: [last]}
+models:
+  transe: {kind: transe, task: missing, dim: 16, epochs: 5}
+"""
+
+
+def test_from_triples_to_answers(folder: Path, graphbox: Call) -> None:
+    parts = facts()
+    # Another relation between two places that have one: both are kept.
+    extra = [*parts["train"], *parts["valid"], ("p0-0", "beside", "p1-0")]
+    for name, triples in (("train", extra), ("test", parts["test"])):
+        with gzip.open(folder / f"{name}.txt.gz", "wt") as stream:
+            stream.writelines("\t".join(triple) + "\n" for triple in triples)
+    (folder / "run.yaml").write_text(RUN_FILE)
+    outcome = graphbox("run", "run.yaml", "--json", "-q")
+    assert outcome.code == 0, outcome.err
+    report = outcome.json["metrics"]["missing"]["transe"]
+    assert report["queries"] == 2 * len(parts["test"])
+    assert report["queries_relation_northeast"] > 0
+    assert set(outcome.json["baselines"]["missing"]) == {"popular", "rules"}
+    shown = graphbox("eval", "last").out
+    assert "hits@10" in shown
+    assert "_relation_" not in shown
+
+    assert graphbox("embed", "export", "last", "-o", "out", "--format", "npy").code == 0
+    names = (folder / "out/relations/relations.ids.txt").read_text().splitlines()
+    assert {"beside", "east", "east (backwards)"} <= set(names)
+
+    outcome = graphbox(
+        "embed", "answers", "last", "east", "--head", "p0-0", "-k", "3", "--with-known", "--json"
+    )
+    assert outcome.code == 0, outcome.err
+    assert len(outcome.json["answers"]) == 3
+    wrong = graphbox("embed", "answers", "last", "eats", "--head", "p0-0")
+    assert wrong.code == 2
+    assert "there is no relation `eats`" in wrong.err
