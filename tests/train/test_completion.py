@@ -359,13 +359,12 @@ class TestLearns:
             trained.score_triples(np.array([0, 0]), np.array([0, 1]))
 
 
-class TestLikelyAnswers:
-    @pytest.fixture(scope="class")
-    def trained(
-        self, atlas: Graph, split: CompleteSplit, tmp_path_factory: pytest.TempPathFactory
-    ) -> TrainedModel:
-        return train_model(atlas, split, config_of("complex"), tmp_path_factory.mktemp("answers"))
+@pytest.fixture(scope="module")
+def trained(atlas: Graph, split: CompleteSplit, tmp_path_factory: pytest.TempPathFactory) -> TrainedModel:
+    return train_model(atlas, split, config_of("complex"), tmp_path_factory.mktemp("trained"))
 
+
+class TestLikelyAnswers:
     @pytest.mark.parametrize("asked", ["head", "tail"])
     def test_best_first_without_what_is_known(
         self, atlas: Graph, split: CompleteSplit, trained: TrainedModel, asked: str
