@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +20,7 @@ __all__ = [
     "Int64Array",
     "batch_number",
     "converter",
+    "default_threads",
     "epoch_number",
     "held_bytes",
     "host_array",
@@ -32,6 +35,7 @@ __all__ = [
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 _MOST_THREADS = 256
+_default_threads: ContextVar[int | None] = ContextVar("default_threads", default=None)
 
 
 def is_torch(value: object) -> bool:
@@ -150,14 +154,28 @@ def batch_number(value: object) -> int:
     return _number(value, "batch", 64)
 
 
+@contextmanager
+def default_threads(threads: int | None) -> Iterator[None]:
+    """Let everything that is not told how many threads to use take so many; None changes nothing."""
+    before = _default_threads.get()
+    token = _default_threads.set(before if threads is None else _threads(threads, "threads"))
+    try:
+        yield
+    finally:
+        _default_threads.reset(token)
+
+
 def thread_count(threads: int | None) -> int:
-    """Return how many threads to use: as asked, else ``GRAPHBOX_THREADS``, else the cores we may use.
+    """Return how many threads to use.
+
+    As asked, else as :func:`default_threads` says, else ``GRAPHBOX_THREADS``, else the cores we may use.
 
     Results never depend on it.
 
     Raises:
         UsageError: not 1 to 256.
     """
+    threads = _default_threads.get() if threads is None else threads
     if threads is not None:
         return _threads(threads, "threads")
     variable = os.environ.get("GRAPHBOX_THREADS")

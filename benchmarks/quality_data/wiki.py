@@ -36,10 +36,10 @@ DATA_SET = DataSet(
     ),
     seeds=(10, 11, 12),
     remark=(
-        "One-vs-rest logistic regression (L2 penalty of strength 1) on standardized embeddings, the mean over "
-        f"{_SPLITS} splits of each seed's embedding. Published figures do not say whether theirs were "
-        "standardized; DeepWalk by gensim (hierarchical softmax, 5 epochs) had .660 / .551 so, and .675 / .556 "
-        "not standardized, on the splits of seed 0. Those were seen while settings were chosen, by this "
-        "and by Cora's links; the seeds here are others."
+        "One-vs-rest logistic regression (L2 penalty of strength 1) on standardized embeddings, the mean "
+        f"over {_SPLITS} splits of each seed's embedding. Published figures do not say whether theirs were "
+        "standardized; DeepWalk by gensim (hierarchical softmax, 5 epochs) had .660 / .551 so, and "
+        ".675 / .556 not standardized, on the splits of seed 0. Those were seen while settings were "
+        "chosen, by this and by Cora's links; the seeds here are others."
     ),
 )

@@ -76,13 +76,7 @@ class _Checker:
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")
         kind = _mapping(self._models, str(name)).get("kind")
-        if kind in {"lightgcn", "matrix_factorization"}:
-            yield self._problem(
-                key,
-                f"expected a model that ranks nodes of its own type, received `{name}` of kind {kind}",
-                "`graphbox embed export` writes its vectors, of queries and of candidates",
-            )
-        elif kind in {"deepfm", "dcn", "wide_and_deep"}:
+        if kind in {"deepfm", "dcn", "wide_and_deep"}:
             yield self._problem(
                 key,
                 f"expected a model with vectors of nodes, received `{name}` of kind {kind}, which has none",

@@ -18,6 +18,11 @@ __all__ = ["KnownEdges", "links_of"]
 class KnownEdges(Protocol):
     """What a model saw of a graph."""
 
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """The edge types of which it saw edges."""
+        ...
+
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the edges of one edge type that were seen."""
         ...
@@ -39,7 +44,9 @@ def links_of(graph: Graph, known: KnownEdges, node_types: set[str]) -> pa.Table:
         if graph.is_reverse(edge_type) or not {edge_type[0], edge_type[2]} <= node_types:
             continue
         source, target = graph.csc(edge_type).coo()
-        held_out = ~np.isin(_keys(source, target), _keys(*known.csc(edge_type).coo()))
+        held_out = np.ones(len(source), dtype=np.bool_)
+        if edge_type in known.edge_types:
+            held_out = ~np.isin(_keys(source, target), _keys(*known.csc(edge_type).coo()))
         tables.append(links_table(source, target, held_out, edge_type))
     if not tables:
         none = np.empty(0, np.int64)

@@ -74,15 +74,18 @@ class EmbeddingSource:
 
     Attributes:
         node_type: of queries that name none.
-        ids: original ids by node type.
+        ids: original ids by node type, those of candidates too.
         rows: by node type, float32 [nodes, dim].
         score: how neighbours are ranked.
+        candidates: node type and rows, float32 [nodes, dim], of what queries of ``node_type`` are ranked
+            against by the inner product; None: nodes of every type are ranked against their own type.
     """
 
     node_type: str
     ids: Mapping[str, pa.Array]
     rows: Mapping[str, Float]
     score: Literal["inner_product", "cosine"] = "cosine"
+    candidates: tuple[str, Float] | None = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,9 @@ def export_embedding(
     lineage: Lineage | None = None,
     links: pa.Table | None = None,
 ) -> ExportResult:
-    """Write embeddings as tables; neighbours of a node are nodes of its own type.
+    """Write embeddings as tables; neighbours of a node are nodes of its own type, or its candidates.
+
+    Candidates of another type than the queries can be asked for as well: what is near one are others.
 
     Args:
         source: the trained embeddings.
@@ -202,7 +207,18 @@ def export_embedding(
         ConflictError: when the destination exists.
     """
     with ArtifactWriter(destination) as writer:
-        tables = _add_rows(writer, source.ids, source.rows)
+        tables = _add_rows(writer, {name: source.ids[name] for name in source.rows}, source.rows)
+        targets = {name: TargetSpec(table=table, score=source.score) for name, table in tables.items()}
+        if source.candidates is not None:
+            node_type, rows = source.candidates
+            ranked = _free_name(_TARGET, tables.values())
+            if node_type not in tables:
+                writer.add_ids(node_type, source.ids[node_type])
+            writer.add_table(ranked, node_type, np.asarray(rows))
+            if node_type not in tables:
+                tables[node_type] = ranked
+                targets[node_type] = TargetSpec(table=ranked, score="cosine")
+            targets[source.node_type] = TargetSpec(table=ranked, score="inner_product")
         writer.set_preprocess(LookupForm(node_type=source.node_type, tables=tables))
         if links is not None:
             writer.set_links(links)
@@ -212,9 +228,7 @@ def export_embedding(
             kind="embedding",
             task=task,
             dim=source.rows[source.node_type].shape[1],
-            targets={
-                node_type: TargetSpec(table=table, score=source.score) for node_type, table in tables.items()
-            },
+            targets=targets,
             metrics=metrics,
             lineage=lineage,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from graphbox.config import RunConfig, config_digest, dump_config, load_config
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.memory import PeakMemory
+from graphbox.native import default_threads
 from graphbox.pipeline.failure import stage_failure
 from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
@@ -211,7 +212,8 @@ def _run_stage(
         error: BaseException | None = None
         try:
             stop.check()
-            result = stage.run(context)
+            with default_threads(config.threads):
+                result = stage.run(context)
         except BaseException as caught:  # noqa: BLE001 (raised again below, once the run knows of it)
             error = caught
         seconds = (before.seconds or 0.0) + time.monotonic() - started

@@ -25,7 +25,7 @@ from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
-from graphbox.train.losses import bpr, info_nce
+from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
@@ -47,6 +47,12 @@ _VALIDATION_QUERIES = 4096
 
 _LEAST_TEMPERATURE, _LARGEST_TEMPERATURE = 0.08, 0.25
 _TEMPERATURE_BY_DENSITY = 1.25
+
+_PAIR_LOSSES = {"bpr": bpr, "hinge": hinge, "sigmoid": sigmoid}
+"""Losses of an answer and a drawn candidate, by their logits alone."""
+
+_CONTRAST_STREAM = 1
+"""Tells the noise of views from the draws of candidates, which have the same seed."""
 
 _QUERIES, _TARGETS = "queries", "targets"
 
@@ -93,6 +99,7 @@ class RecommendationTrainer(Trainer):
         share = weight**config.popularity_exponent
         drawn = -np.expm1(config.candidates * np.log1p(-np.minimum(share / share.sum(), 1 - 1e-9)))
         self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self._log_noise = torch.from_numpy(np.log(share / share.sum()).astype(np.float32))
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - log_degree.mean())
         self._bias = torch.from_numpy(bias.astype(np.float32))
@@ -212,9 +219,56 @@ class RecommendationTrainer(Trainer):
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
         against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / self.temperature)
         against = against.masked_fill(excluded, -torch.inf)
-        if self._config.loss == "bpr":
-            return bpr(found, self._one_negative(against, row, *place)[:, None])
-        return info_nce(found, against, row, log_probability=self._log_probability[candidates])
+        loss = self._answer_loss(found, against, row, (positive, candidates), place)
+        if self._config.contrast:
+            loss = loss + self._config.contrast * self._contrast(query, negative, *place)
+        return loss
+
+    def _answer_loss(
+        self,
+        found: Tensor,
+        against: Tensor,
+        row: Tensor,
+        nodes: tuple[Tensor, Tensor],
+        place: tuple[int, int],
+    ) -> Tensor:
+        """Return the loss of answers.
+
+        Args:
+            found: float32 [answers], their logits.
+            against: float32 [queries, candidates], logits of drawn candidates; -inf for what is no negative.
+            row: int64 [answers], the query of each.
+            nodes: node of each answer, and of each candidate.
+            place: epoch and batch.
+        """
+        positive, candidates = nodes
+        if self._config.loss == "sampled_softmax":
+            return info_nce(found, against, row, log_probability=self._log_probability[candidates])
+        generator = np.random.default_rng([self._seed, *place])
+        column = torch.from_numpy(generator.integers(0, len(candidates), len(row)))
+        drawn = against[row, column]
+        # Where an answer was drawn there is no pair, and none to divide by.
+        paired = torch.isfinite(drawn)
+        if not paired.any():
+            return found.sum() * 0.0
+        found, drawn = found[paired], drawn[paired, None]
+        if self._config.loss == "nce":
+            noise = self._log_noise[positive[paired]], self._log_noise[candidates[column[paired]], None]
+            return nce(found, drawn, *noise)
+        return _PAIR_LOSSES[self._config.loss](found, drawn)
+
+    def _contrast(self, query: Tensor, negative: Tensor, epoch: int, batch: int) -> Tensor:
+        """Return the loss of telling queries, and as many candidates, apart by two noisy views of each."""
+        generator = torch.Generator()
+        sequence = np.random.SeedSequence([self._seed, epoch, batch, _CONTRAST_STREAM])
+        generator.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        some = negative[:: max(1, len(negative) // len(query))]
+        noise = self._config.contrast_noise
+        first, second = (
+            simgcl(perturbed(each, noise, generator), perturbed(each, noise, generator))
+            for each in (query, some)
+        )
+        return first + second
 
     def _no_negatives(
         self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]
@@ -229,12 +283,6 @@ class RecommendationTrainer(Trainer):
             own = place[queries]
             excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
         return torch.from_numpy(excluded)
-
-    def _one_negative(self, against: Tensor, row: Tensor, epoch: int, batch: int) -> Tensor:
-        """Return the logit of one drawn candidate for each positive, -inf for an answer: float32 [n]."""
-        generator = np.random.default_rng([self._seed, epoch, batch])
-        column = torch.from_numpy(generator.integers(0, against.shape[1], len(row)))
-        return against[row, column]
 
     def _new_table(self, number: int) -> EmbeddingTable:
         config = self._config

@@ -16,6 +16,10 @@ class _Seen:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        return self._graph.edge_types
+
     def csc(self, edge_type: EdgeType) -> CSC:
         csc = self._graph.csc(edge_type)
         kept = np.arange(csc.num_edges) % 3 != 0

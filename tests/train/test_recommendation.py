@@ -73,8 +73,19 @@ def run(
 
 
 class TestLearns:
-    @pytest.mark.parametrize("loss", ["sampled_softmax", "bpr"])
-    @pytest.mark.parametrize("kind", ["lightgcn", "matrix_factorization"])
+    @pytest.mark.parametrize(
+        ("kind", "loss", "contrast"),
+        [
+            ("lightgcn", "sampled_softmax", 0.0),
+            ("lightgcn", "sampled_softmax", 0.1),
+            ("lightgcn", "bpr", 0.0),
+            ("lightgcn", "hinge", 0.0),
+            ("lightgcn", "nce", 0.0),
+            ("lightgcn", "sigmoid", 0.0),
+            ("matrix_factorization", "sampled_softmax", 0.0),
+            ("matrix_factorization", "bpr", 0.0),
+        ],
+    )
     def test_beats_popularity(
         self,
         shop: Graph,
@@ -83,8 +94,9 @@ class TestLearns:
         tmp_path: Path,
         kind: str,
         loss: str,
+        contrast: float,
     ) -> None:
-        trained = run(shop, split, task, config_of(kind, loss=loss), tmp_path)
+        trained = run(shop, split, task, config_of(kind, loss=loss, contrast=contrast), tmp_path)
         reached = evaluate_scores(shop, split, task, trained.score)
         popular = evaluate_baselines(shop, split, task)["popular"]
         assert reached["recall@5"] > popular["recall@5"] + 0.1
@@ -138,6 +150,52 @@ class TestWhatIsWritten:
         parts = run(shop, split, task, config, tmp_path / "parts", resume=True)
         queries = np.arange(USERS)
         np.testing.assert_array_equal(parts.score(queries), whole.score(queries))
+
+
+class TestLosses:
+    @pytest.mark.parametrize("loss", ["sampled_softmax", "bpr", "hinge", "nce", "sigmoid"])
+    def test_wiring_is_the_definition(self, shop: Graph, split: RecommendSplit, loss: str) -> None:
+        config = config_of("lightgcn", loss=loss, popularity=0.5, temperature=0.5, candidates=200)
+        trainer = RecommendationTrainer(GraphView(shop, split), split, config, seed=3, threads=1)
+        trainer.begin_epoch(0)
+        with torch.no_grad():
+            query, target = (
+                torch.nn.functional.normalize(each, dim=1) for each in trainer.model.all_vectors()
+            )
+        popularity = np.log(np.maximum(np.asarray(trainer.answers.sum(axis=0)).ravel(), 0.5))
+        logits = (query @ target.T).numpy() / 0.5 + 0.5 * (popularity - popularity.mean())
+        arrays = trainer.batch_arrays(0, 0)
+        candidates = arrays["candidates"]
+        row = np.repeat(np.arange(len(arrays["queries"])), np.diff(arrays["offsets"]))
+        column = np.random.default_rng([3, 0, 0]).integers(0, len(candidates), len(row))
+        weight = (trainer.answers.sum(axis=0) + 0.1) ** config.popularity_exponent
+        share = weight / weight.sum()
+        among = np.log(1 - (1 - share) ** config.candidates)
+        terms = []
+        for place, answer in enumerate(arrays["answers"]):
+            user = arrays["queries"][row[place]]
+            known = set(trainer.answers[[user]].indices.tolist())
+            found = logits[user, answer]
+            if loss == "sampled_softmax":
+                rest = [logits[user, node] - among[node] for node in candidates if node not in known]
+                terms.append(np.log1p(np.exp(np.logaddexp.reduce(rest) - found)))
+                continue
+            node = candidates[column[place]]
+            if node in known:
+                continue
+            against = logits[user, node]
+            terms.append(
+                {
+                    "bpr": np.log1p(np.exp(against - found)),
+                    "hinge": max(0.0, 1.0 - found + against),
+                    "sigmoid": np.log1p(np.exp(-found)) + np.log1p(np.exp(against)),
+                    "nce": np.log1p(np.exp(-(found - np.log(share[answer]))))
+                    + np.log1p(np.exp(against - np.log(share[node]))),
+                }[loss]
+            )
+        assert terms
+        value, _ = trainer.train_batch(0, 0)
+        assert value == pytest.approx(np.mean(terms), rel=1e-4)
 
 
 class TestLogits:

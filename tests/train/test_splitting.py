@@ -165,6 +165,19 @@ def test_the_column_decides(shop: Graph) -> None:
     assert len(split.ignored_pairs) == sum(its == "unused" for its in expected.values())
 
 
+def test_what_is_in_no_part_is_not_known_where_it_may_not_be_held_out(shop: Graph) -> None:
+    free, bound = (
+        split_of(shop, "given_column"),
+        split_of(shop, "given_column", exclude_relations=("bought_later",)),
+    )
+    later = np.stack(shop.csc(("user", "bought_later", "item")).coo(), axis=1)
+    linked = np.intersect1d(free.ignored_pairs, free.pair_keys(later[:, 0], later[:, 1]))
+    assert len(linked)
+    np.testing.assert_array_equal(bound.ignored_pairs, free.ignored_pairs)
+    train = bound.pair_keys(bound.train[:, 0], bound.train[:, 1])
+    assert not np.isin(linked, train).any()
+
+
 def test_a_table_of_its_own_is_the_test_part(shop: Graph) -> None:
     split = split_of(shop, "given_relation")
     later = pairs_of(zip(*shop.csc(("user", "bought_later", "item")).coo(), strict=True))

@@ -26,9 +26,9 @@ class RecommendationSection(ModelSection):
     part as it goes, and train the final model with `train_and_validation`."""
     dim: Annotated[int, Field(ge=2)] = 64
     """Length of a vector; one of its numbers holds the popularity of a candidate where that counts."""
-    loss: Literal["sampled_softmax", "bpr"] = "sampled_softmax"
-    """Softmax over all candidates, estimated from those drawn, or pairs of an answer and one drawn candidate
-    (Rendle et al., UAI 2009)."""
+    loss: Literal["sampled_softmax", "bpr", "hinge", "nce", "sigmoid"] = "sampled_softmax"
+    """Softmax over all candidates, estimated from those drawn; or each answer against one drawn candidate:
+    `bpr` (Rendle et al., UAI 2009), `hinge`, `nce` (Gutmann and Hyvärinen, AISTATS 2010), `sigmoid`."""
     temperature: PositiveFloat | None = None
     """What cosines are divided by to become logits: about 0.1 where nodes have many answers, 0.2 where they
     have few. When absent the mean number of answers decides."""
@@ -38,6 +38,10 @@ class RecommendationSection(ModelSection):
     """Candidates drawn for each batch; all its queries share them."""
     popularity_exponent: NotNegative = 0.5
     """Candidates are drawn by in-degree to this power; the loss corrects for it."""
+    contrast: NotNegative = 0.0
+    """Weight of a second loss, which tells nodes apart by two noisy views of each (SimGCL, SIGIR 2022)."""
+    contrast_noise: PositiveFloat = 0.1
+    """Length of the noise of a view; vectors have length 1."""
     epochs: PositiveInt = 30
     """Passes over all queries."""
     batch_size: PositiveInt = 512

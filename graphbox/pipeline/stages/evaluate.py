@@ -70,7 +70,8 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         return evaluate_embeddings(graph, split, task, model.encode_indices(nodes, split.node_type))
-    candidates = model.artifact.table(target.table).rows(nodes)
+    count = graph.num_nodes(model.target_type(split.node_type))
+    candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
     return evaluate_scores(
         graph,
         split,

@@ -59,7 +59,10 @@ def _export(
         if trained.task is None
         else {trained.task: context.output("evaluate", "metrics")[trained.task][export.model]}
     )
-    node_types = set(trained.embeddings)
+    candidates = None
+    if trained.target is not None and trained.target_type is not None:
+        candidates = (trained.target_type, trained.target)
+    node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
     about: dict[str, Any] = {
         "name": name,
         "version": version,
@@ -70,8 +73,9 @@ def _export(
         "links": links_of(graph, GraphView(graph, split, "test"), node_types),
     }
     if trained.encoder is None:
-        ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.embeddings}
-        return export_embedding(EmbeddingSource(trained.node_type, ids, trained.embeddings), folder, **about)
+        ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
+        source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
+        return export_embedding(source, folder, **about)
     return export_encoder(
         trained.encoder,
         {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs},

@@ -74,7 +74,9 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     # What is known once is known: the earliest part of a pair's edges is the pair's.
     pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
     np.minimum.at(pair_part, pair_of_edge, wanted)
-    fold = np.where(eligible, pair_part[pair_of_edge], TRAIN)
+    # What may not be held out is known, unless the data says that it is in no part.
+    part = pair_part[pair_of_edge]
+    fold = np.where(eligible | (part == IGNORED), part, TRAIN)
     repeated = int((eligible & (wanted > fold) & (wanted != IGNORED)).sum())
 
     found = {}

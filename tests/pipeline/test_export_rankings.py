@@ -1,0 +1,88 @@
+"""Models that rank nodes of another type are exported, served and compressed as they were trained."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphbox.artifact import Artifact
+from graphbox.deploy import open_model
+from graphbox.pipeline import RunReport, run
+from graphbox.pipeline.run_data import RunData
+from graphbox.train import load_trained
+from graphbox.workspace import Workspace
+from tests.train.shop import build_shop
+
+RUN_FILE = """\
+version: 1
+name: shop
+threads: 1
+graph:
+  name: shop
+  nodes: {user: {path: user.parquet}, item: {path: item.parquet}}
+  edges:
+    - {type: [user, bought, item], path: bought.parquet, reverse: bought_by}
+    - {type: [user, bought_later, item], path: bought_later.parquet}
+tasks:
+  items:
+    kind: recommend
+    node_type: user
+    target_type: item
+    relations: [bought]
+    split: {kind: given, test_relations: [bought_later]}
+    k: 5
+models:
+  light: {kind: lightgcn, task: items, dim: 16, epochs: 8, batch_size: 32, candidates: 64}
+export:
+  shop-items: {model: light}
+compress:
+  shop-items: {max_drop: 0.5}
+"""
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("workspace"))
+
+
+@pytest.fixture(scope="module")
+def report(workspace: Workspace, tmp_path_factory: pytest.TempPathFactory) -> RunReport:
+    folder = tmp_path_factory.mktemp("tables")
+    build_shop(folder)
+    (folder / "run.yaml").write_text(RUN_FILE)
+    return run(folder / "run.yaml", (), workspace)
+
+
+def artifact_of(workspace: Workspace, version: int) -> Artifact:
+    return Artifact.open(workspace.model("shop-items", version).path)
+
+
+def test_what_is_served_is_the_trained_ranking(workspace: Workspace, report: RunReport) -> None:
+    trained = load_trained(report.path, "light")
+    with open_model(artifact_of(workspace, 1).path) as model:
+        assert model.query_types[0] == "user"
+        assert (model.target_type("user"), model.target_type("item")) == ("item", "item")
+        users = ["u3", "u50"]
+        scores = trained.score(model.index(users, "user"))
+        found, score = model.neighbors(users, 5, node_type="user")
+        best = np.sort(scores, axis=1)[:, ::-1][:, :5]
+        np.testing.assert_allclose(score, best, rtol=1e-5)
+        np.testing.assert_allclose(np.take_along_axis(scores, found, axis=1), best, rtol=1e-5)
+        near, _ = model.neighbors(["i4"], 3, node_type="item")
+        assert int(model.index(["i4"], "item")[0]) not in near[0]
+
+
+def test_links_that_were_held_out_as_a_whole_are_told_apart(workspace: Workspace, report: RunReport) -> None:
+    artifact = artifact_of(workspace, 1)
+    graph = RunData.open(workspace, report.run).graph
+    sources, targets = (each.tolist() for each in graph.csc(("user", "bought_later", "item")).coo())
+    for user, item in zip(sources[:20], targets[:20], strict=True):
+        found = artifact.links.between("user", user, "item", np.array([item]))[0]
+        later = [link for link in found if link.relation == "bought_later"]
+        assert [link.held_out for link in later] == [True]
+
+
+def test_rows_in_fewer_bits_are_measured_on_the_task(report: RunReport) -> None:
+    measured = report.compress["shop-items"]
+    assert measured["metric"]["name"] == "recall@5"
+    assert measured["metric"]["before"] == pytest.approx(report.metrics["items"]["light"]["recall@5"])
