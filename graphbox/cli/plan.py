@@ -1,7 +1,8 @@
-"""`graphbox plan`: what an import takes, before it is run."""
+"""`graphbox plan`: what an import takes, and the trainings of a run file, before they are run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ from graphbox.cli.table_options import (
     TimestampOption,
     TypeOption,
     WeightOption,
+    is_run_file,
 )
 from graphbox.cli.text import byte_size, count, duration, table
 from graphbox.errors import DoesNotFitError, UsageError
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from graphbox.graph.distinct import Estimate
     from graphbox.graph.plan import ImportPlan, TypePlan
+    from graphbox.train.plan import TrainingPlan
 
 __all__ = ["register"]
 
@@ -58,7 +61,7 @@ def plan(
     columns: ColumnsOption = None,
     keep_duplicates: KeepDuplicatesOption = False,
 ) -> None:
-    """Predict the memory, disk and time that an import takes, and whether there is as much.
+    """Predict the memory, disk and time that an import takes, and the memory of the trainings of a run file.
 
     Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported:
     tables up to 512 MiB are read once, larger ones in part, and disk and processor are measured for a moment.
@@ -77,10 +80,85 @@ def plan(
     )
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
-    session.answer(found.as_dict(), lambda console: _print(found, console))
-    if found.problems:
-        messages, hints = zip(*found.problems, strict=True)
+    trainings = _trainings(found, arguments)
+    document = found.as_dict()
+    document["training"] = {
+        name: None if each is None else each.as_dict() for name, each in trainings.items()
+    }
+
+    def show(console: Console) -> None:
+        _print(found, console)
+        _print_trainings(found, trainings, console)
+
+    session.answer(document, show)
+    problems = [*found.problems, *_training_problems(found, trainings)]
+    if problems:
+        messages, hints = zip(*problems, strict=True)
         raise DoesNotFitError("; ".join(messages), where=f"graph `{found.name}`", hint="; ".join(hints))
+
+
+def _trainings(found: ImportPlan, arguments: list[str]) -> dict[str, TrainingPlan | None]:
+    """Return the plans of the models of a run file; none where a table is given, or it trains nothing."""
+    if not is_run_file(arguments[0]):
+        return {}
+    from graphbox.config import load_config
+
+    config = load_config(arguments[0], arguments[1:], check_files=False)
+    if not config.models:
+        return {}
+    from graphbox.train.plan import GraphCounts, plan_trainings
+
+    nodes = {each.name: each for each in found.types if each.kind == "nodes"}
+    edges = {each.name: each.count.likely for each in found.types if each.kind == "edges"}
+    counts = GraphCounts(
+        {name: each.count.likely for name, each in nodes.items()},
+        {each.type: edges["__".join(each.type)] for each in config.graph.edges},
+        {name: each.size_bytes for name, each in nodes.items()},
+    )
+    return plan_trainings(config, counts)
+
+
+def _print_trainings(
+    found: ImportPlan, trainings: Mapping[str, TrainingPlan | None], console: Console
+) -> None:
+    rows = [
+        (
+            name,
+            each.kind,
+            byte_size(each.libraries_bytes),
+            byte_size(each.nodes_bytes),
+            byte_size(each.edges_bytes),
+            byte_size(each.peak_bytes),
+        )
+        for name, each in trainings.items()
+        if each is not None
+    ]
+    columns = ("model", "kind", "libraries", "nodes", "edges", "peak memory")
+    if rows:
+        console.print()
+        console.print(table("Training", columns, rows, columns[2:]))
+        console.print(f"there is {byte_size(found.available_memory_bytes)}", markup=False)
+    unknown = [name for name, each in trainings.items() if each is None]
+    if unknown:
+        console.print(f"not predicted for models of this kind: {', '.join(unknown)}", markup=False)
+
+
+def _training_problems(
+    found: ImportPlan, trainings: Mapping[str, TrainingPlan | None]
+) -> list[tuple[str, str]]:
+    available = found.available_memory_bytes
+    too_large = {
+        name: each.peak_bytes
+        for name, each in trainings.items()
+        if each is not None and each.peak_bytes > available
+    }
+    hint = (
+        "make its `dim` smaller; one of kind gnn can have `num_neighbors` and budgets in the section `memory`"
+    )
+    return [
+        (f"expected {peak:,} bytes of memory to train `{name}`, received {available:,}", hint)
+        for name, peak in too_large.items()
+    ]
 
 
 def _print(found: ImportPlan, console: Console) -> None:
