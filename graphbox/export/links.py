@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 import numpy as np
@@ -28,20 +29,24 @@ class KnownEdges(Protocol):
         ...
 
 
-def links_of(graph: Graph, known: KnownEdges, node_types: set[str]) -> pa.Table:
+def links_of(
+    graph: Graph, known: KnownEdges, node_types: set[str], *, negatives: Collection[EdgeType] = ()
+) -> pa.Table:
     """Return the links among nodes of some types; those that ``known`` does not have are held out.
 
     Args:
         graph: every edge.
         known: what the model was trained on.
         node_types: both ends of a link are of these.
+        negatives: edge types that hold what is no link.
 
     Returns:
         A table for `graphbox.artifact.Links`; without the reverse edge types, which say nothing new.
     """
     tables = []
     for edge_type in graph.edge_types:
-        if graph.is_reverse(edge_type) or not {edge_type[0], edge_type[2]} <= node_types:
+        among = {edge_type[0], edge_type[2]} <= node_types
+        if not among or graph.is_reverse(edge_type) or edge_type in negatives:
             continue
         source, target = graph.csc(edge_type).coo()
         held_out = np.ones(len(source), dtype=np.bool_)

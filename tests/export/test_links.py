@@ -15,6 +15,7 @@ class _Seen:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self.edge_types = graph.edge_types
 
     @property
     def edge_types(self) -> list[EdgeType]:
@@ -50,3 +51,13 @@ def test_reverse_edges_and_other_node_types_are_left_out() -> None:
     (node_type,) = graph.node_types
     assert len(Links(links_of(graph, graph, {node_type}))) == 2
     assert len(Links(links_of(graph, graph, {"other"}))) == 0
+
+
+def test_types_that_were_not_seen_are_held_out_and_negatives_are_no_links() -> None:
+    graph = Graph.from_coo(np.array([0, 1]), np.array([1, 2]), num_nodes=3)
+    (edge_type,) = graph.edge_types
+    seen = _Seen(graph)
+    seen.edge_types = []
+    found = Links(links_of(graph, seen, {"node"})).between("node", 0, "node", np.array([1]))[0]
+    assert [link.held_out for link in found] == [True]
+    assert len(Links(links_of(graph, graph, {"node"}, negatives={edge_type}))) == 0

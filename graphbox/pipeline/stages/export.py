@@ -51,7 +51,7 @@ def _export(
 ) -> ExportResult:
     from graphbox.artifact import Lineage
     from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
-    from graphbox.train import GraphView, load_trained
+    from graphbox.train import GraphView, LinkSplit, load_trained
 
     trained = load_trained(context.run_path, export.model)
     metrics = (
@@ -63,6 +63,7 @@ def _export(
     if trained.target is not None and trained.target_type is not None:
         candidates = (trained.target_type, trained.target)
     node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
+    negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
     about: dict[str, Any] = {
         "name": name,
         "version": version,
@@ -70,7 +71,7 @@ def _export(
         "metrics": metrics,
         "lineage": Lineage(run=context.run_id, graph=graph.name, steps=(f"train {export.model}", "export")),
         # What the finished model was given: everything but the test part.
-        "links": links_of(graph, GraphView(graph, split, "test"), node_types),
+        "links": links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives),
     }
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}

@@ -156,10 +156,14 @@ class LinkSplit(Split):
             if relation not in self.held_out_relations and (hidden[:, 1] == number).any()
         }
 
+    def negative_edge_types(self) -> Collection[EdgeType]:
+        """Return the edge types that hold negatives."""
+        return {(self.node_type, relation, self.target_type) for relation in self.negative_relations}
+
     def hidden_edge_types(self) -> Collection[EdgeType]:
         """Return the edge types that are held out as a whole, and those of negatives."""
-        hidden = (*self.held_out_relations, *self.negative_relations)
-        return {(self.node_type, relation, self.target_type) for relation in hidden}
+        held_out = {(self.node_type, relation, self.target_type) for relation in self.held_out_relations}
+        return held_out | set(self.negative_edge_types())
 
     def visible_graph(self, graph: Graph, fold: Fold) -> Graph:
         """Return the graph without hidden pairs in any edge type, and without hidden edges."""
