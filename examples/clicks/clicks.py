@@ -3,7 +3,10 @@
     python examples/clicks/clicks.py adult.csv.gz run
 
 The rows are those of UCI's "Adult" (Becker and Kohavi, 1996; CC BY 4.0), or any CSV with its columns;
-`income` stands for the click. Run it again, also after kill -9, and it goes on after the last finished pass.
+`income` stands for the click. It shows what can be done with tables; a click model alone needs no code but a
+run file, as in `examples/adult`.
+
+Run it again, also after kill -9, and it goes on after the last finished pass.
 """
 
 from __future__ import annotations
