@@ -130,7 +130,7 @@ def test_another_run_does_not_take_the_graph_of_a_stream(shop: Path, graphbox: C
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.stress)])
 def test_stopped_while_it_waits(shop: Path, number: signal.Signals) -> None:
     write_day(shop / "in", 0)
     write_day(shop / "in", 1, marker=None)
