@@ -46,7 +46,12 @@ class RunData:
         record = workspace.run(run_id)
         config = load_config(record.path / "config.yaml", check_files=False)
         imported = next(
-            (s.outputs for s in record.stages if s.name == "import" and s.state == "finished"), None
+            (
+                stage.outputs
+                for stage in record.stages
+                if stage.name in ("import", "follow") and stage.state == "finished"
+            ),
+            None,
         )
         hint = f"`graphbox runs resume {record.id}` goes on with it"
         if imported is None:

@@ -56,6 +56,8 @@ def test_one_attempt_after_the_other(shop: Path, graphbox: Call) -> None:
     published = PublishedTables.open(shop / "workspace" / "runs" / "shop-1" / "serving")
     assert (published.number, published.name) == (2, "20261103")
 
+    exported = graphbox("embed", "export", "last", "--format", "npy", "-o", shop / "exported")
+    assert exported.code == 0, exported.err
     run_guide(published_in=shop / "workspace" / "runs" / "shop-1" / "serving")
 
     write_day(shop / "in", 3)

@@ -52,10 +52,16 @@ def _run(context: StageContext) -> StageResult:
             stop=context.stop,
         )
     chunks = read_chunks(context.run_path)
+    graph = context.workspace.graph(config.graph.name)
     return StageResult(
         f"learnt {counted(len(chunks) - learnt_before, 'chunk')}, {len(chunks):,} in all; "
         f"tables for serving in {output}",
-        {"models": [name], "output": str(output)},
+        {
+            "graph": graph.name,
+            "fingerprint": graph.fingerprint,
+            "models": [name],
+            "output": str(output),
+        },
         {"training": {name: asdict(outcome)}},
     )
 
