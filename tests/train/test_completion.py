@@ -416,6 +416,24 @@ class TestTraining:
         assert whole.triples is not None
         np.testing.assert_array_equal(parts.triples.rows, whole.triples.rows)
 
+    def test_candidates_are_as_likely_as_the_loss_takes_them_to_be(
+        self, atlas: Graph, split: CompleteSplit
+    ) -> None:
+        trainer = CompletionTrainer(
+            GraphView(atlas, split),
+            split,
+            config_of("complex", batch_size=8, candidates=6),
+            seed=0,
+            threads=1,
+        )
+        seen, batches = np.zeros(PLACES), 0
+        for epoch in range(60):
+            for batch in range(trainer.begin_epoch(epoch)):
+                seen[trainer.batch_arrays(epoch, batch)["candidates"]] += 1
+                batches += 1
+        (expected,) = trainer._log_probability
+        np.testing.assert_allclose(seen / batches, np.exp(expected), atol=0.04)
+
     def test_ends_in_its_best_state(self, atlas: Graph, split: CompleteSplit, tmp_path: Path) -> None:
         config = config_of("complex", epochs=12, validate_every=1, patience=2, learning_rate=0.5)
         trained = train_model(atlas, split, config, tmp_path)

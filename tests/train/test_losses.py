@@ -16,6 +16,7 @@ from graphbox.train.losses import (
     nce,
     perturbed,
     sampled_softmax,
+    self_adversarial,
     sigmoid,
     simgcl,
 )
@@ -182,3 +183,35 @@ class TestByLoop:
         moved = perturbed(vectors, 0.1, torch.Generator().manual_seed(1))
         np.testing.assert_allclose((moved - vectors).norm(dim=1).numpy(), 0.1, rtol=1e-4)
         assert (moved.sign() == vectors.sign()).all()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_self_adversarial_equals_a_loop(temperature: float) -> None:
+    generator = np.random.default_rng(2)
+    positive, negatives = generator.normal(0, 2, 4), generator.normal(0, 2, (3, 6))
+    excluded = generator.random((3, 6)) < 0.3
+    query = [0, 0, 2, 1]
+    total = 0.0
+    for number, row in enumerate(query):
+        told = negatives[row][~excluded[row]]
+        weight = np.exp(temperature * told) / np.exp(temperature * told).sum()
+        against = sum(w * math.log1p(math.exp(value)) for w, value in zip(weight, told, strict=True))
+        total += (math.log1p(math.exp(-positive[number])) + against) / 2
+    masked = torch.tensor(np.where(excluded, -np.inf, negatives), requires_grad=True)
+    loss = self_adversarial(torch.tensor(positive), masked, torch.tensor(query), temperature)
+    assert loss.item() == pytest.approx(total / len(query))
+    loss.backward()  # type: ignore[no-untyped-call]
+    assert masked.grad is not None
+    assert torch.isfinite(masked.grad).all()
+    # Nothing is learnt through the weights.
+    row = 1
+    told = negatives[row][~excluded[row]]
+    weight = np.exp(temperature * told) / np.exp(temperature * told).sum()
+    expected = weight / (1 + np.exp(-told)) / 2 / len(query)
+    np.testing.assert_allclose(masked.grad[row][~torch.tensor(excluded[row])].numpy(), expected, rtol=1e-9)
+
+
+def test_self_adversarial_without_any_negative() -> None:
+    negatives = torch.full((1, 3), -torch.inf, requires_grad=True)
+    loss = self_adversarial(torch.zeros(1), negatives, torch.tensor([0]))
+    assert loss.item() == pytest.approx(math.log(2) / 2)
