@@ -11,9 +11,12 @@ import typer
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
-from graphbox.errors import UsageError
+from graphbox.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from graphbox.graph import Graph
     from graphbox.train import TrainedModel
 
@@ -36,6 +39,15 @@ def export_embeddings(
     formats: Annotated[
         str, typer.Option("--format", help="npy, parquet, safetensors; several separated by commas.")
     ] = "npy,parquet",
+    node_type: Annotated[
+        str | None, typer.Option("--type", help="Node type to write. (default: all that have embeddings)")
+    ] = None,
+    nodes: Annotated[
+        Path | None,
+        typer.Option(
+            "--nodes", help="File with an original id on each line: write these alone, in its order."
+        ),
+    ] = None,
 ) -> None:
     """Write the embeddings of a model with the original ids, a file for each node type.
 
@@ -50,23 +62,79 @@ def export_embeddings(
     with session.workspace() as workspace:
         data = RunData.open(workspace, run)
         trained = _with_embeddings(data.trained(model))
-        files: list[Path] = []
-        for node_type, vectors in trained.embeddings.items():
-            files += write(data.graph.arrow_ids(node_type), vectors, output, node_type, formats.split(","))
+        parts = [(output, name, vectors) for name, vectors in trained.embeddings.items()]
         if trained.target is not None and trained.target_type is not None:
-            ids, folder = data.graph.arrow_ids(trained.target_type), output / "target"
-            files += write(ids, trained.target, folder, trained.target_type, formats.split(","))
-        if trained.triples is not None:
+            parts.append((output / "target", trained.target_type, trained.target))
+        parts = _of_type(parts, node_type)
+        if nodes is not None and len({name for _, name, _ in parts}) > 1:
+            raise UsageError(
+                f"expected the node type of the ids in {nodes}, received none",
+                where="--type",
+                hint=f"the model has embeddings of: {', '.join(dict.fromkeys(name for _, name, _ in parts))}",
+            )
+        chosen = None if nodes is None else _chosen_nodes(data.graph, parts[0][1], nodes)
+        files: list[Path] = []
+        shapes: dict[str, list[int]] = {}
+        for folder, name, vectors in parts:
+            files += _write(data.graph, folder, name, vectors, chosen, formats)
+            shapes.setdefault(name, [len(vectors) if chosen is None else len(chosen), vectors.shape[1]])
+        if trained.triples is not None and node_type is None and nodes is None:
             names, rows = trained.triples.row_names(), trained.triples.rows
             files += write(pa.array(names), rows, output / "relations", "relations", formats.split(","))
-    document = {
-        "run": data.record.id,
-        "model": trained.name,
-        "node_types": {name: list(vectors.shape) for name, vectors in trained.embeddings.items()},
-        "files": files,
-    }
+    document = {"run": data.record.id, "model": trained.name, "node_types": shapes, "files": files}
     text = "\n".join(str(file) for file in files)
     session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
+
+
+Part = tuple[Path, str, "NDArray[np.float32]"]
+
+
+def _of_type(parts: list[Part], node_type: str | None) -> list[Part]:
+    """Return the parts of a node type: folder, node type and vectors of each."""
+    known = list(dict.fromkeys(name for _, name, _ in parts))
+    if node_type is not None and node_type not in known:
+        raise UsageError(
+            f"the model has no embeddings of `{node_type}`",
+            where="--type",
+            hint=did_you_mean(node_type, known) or f"there are those of: {', '.join(known)}",
+        )
+    return [part for part in parts if node_type in {None, part[1]}]
+
+
+def _chosen_nodes(graph: Graph, node_type: str, path: Path) -> NDArray[np.int64]:
+    """Return the nodes whose ids stand in a file, each once."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"expected a text file of ids, received one that cannot be read: {error}", where=f"--nodes {path}"
+        ) from error
+    ids: list[int | str] = []
+    for number, line in enumerate(lines, 1):
+        if graph.id_type(node_type) == "int64":
+            if not line.strip().lstrip("-").isdecimal():
+                raise UsageError(f"expected an integer id, received `{line}`", where=f"{path}:{number}")
+            ids.append(int(line))
+        else:
+            ids.append(line)
+    found: NDArray[np.int64] = graph.index(node_type, list(dict.fromkeys(ids)))
+    return found
+
+
+def _write(
+    graph: Graph,
+    folder: Path,
+    node_type: str,
+    vectors: NDArray[np.float32],
+    chosen: NDArray[np.int64] | None,
+    formats: str,
+) -> list[Path]:
+    from graphbox.export import export_embeddings as write
+
+    ids = graph.arrow_ids(node_type)
+    if chosen is not None:
+        ids, vectors = ids.take(chosen), vectors[chosen]
+    return write(ids, vectors, folder, node_type, formats.split(","))
 
 
 def show_neighbors(

@@ -358,6 +358,28 @@ def no_such_model_in_the_run(folder: Path) -> Arguments:
 
 
 @mistake(2, finished=True)
+def no_embeddings_of_the_type(folder: Path) -> Arguments:
+    return ["embed", "export", "last", "--type", "papre"]
+
+
+@mistake(2, finished=True)
+def nodes_of_no_type(folder: Path) -> Arguments:
+    (folder / "wanted.txt").write_text("p1\n")
+    return ["embed", "export", "last", "--model", "walk", "--nodes", "wanted.txt"]
+
+
+@mistake(2, finished=True)
+def unknown_node_in_a_file(folder: Path) -> Arguments:
+    (folder / "wanted.txt").write_text("p1\np600\n")
+    return ["embed", "export", "last", "--model", "walk", "--type", "paper", "--nodes", "wanted.txt"]
+
+
+@mistake(2, finished=True)
+def file_of_nodes_that_is_not_there(folder: Path) -> Arguments:
+    return ["embed", "export", "last", "--model", "walk", "--type", "paper", "--nodes", "wanted.txt"]
+
+
+@mistake(2, finished=True)
 def unknown_format(folder: Path) -> Arguments:
     return ["embed", "export", "last", "--format", "npz"]
 

@@ -156,6 +156,20 @@ def test_embed_export(graphbox: Call, finished_folder: Path) -> None:
     np.testing.assert_array_equal(np.array(table.column("vector").to_pylist(), np.float32), vectors)
 
 
+def test_embed_export_of_chosen_nodes(graphbox: Call, finished_folder: Path) -> None:
+    Path("wanted.txt").write_text("p7\np3\np7\n")
+    arguments = ["embed", "export", "last", "--model", "walk", "--format", "npy"]
+    whole = graphbox(*arguments, "-o", "whole", "--json").json["node_types"]
+    assert set(whole) > {"paper"}
+    chosen = graphbox(*arguments, "-o", "some", "--type", "paper", "--nodes", "wanted.txt", "--json")
+    assert chosen.code == 0, chosen.json
+    assert chosen.json["node_types"] == {"paper": [2, 8]}
+    assert Path("some/paper.ids.txt").read_text().splitlines() == ["p7", "p3"]
+    vectors = np.load("whole/paper.npy", allow_pickle=False)[[7, 3]]
+    np.testing.assert_array_equal(np.load("some/paper.npy", allow_pickle=False), vectors)
+    assert not Path("some/author.npy").exists()
+
+
 def test_embed_neighbors(graphbox: Call, finished_folder: Path) -> None:
     document = graphbox("embed", "neighbors", "last", "p7", "-k", "5", "--json").json
     assert document["model"] == "sage"
