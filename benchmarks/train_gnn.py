@@ -232,7 +232,7 @@ def tiers(folder: Path, *, quick: bool) -> Iterator[tuple[str, Result]]:
     """Yield what trains in memory, and with everything on disk under a fifth of its size."""
     nodes, edges, width = (100_000, 800_000, 64) if quick else (1_000_000, 8_000_000, 64)
     graph, split, task = random_graph(folder, nodes, edges, width)
-    config = settings(3, features=None, embeddings=("node",), reverse=False)
+    config = settings(3, features=None, embeddings=("node",), reverse=False, merge_relations=False)
     row_bytes = DIM * 4 + 4 + 20
     memory = MemoryConfig(
         topology=(edges * 4 + nodes * 8) // 5,
