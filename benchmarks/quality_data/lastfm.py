@@ -16,8 +16,5 @@ DATA_SET = DataSet(
         published={"gfcf": (".2716", ".2139")},
         others=("gfcf", "popular"),
     ),
-    remark=(
-        "The test part was looked at once more before, when the command was tried out; no setting was "
-        "chosen by it."
-    ),
+    remark="The split is given; its test part was seen once before, when the command was tried out.",
 )
