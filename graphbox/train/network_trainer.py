@@ -300,7 +300,8 @@ def _network_graph(view: GraphView, config: GraphNetworkConfig, *, normalized: b
     edge_types: Sequence[EdgeType] = list(chosen) or view.edge_types
     merge = config.merge_relations
     if merge is None:
-        merge = len({end for edge_type in edge_types for end in (edge_type[0], edge_type[2])}) == 1
+        types = {end for edge_type in edge_types for end in (edge_type[0], edge_type[2])}
+        merge = len(types) == 1 and len(edge_types) > 1  # a single one is left where it is, on disk too
     return NetworkGraph(view, edge_types, merge=merge, weights=config.edge_weights, normalized=normalized)
 
 
