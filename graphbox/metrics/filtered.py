@@ -15,7 +15,9 @@ from graphbox.native import thread_count
 
 __all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
 
-_BLOCK_BYTES = 256 << 20
+_BLOCK_ROWS = 128
+_BLOCK_BYTES = 64 << 20
+_SCORES_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def evaluate_filtered(
     num_candidates: int,
     *,
     hits: Sequence[int] = (1, 3, 10),
-    block_rows: int = 512,
+    block_rows: int = _BLOCK_ROWS,
     threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank the target of each query among all candidates but its other known answers.
@@ -91,7 +93,7 @@ def filtered_ranks(
     queries: FilteredQueries,
     num_candidates: int,
     *,
-    block_rows: int = 512,
+    block_rows: int = _BLOCK_ROWS,
     threads: int | None = None,
 ) -> NDArray[np.float64]:
     """Return the rank of each query's target among all candidates but the query's other known answers.
@@ -105,9 +107,10 @@ def filtered_ranks(
             [b, candidates]; higher is better.
         queries: what to find, and what is true besides.
         num_candidates: how many candidates there are.
-        block_rows: queries scored at once, by all threads together; fewer where their scores would fill more
-            than 256 MiB.
-        threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
+        block_rows: queries scored at once; fewer where their scores would fill more than 64 MiB. A score may
+            depend on how many are made at once, by its rounding, so this depends on no number of threads.
+        threads: they call ``score`` side by side, fewer where the scores would fill more than 256 MiB. None:
+            see :func:`graphbox.native.thread_count`.
 
     Returns:
         float64 [q], from 1.
@@ -126,9 +129,9 @@ def filtered_ranks(
             where=f"query {place}",
         )
     ranks = np.empty(count)
-    threads = thread_count(threads)
-    fitting = _BLOCK_BYTES // (num_candidates * np.dtype(np.float32).itemsize)
-    rows_of_block = max(1, min(block_rows, fitting) // threads)
+    row_bytes = num_candidates * np.dtype(np.float32).itemsize
+    rows_of_block = max(1, min(block_rows, _BLOCK_BYTES // row_bytes))
+    threads = max(1, min(thread_count(threads), _SCORES_BYTES // (rows_of_block * row_bytes)))
 
     def rank(start: int) -> None:
         block = slice(start, min(start + rows_of_block, count))

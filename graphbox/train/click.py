@@ -39,6 +39,7 @@ from graphbox.train.view import GraphView
 __all__ = ["ClickTrainer", "make_click_trainer"]
 
 _MODEL, _SCALE = "model.", "scale."
+_START_STREAM, _BATCH_STREAM = 1, 2
 
 
 class ClickTrainer(StreamingTrainer):
@@ -89,13 +90,12 @@ class ClickTrainer(StreamingTrainer):
             )
             for number, (name, dim) in enumerate(table_dims(config, self._fields).items())
         }
-        with seeded(self._seed):
+        with seeded(self._seed, _START_STREAM):
             self.network = make_network(config, self._fields, tables)
         self._optimization = Optimization(
             self.network, config, [(list(self.network.parameters()), config.weight_decay)]
         )
         self._scale: NumberScale | None = None
-        self._label: ClickLabel | None = None
         self._validation: LogRows | None = None
         self._log: LogRows | None = None
         if split is not None:
@@ -133,7 +133,7 @@ class ClickTrainer(StreamingTrainer):
                 self._find_scale()
             fields, labels = self._batch(epoch, batch)
         self.network.train()
-        with seeded(self._seed, epoch, batch):
+        with seeded(self._seed, _BATCH_STREAM, epoch, batch):
             with clock.stage("fetch"):
                 vectors = self.network.fetch(fields)
             with clock.stage("compute"):
@@ -191,10 +191,9 @@ class ClickTrainer(StreamingTrainer):
         if nodes is None or not len(nodes):
             return None
         node_type, first, last = self._task.node_type, int(nodes[0]), int(nodes[-1]) + 1
-        if self._label is None or self._label.positive is None:
-            spec = chunk.view.features(node_type).get(self._task.label)
-            self._label = ClickLabel.of(self._task, spec)
-        labels, known = self._label.read(chunk.view.feature_rows(node_type, self._task.label, first, last))
+        # Anew for each chunk, as it may bring a further category.
+        label = ClickLabel.of(self._task, chunk.view.features(node_type).get(self._task.label))
+        labels, known = label.read(chunk.view.feature_rows(node_type, self._task.label, first, last))
         chosen = np.zeros(last - first, bool)
         chosen[nodes - first] = True
         chosen &= known
@@ -294,6 +293,8 @@ def row_groups(
 ) -> NDArray[np.int64] | None:
     """Return whose each of the chosen rows is: int64 [n]; None where the task does not ask.
 
+    A row without a value is a group of its own, which says nothing within groups.
+
     Raises:
         UsageError: the feature is none that can say it.
     """
@@ -308,7 +309,11 @@ def row_groups(
             hint=f"write `{task.group}: categorical` under its `features`",
         )
     column = view.feature_rows(task.node_type, task.group, first, first + len(chosen))
-    return column.values[chosen].astype(np.int64)
+    groups = column.values[chosen].astype(np.int64)
+    if spec.kind == "categorical":
+        unknown = np.flatnonzero(groups < 0)
+        groups[unknown] = -1 - unknown
+    return groups
 
 
 def make_click_trainer(config: ClickModelSection, assignment: Assignment) -> ClickTrainer:

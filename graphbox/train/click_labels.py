@@ -32,7 +32,8 @@ class ClickLabel:
         """Return how the label of a task is read.
 
         Raises:
-            UsageError: there is no such feature, or none of two values, or the task names no category of it.
+            UsageError: there is no such feature, or the task names no category of it.
+            DataError: it has more than two categories, or fewer and the task does not say which is positive.
         """
         where = f"node type {task.node_type}, label `{task.label}`"
         if spec is None or spec.kind not in {"boolean", "categorical"}:
@@ -51,14 +52,17 @@ class ClickLabel:
                 )
             return cls(task.label, None)
         found = sorted(spec.categories)
-        if len(found) > 2 or not found:
+        # Of a stream, the other category may be yet to come: then the task must say which one is positive.
+        if len(found) > 2 or (len(found) < 2 and task.positive is None):
             raise DataError(
                 f"expected a label of two categories, received {len(found)}: {', '.join(found[:5])}",
                 where=where,
-                hint="a task of kind `classify` takes more than two",
+                hint="a task of kind `classify` takes more than two"
+                if found[2:]
+                else "name the category that means a click: `positive` of the task",
             )
         positive = found[-1] if task.positive is None else task.positive
-        if positive not in found:
+        if positive not in found and len(found) == 2:
             raise UsageError(
                 f"expected one of {', '.join(found)} as positive, received `{positive}`",
                 where=where,

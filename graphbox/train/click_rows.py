@@ -93,10 +93,10 @@ class ShuffledBatches:
 
     def __init__(self, log: LogRows, batch_size: int, seed: int, epoch: int) -> None:
         self._log = log
-        self._seed = (seed, epoch)
+        self._seed, self._epoch = seed, epoch
         sizes = log.block_sizes()
         blocks = np.flatnonzero(sizes)
-        np.random.default_rng(self._seed).shuffle(blocks)
+        self._generator().shuffle(blocks)
         self._windows = [
             blocks[start : start + _WINDOW_BLOCKS] for start in range(0, len(blocks), _WINDOW_BLOCKS)
         ]
@@ -143,5 +143,9 @@ class ShuffledBatches:
 
     def _shuffled(self, number: int) -> Window:
         rows, labels = self._log.read(self._windows[number])
-        order = np.random.default_rng((*self._seed, number)).permutation(len(labels))
+        order = self._generator(number).permutation(len(labels))
         return take_rows(rows, order), labels[order]
+
+    def _generator(self, *window: int) -> np.random.Generator:
+        """Return what orders the blocks, or the rows of a window; no window is not window 0."""
+        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self._epoch, *window)))

@@ -13,7 +13,10 @@ __all__ = ["seeded"]
 
 @contextmanager
 def seeded(*numbers: int) -> Iterator[None]:
-    """Let torch draw by these numbers while the block runs, and then go on as if it had not."""
+    """Let torch draw by these numbers while the block runs, and then go on as if it had not.
+
+    Zeros at the end count as nothing: purposes are told apart by numbers from 1 on.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(
             int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics import FilteredQueries, evaluate_filtered
+from graphbox.metrics import FilteredQueries, evaluate_filtered, filtered_ranks
 
 
 def problem(seed: int) -> tuple[NDArray[np.float32], FilteredQueries]:
@@ -62,6 +62,24 @@ def test_scores_that_are_all_alike_gain_nothing() -> None:
     report = evaluate_filtered(lambda numbers: np.zeros((len(numbers), 101), np.float32), queries, 101)
     assert report["mean_rank"] == 51
     assert report["hits@10"] == 0
+
+
+def test_what_is_scored_together_depends_on_no_number_of_threads() -> None:
+    count = 270
+    queries = FilteredQueries(np.zeros(count, np.int64), np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
+
+    def blocks(threads: int, candidates: int) -> list[list[int]]:
+        found: list[list[int]] = []
+
+        def score(numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+            found.append(numbers.tolist())
+            return np.zeros((len(numbers), candidates), np.float32)
+
+        filtered_ranks(score, queries, candidates, threads=threads)
+        return sorted(found)
+
+    for candidates in (3, 300_000):
+        assert blocks(1, candidates) == blocks(3, candidates) == blocks(8, candidates)
 
 
 def test_mistakes() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from graphbox.config import (
@@ -17,8 +18,12 @@ from graphbox.config import (
 )
 from graphbox.errors import ConfigError, DataError, GraphboxError, UsageError
 from graphbox.graph import Graph, GraphSource, NodeSource
+from graphbox.graph.columns import Column
 from graphbox.graph.ingest import import_graph
+from graphbox.graph.schema import FeatureSpec
 from graphbox.train import GraphView, make_split
+from graphbox.train.click import row_groups
+from graphbox.train.click_labels import ClickLabel
 from graphbox.train.tasks import ClickSplit, load_split, save_split
 
 ROWS = 400
@@ -102,6 +107,30 @@ def test_a_column_says_the_part_and_is_not_seen(graph: Graph) -> None:
             view.feature_rows("row", name, 0, 1)
 
 
+def test_one_category_is_positive_or_not_as_the_task_says() -> None:
+    kinds: dict[str, Any] = {"kind": "click", "node_type": "row", "label": "answer"}
+    no = FeatureSpec("categorical", categories=("no",))
+    with pytest.raises(DataError, match="two categories, received 1: no") as error:
+        ClickLabel.of(ClickTaskConfig(**kinds), no)  # it would be positive now, and `yes` when that comes
+    assert "`positive`" in str(error.value.hint)
+    label = ClickLabel.of(ClickTaskConfig(**kinds, positive="yes"), no)
+    positive, known = label.read(Column("categorical", np.array([0, 0, -1], np.int32), pa.array(["no"])))
+    assert positive.tolist() == [False] * 3
+    assert known.tolist() == [True, True, False]
+
+
+def test_rows_of_nobody_are_no_group(graph: Graph) -> None:
+    task = ClickTaskConfig(kind="click", node_type="row", label="clicked", group="answer")
+    chosen = np.arange(ROWS) % 3 > 0
+    groups = row_groups(GraphView(graph, None), task, chosen)
+    assert groups is not None
+    codes = np.asarray(graph.feature("row", "answer"))[chosen]
+    np.testing.assert_array_equal(groups[codes >= 0], codes[codes >= 0])
+    unknown = groups[codes < 0]
+    assert (unknown < 0).all()
+    assert len(np.unique(unknown)) == len(unknown) > 1
+
+
 def test_a_row_without_a_label_is_in_no_part(graph: Graph) -> None:
     split = split_of(graph, label="answer")
     codes = np.asarray(graph.feature("row", "answer"))
@@ -116,7 +145,7 @@ def test_a_row_without_a_label_is_in_no_part(graph: Graph) -> None:
     [
         ({"label": "price"}, UsageError, "boolean or categorical feature as label"),
         ({"label": "none"}, UsageError, "none of that name"),
-        ({"label": "always"}, DataError, "with and without a click"),
+        ({"label": "always"}, DataError, "(?s)with and without a click.*nothing to learn"),
         ({"positive": "yes"}, UsageError, "no `positive` of a boolean label"),
         ({"label": "answer", "positive": "maybe"}, UsageError, "received `maybe`"),
         ({"split": RowTimeSplitConfig(kind="time", feature="part")}, UsageError, "when a row came to be"),

@@ -42,7 +42,7 @@ class ClickTaskConfig(HeldOutFractions):
     in ascending order, such as 1 of 0 and 1."""
     group: str | None = None
     """Categorical or integer feature that says whose a row is, such as the user: the report has the area
-    under the curve within groups (GAUC)."""
+    under the curve within groups (GAUC), those rows left out that have no value."""
     split: Annotated[
         RandomSplitConfig | RowTimeSplitConfig | GivenSplitConfig, Field(discriminator="kind")
     ] = RANDOM_SPLIT

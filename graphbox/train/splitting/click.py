@@ -45,6 +45,8 @@ def split_click(graph: Graph, task: ClickTaskConfig, seed: int) -> ClickSplit:
         fold = fold_of(_row_hash(graph, task.node_type, seed), task)
         hint = "use larger fractions"
     fold = np.where(known, fold, -1).astype(np.int8)
+    if not (labels & known).any() or not (~labels & known).any():
+        hint = "without rows of both kinds there is nothing to learn: look at the column"
     for position, name in enumerate(FOLDS):
         positives = int(np.count_nonzero(labels & (fold == position)))
         negatives = int(np.count_nonzero(fold == position)) - positives
