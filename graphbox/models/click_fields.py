@@ -153,13 +153,19 @@ class ClickFields:
         fields: the fields.
         crosses: features each combination of whose values has a key.
         knots: most knots of a number.
+        where: what the crosses are of, for the error.
 
     Raises:
         UsageError: a cross of features that are not fields, or have no single value.
     """
 
     def __init__(
-        self, fields: Sequence[Field], crosses: Sequence[Sequence[str]] = (), *, knots: int = 32
+        self,
+        fields: Sequence[Field],
+        crosses: Sequence[Sequence[str]] = (),
+        *,
+        knots: int = 32,
+        where: str = "crosses",
     ) -> None:
         self.fields = tuple(fields)
         self.crosses = tuple(tuple(cross) for cross in crosses)
@@ -172,7 +178,7 @@ class ClickFields:
             if name not in single:
                 raise UsageError(
                     f"expected crosses of features with single values, received `{name}`",
-                    where="crosses",
+                    where=where,
                     hint=did_you_mean(name, single) or f"there are: {', '.join(single) or 'none'}",
                 )
 

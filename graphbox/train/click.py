@@ -69,7 +69,8 @@ class ClickTrainer(StreamingTrainer):
         self._threads = assignment.threads
         self._clock = assignment.clock
         specs = assignment.view.features(task.node_type)
-        where = f"models.{assignment.name}.features"
+        section = f"models.{assignment.name}"
+        where = f"{section}.features"
         if config.features is not None and task.label in config.features:
             raise UsageError(
                 f"expected a model that does not read what it is to predict, received one that reads "
@@ -77,7 +78,7 @@ class ClickTrainer(StreamingTrainer):
                 where=where,
             )
         fields = choose_fields(specs, config.features, unread_features(task), where)
-        self._fields = make_fields(config, fields)
+        self._fields = make_fields(config, fields, section)
         tables = {
             name: EmbeddingTable(
                 dim,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
@@ -36,9 +38,14 @@ _READ_BYTES = 1 << 24
 _CATEGORIES_BYTES = 1 << 30
 
 
-def make_fields(config: ClickModelSection, fields: tuple[Field, ...]) -> ClickFields:
-    """Return what makes the fields of a model's section."""
-    return ClickFields(fields, getattr(config, "crosses", ()), knots=config.knots)
+def make_fields(config: ClickModelSection, fields: tuple[Field, ...], where: str = "model") -> ClickFields:
+    """Return what makes the fields of a model's section.
+
+    Raises:
+        UsageError: a cross of features that are not fields, or have no single value; ``where`` is told.
+    """
+    crosses = getattr(config, "crosses", ())
+    return ClickFields(fields, crosses, knots=config.knots, where=f"{where}.crosses")
 
 
 def make_network(
@@ -104,17 +111,9 @@ class ClickModel:
             DataError: a column is missing, or a value cannot be read.
         """
         source = open_table(table, where="rows")
-        readers = {
-            field.name: feature_reader(
-                field.kind,
-                is_text=source.is_text,
-                place=f"{source.name}, column `{field.name}`",
-                memory_bytes=_CATEGORIES_BYTES,
-            )
-            for field in self.fields.fields
-        }
+        fields = {field.name: field for field in self.fields.fields}
         found = [np.zeros(0, np.float32)]
-        for batch in source.batches(list(readers), batch_bytes=_READ_BYTES):
+        for batch in source.batches(list(fields), batch_bytes=_READ_BYTES):
             if batch.malformed:
                 first = batch.malformed[0]
                 raise DataError(
@@ -124,11 +123,18 @@ class ClickModel:
                 continue
             columns = {
                 name: _column(
-                    reader,
+                    field,
+                    # Of its own for each batch, so that categories are never more than a batch's.
+                    feature_reader(
+                        field.kind,
+                        is_text=source.is_text,
+                        place=f"{source.name}, column `{name}`",
+                        memory_bytes=_CATEGORIES_BYTES,
+                    ),
                     batch.columns[name],
-                    lambda row, name=name, batch=batch: source.where(batch.first_row + row, name),
+                    partial(_place, source, name, batch.first_row),
                 )
-                for name, reader in readers.items()
+                for name, field in fields.items()
             }
             found.append(self._probabilities(self.fields.prepare(columns)))
         return np.concatenate(found)
@@ -153,11 +159,18 @@ class ClickModel:
         return np.concatenate(found)
 
 
-def _column(reader: FeatureReader, values: Any, place: Any) -> Column:
+def _place(source: Any, column: str, first_row: int, row: int) -> str | None:
+    place: str | None = source.where(first_row + row, column)
+    return place
+
+
+def _column(
+    field: Field, reader: FeatureReader, values: pa.Array, place: Callable[[int], str | None]
+) -> Column:
     """Return a column of a table as that of a graph.
 
     Raises:
-        DataError: a value cannot be read.
+        DataError: a value cannot be read, or vectors have not the length of those that were learnt from.
     """
     read = reader.read(values)
     for wrong in read.wrong:
@@ -167,6 +180,12 @@ def _column(reader: FeatureReader, values: Any, place: Any) -> Column:
             where=place(row),
         )
     converted: FeatureValues = read.values
+    if field.dim is not None and not isinstance(converted, Lists) and converted.shape[1] != field.dim:
+        raise DataError(
+            f"expected {field.dim} numbers in every row, as in what was learnt from, received "
+            f"{converted.shape[1]}",
+            where=place(0),
+        )
     if isinstance(converted, Lists):
         return Column("slots", converted.values, None, converted.offsets)
     if isinstance(reader, CategoricalReader):

@@ -251,6 +251,20 @@ def test_rows_of_text_files_and_of_new_values(model: Any, tmp_path: Path) -> Non
         model.predict({"user": ["u1"]})
 
 
+def test_rows_without_values_and_with_other_vectors(model: Any) -> None:
+    rows = {name: list(values)[:2] for name, values in log_table().items()}
+    known = model.predict(pa.table({**rows, "tags": pa.array([[], []], pa.list_(pa.int64()))}))
+    nones: list[Any] = [[[], []], [None, None], [[], None]]
+    for none in nones:  # of no type that Arrow could know
+        np.testing.assert_array_equal(model.predict(pa.table({**rows, "tags": none})), known)
+    for look in ([[1.0, 2.0, 3.0]] * 2, [[1.0]] * 2):
+        with pytest.raises(DataError, match="expected 2 numbers in every row") as error:
+            model.predict(pa.table({**rows, "tags": [[1], [2]], "look": look}))
+        assert error.value.where == "rows, row 1, column `look`"
+    nothing = {"user": [None] * 2, "price": [None] * 2, "tags": [None] * 2}
+    assert np.isfinite(model.predict(pa.table({**rows, **nothing}))).all()
+
+
 def chunks_of(graph: Graph, parts: int = 4) -> Iterator[Chunk]:
     rows = np.array_split(np.arange(graph.num_nodes("row")), parts)
     for number, nodes in enumerate(rows):
@@ -368,5 +382,8 @@ def test_models_of_clicks_need_a_task_of_clicks(graph: Graph, split: ClickSplit)
     other = ClassifySplit("row", "", "user", None, (), np.zeros(1, np.int64), np.zeros(1, np.int8))
     with pytest.raises(UsageError, match="expected a task of kind click"):
         make_trainer(section("dcn"), Assignment("model", GraphView(graph, None), other, TASK, 0, 1))
+    with pytest.raises(UsageError, match="crosses of features with single values") as error:
+        trainer_of(graph, split, "wide_and_deep", crosses=[["user", "tags"]])
+    assert error.value.where == "models.model.crosses"
     trained = trainer_of(graph, split).trained("model", GraphView(graph, split))
     assert trained.embeddings == {}

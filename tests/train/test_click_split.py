@@ -195,6 +195,8 @@ models:
             "`test_fraction` has no meaning",
         ),
         ("[[at, part]]", "[[at, parts]]", "there is no feature `parts`"),
+        ("[[at, part]]", "[[at, at]]", "expected each feature once, received `at`"),
+        ("[at, part, tags]", "[at, part, at]", "expected each feature once, received `at`"),
         ("kind: wide_and_deep", "kind: gnn", "expected a task of kind"),
         ("models:", "export: {net: {model: net}}\nmodels:", "a model with vectors of nodes, received `net`"),
     ],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from graphbox.config.models.optimization import OptimizationSection
 from graphbox.config.models.section import ModelSection
@@ -14,6 +15,17 @@ __all__ = ["ClickModelSection", "DCNConfig", "DeepFMConfig", "WideAndDeepConfig"
 
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 _NotNegative = Annotated[float, Field(ge=0.0)]
+
+
+def _each_once(features: tuple[str, ...]) -> tuple[str, ...]:
+    twice = [name for place, name in enumerate(features) if name in features[:place]]
+    if twice:
+        raise PydanticCustomError(
+            "duplicate",
+            "expected each feature once, received `{name}` more than once",
+            {"name": twice[0], "hint": "leave the others out"},
+        )
+    return features
 
 
 class ClickModelSection(ModelSection, OptimizationSection):
@@ -33,7 +45,7 @@ class ClickModelSection(ModelSection, OptimizationSection):
     train_on: Literal["train", "train_and_validation"] = "train"
     """Parts of the task to learn from. Choose the settings with `train`, which measures on the validation
     part as it goes; `train_and_validation` trains all `epochs` and measures on test alone."""
-    features: tuple[str, ...] | None = None
+    features: Annotated[tuple[str, ...], AfterValidator(_each_once)] | None = None
     """Features of the task's node type to read; without it all but the label and those that the split is told
     by."""
     dim: PositiveInt = 16
@@ -97,5 +109,5 @@ class WideAndDeepConfig(ClickModelSection):
 
     kind: Literal["wide_and_deep"]
     """Kind of model."""
-    crosses: tuple[Annotated[tuple[str, ...], Field(min_length=2)], ...] = ()
+    crosses: tuple[Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_each_once)], ...] = ()
     """Lists of features each combination of whose values has a weight of its own in the linear model."""

@@ -190,6 +190,7 @@ class _Slots(FeatureReader):
     dtype = np.int64
 
     def read(self, values: pa.Array) -> Converted[FeatureValues]:
+        values = _without_null_type(values)
         if self._is_readable_text(values):
             # An empty cell has no value; split, it would have one empty one.
             cells = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
@@ -260,6 +261,15 @@ def _lists_of_one(values: pa.Array) -> pa.Array:
     present = values.is_valid().to_numpy(zero_copy_only=False)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(present)])
     return pa.LargeListArray.from_arrays(pa.array(offsets), values.drop_null())
+
+
+def _without_null_type(values: pa.Array) -> pa.Array:
+    """Return rows that have no value or empty lists alone as what they are rows of: lists of integers."""
+    kind = values.type
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if pa.types.is_null(kind) or (is_list and pa.types.is_null(kind.value_type)):
+        return values.cast(pa.large_list(pa.int64()))
+    return values
 
 
 def _is_list(kind: pa.DataType) -> bool:
