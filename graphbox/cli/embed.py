@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from graphbox.train import TrainedModel
 
 __all__ = ["register"]
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT64 = range(-(2**63), 2**63)
 
 group = typer.Typer(help="Write embeddings for other programs, or look at neighbours.", no_args_is_help=True)
 
@@ -112,7 +116,7 @@ def _chosen_nodes(graph: Graph, node_type: str, path: Path) -> NDArray[np.int64]
     ids: list[int | str] = []
     for number, line in enumerate(lines, 1):
         if graph.id_type(node_type) == "int64":
-            if not line.strip().lstrip("-").isdecimal():
+            if not _INTEGER.fullmatch(line.strip()) or int(line) not in _INT64:
                 raise UsageError(f"expected an integer id, received `{line}`", where=f"{path}:{number}")
             ids.append(int(line))
         else:

@@ -153,6 +153,7 @@ class _Checker:
         yield from self._check_name((*key, "target_type"), target_type, self._node_types, "node type")
         relations = {edge[1] for edge in self._edge_types if (edge[0], edge[2]) == (node_type, target_type)}
         split = _mapping(task, "split")
+        given: dict[str, KeyPath] = {}
         for place, names in (
             ((*key, "relations"), task.get("relations")),
             ((*key, "exclude_relations"), task.get("exclude_relations")),
@@ -163,6 +164,13 @@ class _Checker:
             for index, relation in enumerate(_items(names)):
                 suffix = f" from `{node_type}` to `{target_type}`"
                 yield from self._check_name((*place, index), relation, relations, "relation", suffix)
+                first = given.setdefault(str(relation), place)
+                if first is not place or _items(names).index(relation) != index:
+                    yield self._problem(
+                        (*place, index),
+                        f"the relation `{relation}` is named already, in `{'.'.join(map(str, first[2:]))}`",
+                        "its edges are to be told, hidden, or negatives: name it once",
+                    )
         yield from self._check_split(key, task, (node_type, target_type))
 
     def _check_complete(self, key: KeyPath, task: dict[str, Any]) -> Iterator[Problem]:
@@ -290,7 +298,17 @@ class _Checker:
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
         section = MODEL_SECTIONS.get(str(model.get("kind")))
         task_kind = task.get("kind") if isinstance(task, dict) else None
-        if section is None or task_kind not in TASK_KINDS or task_kind in section.TASK_KINDS:
+        if section is None or task_kind not in TASK_KINDS:
+            return
+        if task_kind in section.TASK_KINDS:
+            split = _mapping(task, "split").get("kind", "random")
+            if model.get("kind") == "temporal" and split in {"random", "leave_last_out"}:
+                yield self._problem(
+                    (*key, "task"),
+                    f"expected a task whose parts follow one another in time, received `{model['task']}` with "
+                    f"a split of kind {split}",
+                    "a model of streams learns in the order of time: write `split: {kind: time}` in the task",
+                )
             return
         able = [kind for kind, other in MODEL_SECTIONS.items() if task_kind in other.TASK_KINDS]
         yield self._problem(

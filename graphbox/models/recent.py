@@ -20,6 +20,8 @@ FADING_EVENTS = (300.0, 3000.0, 20_000.0)
 """After so many events of the whole stream an event counts 1/e, in three counts side by side."""
 
 _NEVER = -1
+_LONG_AGO = -(2**62)
+"""A time before all others; half of the least one, so that differences fit."""
 _ROLES = 2
 
 
@@ -33,7 +35,7 @@ class RecentView:
         time: int64 [n, length].
         number: int64 [n, length], the number of the event in the stream.
         count: int64 [n], events so far.
-        last_time: int64 [n, 2], when the node was last a source and last a target.
+        last_time: int64 [n, 2], when the node was last a source and last a target; no time where never.
         last_number: int64 [n, 2], the number of that event, -1 for never.
         rate: float64 [n, 2, len(FADING_EVENTS)], fading counts of events as a source and as a target.
     """
@@ -60,7 +62,7 @@ class RecentEvents:
         self._length = length
         self._ring = np.full((4, 0, length), _NEVER, dtype=np.int64)  # partner, kind, time, number
         self._count = np.zeros(0, dtype=np.int64)
-        self._last = np.full((2, 0, _ROLES), _NEVER, dtype=np.int64)  # time, number
+        self._last = _never(0)
         self._rate = np.zeros((0, _ROLES, len(FADING_EVENTS)))
         self._rate_number = np.zeros(0, dtype=np.int64)
         self.grow(nodes)
@@ -76,10 +78,9 @@ class RecentEvents:
         if more <= 0:
             return
         ring = np.full((4, more, self._length), _NEVER, dtype=np.int64)
-        last = np.full((2, more, _ROLES), _NEVER, dtype=np.int64)
         self._ring = np.concatenate([self._ring, ring], axis=1)
         self._count = np.concatenate([self._count, np.zeros(more, dtype=np.int64)])
-        self._last = np.concatenate([self._last, last], axis=1)
+        self._last = np.concatenate([self._last, _never(more)], axis=1)
         self._rate = np.concatenate([self._rate, np.zeros((more, *self._rate.shape[1:]))])
         self._rate_number = np.concatenate([self._rate_number, np.zeros(more, dtype=np.int64)])
 
@@ -134,7 +135,7 @@ class RecentEvents:
         if not self.nodes:
             return RecentEvents(1, self._length).view(np.zeros_like(node), now)
         ring = np.where(there[None, :, None], self._ring[:, row], _NEVER)
-        last = np.where(there[None, :, None], self._last[:, row], _NEVER)
+        last = np.where(there[None, :, None], self._last[:, row], _never(1))
         rate = self._rate[row] * _faded(now - self._rate_number[row])[:, None, :]
         partner, kind, time, number = ring
         count = np.where(there, self._count[row], 0)
@@ -171,6 +172,13 @@ def count_in(keys: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.i
     """
     equal = (keys[:, :, None] == others[:, None, :]) & (others >= 0)[:, None, :]
     return np.asarray(equal.sum(axis=2))
+
+
+def _never(nodes: int) -> NDArray[np.int64]:
+    """Return the time and the number of the last event of nodes that had none: int64 [2, nodes, 2]."""
+    last = np.full((2, nodes, _ROLES), _NEVER, dtype=np.int64)
+    last[0] = _LONG_AGO
+    return last
 
 
 def _faded(events: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -171,6 +171,21 @@ def _paths(
         # Over shared targets to sources, and on to theirs.
         reached = step @ linked if back is None else sp.csr_array(step @ back) @ linked
         chosen = order[ends[number] : ends[number + 1]]
-        block = reached.toarray()
-        scores[chosen] = block[row[chosen] - start, pairs[chosen, 1]]
+        scores[chosen] = _entries(reached, row[chosen] - start, pairs[chosen, 1])
     return scores
+
+
+def _entries(
+    matrix: sp.csr_array, rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return entries of a matrix, which never becomes a dense one: float64 [n]."""
+    matrix.sort_indices()
+    width = matrix.shape[1]
+    filled = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices
+    wanted = rows * width + columns
+    place = np.searchsorted(filled, wanted)
+    found = place < len(filled)
+    found[found] = filled[place[found]] == wanted[found]
+    values = np.zeros(len(rows))
+    values[found] = matrix.data[place[found]]
+    return values

@@ -100,11 +100,19 @@ def evaluate_link_embeddings(
         fold: validation or test.
 
     Raises:
-        DataError: the vectors are not one for each node, not of one length, or no finite numbers.
+        DataError: the vectors are not one for each node, not of one length, or no finite numbers; or training
+            edges join all there is.
     """
     _check(split, sources, targets)
     edges = _some(split.part("train").edges)
     negatives = _training_negatives(split, task, edges)
+    if not len(negatives):
+        raise DataError(
+            "expected pairs that no training edge joins, to learn from, received sources that are joined to "
+            "every target",
+            where=f"{split.node_type} to {split.target_type}",
+            hint="an edge type that joins everything leaves nothing to predict",
+        )
     pairs = np.concatenate([edges, negatives])
     products = sources[pairs[:, 0]] * targets[pairs[:, 1]]
     mean = products.mean(axis=0, dtype=np.float64)

@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from graphbox.cli.embed import _chosen_nodes
+from graphbox.errors import UsageError
+from graphbox.graph import Graph
 from tests.cli.conftest import Call, call_main, write_tables
 
 STAGES = ["import", "split", "train", "evaluate", "export", "compress", "bench"]
@@ -168,6 +171,15 @@ def test_embed_export_of_chosen_nodes(graphbox: Call, finished_folder: Path) -> 
     vectors = np.load("whole/paper.npy", allow_pickle=False)[[7, 3]]
     np.testing.assert_array_equal(np.load("some/paper.npy", allow_pickle=False), vectors)
     assert not Path("some/author.npy").exists()
+
+
+@pytest.mark.parametrize("line", ["--5", "-", "9999999999999999999", "\u00b2", ""])
+def test_embed_export_of_what_is_no_integer_id(tmp_path: Path, line: str) -> None:
+    graph = Graph.from_coo([0, 1], [1, 2], num_nodes=3)
+    (tmp_path / "wanted.txt").write_text(f"+1\n{line}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="expected an integer id") as caught:
+        _chosen_nodes(graph, "node", tmp_path / "wanted.txt")
+    assert caught.value.where == f"{tmp_path / 'wanted.txt'}:2"
 
 
 def test_embed_neighbors(graphbox: Call, finished_folder: Path) -> None:

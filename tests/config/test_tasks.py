@@ -122,3 +122,41 @@ def test_what_a_run_keeps_loads_again(tmp_path: Path) -> None:
 def test_times_that_no_column_gives(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"a split of kind time needs the times of edges"):
         load(tmp_path, (GIVEN, "{kind: time}"), ("      timestamp: at\n", ""))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("relations: [bought, bought]", "tasks.items.relations.1: the relation `bought` is named already"),
+        (
+            "relations: [bought]\n    negative_relations: [bought]",
+            "tasks.items.negative_relations.0: the relation `bought` is named already, in `relations`",
+        ),
+        (
+            "relations: [bought]\n    exclude_relations: [bought]",
+            "tasks.items.exclude_relations.0: the relation `bought` is named already, in `relations`",
+        ),
+    ],
+)
+def test_a_relation_has_one_part_in_a_task(tmp_path: Path, line: str, message: str) -> None:
+    changes = (
+        ("kind: recommend", "kind: predict_links"),
+        ("relations: [bought]", line),
+        ("{kind: lightgcn, task: items}", "{kind: gnn, task: items}"),
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, *changes)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("split", ["", "    split: {kind: leave_last_out}\n"])
+def test_models_of_streams_need_parts_in_the_order_of_time(tmp_path: Path, split: str) -> None:
+    changes = (
+        ("kind: recommend", "kind: predict_links"),
+        ("    split: {kind: given, test_relations: [bought_later]}\n", split),
+        ("{kind: lightgcn, task: items}", "{kind: temporal, task: items}"),
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, *changes)
+    assert "expected a task whose parts follow one another in time" in str(caught.value)
+    assert "split: {kind: time}" in str(caught.value)

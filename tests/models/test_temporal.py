@@ -77,8 +77,8 @@ def test_memory_is_that_of_a_loop(batches: tuple[int, ...], one_type: bool) -> N
             assert view.count[node] == len(plain.all[node])
             for role in (0, 1):
                 mine = [(time, number) for its, time, number in plain.all[node] if its == role]
-                last = mine[-1] if mine else (-1, -1)
-                assert (view.last_time[node, role], view.last_number[node, role]) == last
+                assert view.last_number[node, role] == (mine[-1][1] if mine else -1)
+                assert not mine or view.last_time[node, role] == mine[-1][0]
                 rate = [sum(np.exp(-(now - number) / each) for _, number in mine) for each in FADING_EVENTS]
                 np.testing.assert_allclose(view.rate[node, role], rate, atol=1e-12)
 
@@ -175,3 +175,16 @@ def test_ring_keeps_the_latest_of_a_batch_that_is_longer() -> None:
     zeros = np.zeros(8, dtype=np.int64)
     ring.add(zeros, np.arange(8), zeros, zeros, np.arange(8), np.arange(8))
     assert sorted(ring.view(np.array([0]), 8).partner[0].tolist()) == [5, 6, 7]
+
+
+def test_times_before_the_year_1970_are_times_like_others() -> None:
+    later, earlier = (RecentEvents(3, 2) for _ in range(2))
+    node, other, role = np.array([0, 0, 1]), np.array([1, 2, 0]), np.array([0, 1, 1])
+    time, kind, number = np.array([10, 20, 30]), np.zeros(3, np.int64), np.arange(3)
+    later.add(node, other, kind, role, time, number)
+    earlier.add(node, other, kind, role, time - 1000, number)
+    every = np.arange(4)
+    here, before = later.view(every, 3), earlier.view(every, 3)
+    there = here.last_number >= 0
+    assert there.sum() == 3
+    np.testing.assert_array_equal(here.last_time[there], before.last_time[there] + 1000)

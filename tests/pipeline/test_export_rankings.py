@@ -31,12 +31,20 @@ tasks:
     relations: [bought]
     split: {kind: given, test_relations: [bought_later]}
     k: 5
+  told:
+    kind: predict_links
+    node_type: user
+    target_type: item
+    relations: [bought]
 models:
   light: {kind: lightgcn, task: items, dim: 16, epochs: 8, batch_size: 32, candidates: 64}
+  network: {kind: gnn, task: told, layer: sage, dim: 16, epochs: 3}
 export:
   shop-items: {model: light}
+  shop-links: {model: network}
 compress:
   shop-items: {max_drop: 0.5}
+  shop-links: {max_drop: 0.5}
 """
 
 
@@ -86,3 +94,11 @@ def test_rows_in_fewer_bits_are_measured_on_the_task(report: RunReport) -> None:
     measured = report.compress["shop-items"]
     assert measured["metric"]["name"] == "recall@5"
     assert measured["metric"]["before"] == pytest.approx(report.metrics["items"]["light"]["recall@5"])
+
+
+def test_links_are_told_by_what_the_model_was_trained_to_multiply(report: RunReport) -> None:
+    measured = report.compress["shop-links"]["metric"]
+    assert measured["name"] == "average_precision"
+    trained = report.metrics["told"]["network"]["average_precision"]
+    assert measured["before"] == pytest.approx(trained, rel=1e-5)
+    assert measured["after"] == pytest.approx(trained, abs=0.05)

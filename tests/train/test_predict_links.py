@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.config import PredictLinksTaskConfig
@@ -24,7 +26,8 @@ from graphbox.train import (
     save_split,
 )
 from graphbox.train.evaluate import evaluate_trained
-from graphbox.train.link_baselines import LINK_BASELINES
+from graphbox.train.link_baselines import LINK_BASELINES, _paths
+from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.conftest import ITEMS as NODES
 from tests.train.letters import stream_graph, stream_task
@@ -187,6 +190,11 @@ class TestHeldOut:
         with pytest.raises(DataError, match="received none in test"):
             split_of(shop, task_of("given_column", split=given))
 
+    def test_events_of_a_reverse_relation_are_refused(self, shop: Graph) -> None:
+        task = task_of("time", node_type="item", target_type="user", relations=("bought_by",))
+        with pytest.raises(UsageError, match="the reverse of another"):
+            split_of(shop, task)
+
     def test_times_that_are_not_there_are_said(self, graph: Graph) -> None:
         task = PredictLinksTaskConfig.model_validate(
             {"kind": "predict_links", "node_type": "item", "relations": ("likes",), "split": {"kind": "time"}}
@@ -263,6 +271,25 @@ class TestNegatives:
                 assert (part.negative_time[others] > part.time[rows[number - 1]].max()).all()
             assert (part.negative_time[others] <= part.time[mine].max()).all()
 
+    def test_are_no_edges_of_no_part_nor_of_excluded_relations(self, shop: Graph) -> None:
+        csc = shop.csc(("user", "bought", "item"))
+        task = task_of("given_column", negatives=30, exclude_relations=("bought_later",))
+        split = split_of(shop, task)
+        for relation in ("bought", "bought_later"):
+            edges = np.stack(shop.csc(("user", relation, "item")).coo(), axis=1)
+            assert not pairs_of(split.negatives) & pairs_of(edges)
+        # What is in no part stays in none, though an excluded relation joins it.
+        of_file = np.asarray(shop.edge_feature(("user", "bought", "item"), "part")).astype(np.int64)
+        part = of_file[csc.ids_at(np.arange(csc.num_edges))]
+        names = shop.edge_features(("user", "bought", "item"))["part"].categories
+        assert names is not None
+        assert len(split.edges) == (part != names.index("unused")).sum()
+
+    def test_given_ones_that_are_edges_of_their_part_are_refused(self, shop: Graph) -> None:
+        task = task_of("random", negative_relations=("bought_later",))
+        with pytest.raises(DataError, match="no edges of the part they are in"):
+            split_of(shop, task)
+
     def test_source_that_is_joined_to_all_has_none(self) -> None:
         task = PredictLinksTaskConfig(
             kind="predict_links", node_type="node", relations=("to",), test_fraction=0.4
@@ -294,6 +321,17 @@ class TestBaselines:
                 for one, other in pairs.tolist()
             ]
             np.testing.assert_allclose(scores, expected, rtol=1e-5)
+
+    def test_shared_neighbors_among_many_nodes_take_little_memory(self) -> None:
+        # As a dense block of sources and targets they would take 40 GB.
+        source, target = np.arange(5000) % 1300, np.random.default_rng(0).integers(0, 10_000_000, 5000)
+        pairs = np.stack([source, target], axis=1)
+        linked = known_targets(pairs, 1300, 10_000_000, within_one_type=False)
+        back = sp.csr_array(linked.T)
+        scores = _paths(linked, linked, pairs, back)
+        assert scores.min() >= 1.0
+        degree = linked.sum(axis=1)
+        np.testing.assert_array_equal(scores >= degree[source], True)
 
     def test_between_two_types_paths_have_length_three(self, shop: Graph) -> None:
         split = split_of(shop, task_of("random"))
@@ -373,6 +411,20 @@ class TestModels:
         scores = np.repeat([1, 0], [len(part.edges), len(part.negatives)]).astype(np.float32)
         perfect = TrainedModel("seer", "embedding", "buys", "user", {}, link_scores=scores)
         assert evaluate_trained(shop, split, task, perfect)["auc"] == 1.0
+
+    def test_no_pairs_to_learn_from_is_said(self) -> None:
+        # Each training source is joined to all there is; only the others have anything that is no edge.
+        source = [0] * 5 + [1, 1]
+        graph = Graph.from_coo(source, [0, 1, 2, 3, 4, 0, 1], num_nodes=5)
+        task = PredictLinksTaskConfig(kind="predict_links", node_type="node", relations=("to",))
+        split = dataclasses.replace(
+            split_of(graph, task, 0),
+            edges=np.array([[0, 0], [0, 1], [0, 2], [0, 3], [0, 4], [1, 1], [2, 3]]),
+            fold=np.array([0, 0, 0, 0, 0, 1, 2], np.int8),
+        )
+        vectors = np.ones((5, 2), np.float32)
+        with pytest.raises(DataError, match="joined to every target"):
+            evaluate_link_embeddings(split, task, vectors, vectors)
 
     def test_wrong_embeddings_are_said(self, shop: Graph) -> None:
         task = task_of("random")

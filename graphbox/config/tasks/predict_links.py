@@ -42,8 +42,8 @@ class PredictLinksTaskConfig(HeldOutFractions):
     exclude_relations: tuple[TypeName, ...] = ()
     """A pair joined by one of these relations is not tested: the answer would leak."""
     negatives: PositiveInt = 1
-    """Targets drawn for each held-out edge in its target's place, none of which an edge joins to the source
-    in any part. The seed of the run decides them."""
+    """Targets drawn for each held-out edge in its target's place, none of which an edge joins to the source,
+    in any part or in none, nor an excluded relation. The seed of the run decides them."""
     negative_distribution: Literal["uniform", "degree"] = "uniform"
     """How they are drawn: all alike, or by the number of training edges that arrive at them."""
     negative_relations: tuple[TypeName, ...] = ()

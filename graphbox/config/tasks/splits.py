@@ -47,7 +47,8 @@ class LeaveLastOutSplitConfig(Section):
 class GivenSplitConfig(Section):
     """The data says what is held out: in a column, or in tables of their own.
 
-    Where it names no validation part, `validation_fraction` of its training part becomes one, at random.
+    Where it names no validation part, `validation_fraction` of its training part becomes one, at random; of
+    events with a time (predict_links) the latest.
     """
 
     kind: Literal["given"]

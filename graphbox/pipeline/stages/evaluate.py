@@ -59,8 +59,18 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     import numpy as np
 
     from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
+    from graphbox.train.link_evaluation import evaluate_pairs, inner_products
 
     if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
+        target = model.manifest.targets[split.node_type]
+        if target.score == "inner_product":
+            # Vectors that were trained to be multiplied: those of targets are in a table of their own.
+            sources = model.encode_indices(
+                np.arange(graph.num_nodes(split.node_type), dtype=np.int64), split.node_type
+            )
+            count = graph.num_nodes(split.target_type)
+            candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
+            return evaluate_pairs(split, task, inner_products(sources, candidates))
         sources, targets = (
             model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
             for name in (split.node_type, split.target_type)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.config import GivenSplitConfig, PredictLinksTaskConfig
-from graphbox.errors import DataError
+from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSR, edge_type_text
 from graphbox.native import seed_number
@@ -58,7 +58,8 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
     """Hold out edges of a task's relations, and draw or take the negatives of each part.
 
     Raises:
-        UsageError: an edge type or column that the task names is not there.
+        UsageError: an edge type or column that the task names is not there; or events are of a reverse edge
+            type.
         DataError: a part stays empty.
     """
     one_type = task.node_type == task.candidate_type
@@ -67,11 +68,13 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
     relations = (*task.relations, *held_out)
     edges = _edges_of(graph, task, relations, events=_are_events(graph, task, relations))
     if len(edges.time):
+        _check_own(graph, task, relations)
+    if len(edges.time):
         edges = edges.take(np.lexsort((edges.origin[:, 1], edges.origin[:, 0], edges.time)))
     keys = pair_keys(edges.ends[:, 0], edges.ends[:, 1], ordered=not one_type)
     pairs, pair_of_edge = np.unique(keys, return_inverse=True)
     wanted = _parts(graph, task, edges, pairs, pair_of_edge, seed)
-    wanted[np.isin(keys, _linked_pairs(graph, task))] = TRAIN
+    wanted[(wanted != IGNORED) & np.isin(keys, _linked_pairs(graph, task))] = TRAIN
     # What is known once is known: the earliest part of a pair's edges is the pair's.
     pair_part = np.full(len(pairs), IGNORED, dtype=np.int8)
     np.minimum.at(pair_part, pair_of_edge, wanted)
@@ -96,7 +99,7 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
                 where=f"{task.node_type} to {task.candidate_type}",
                 hint=why_empty(task.split.kind),
             )
-    negatives = _Negatives(graph, task, ends, edge_fold, time, seed)
+    negatives = _Negatives(graph, task, ends, edge_fold, time, seed, joined=edges.ends)
     held = pair_part != TRAIN
     return LinkSplit(
         node_type=task.node_type,
@@ -135,6 +138,17 @@ def _are_events(graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[
     )
 
 
+def _check_own(graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[str]) -> None:
+    for relation in relations:
+        edge_type = (task.node_type, relation, task.candidate_type)
+        if graph.is_reverse(edge_type):
+            raise UsageError(
+                "expected a relation that has events of its own, received one that is the reverse of another",
+                where=f"edge type {edge_type_text(edge_type)}",
+                hint="name the other one, with its ends: both are held out together",
+            )
+
+
 def _edges_of(
     graph: Graph, task: PredictLinksTaskConfig, relations: Iterable[str], *, events: bool
 ) -> _Edges:
@@ -165,11 +179,15 @@ def _part_of_relation(given: GivenSplitConfig | None, relation: str) -> int:
 
 
 def _linked_pairs(graph: Graph, task: PredictLinksTaskConfig) -> NDArray[np.uint64]:
-    linked = [np.empty(0, np.uint64)]
-    for relation in task.exclude_relations:
-        source, target = graph.csc((task.node_type, relation, task.candidate_type)).coo()
-        linked.append(pair_keys(source, target, ordered=task.node_type != task.candidate_type))
-    return np.unique(np.concatenate(linked))
+    ordered = task.node_type != task.candidate_type
+    linked = [pair_keys(ends[:, 0], ends[:, 1], ordered=ordered) for ends in _linked_ends(graph, task)]
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *linked]))
+
+
+def _linked_ends(graph: Graph, task: PredictLinksTaskConfig) -> list[NDArray[np.int64]]:
+    """Return the pairs that the task's excluded relations join: int64 [edges, 2] of each."""
+    edge_types = [(task.node_type, relation, task.candidate_type) for relation in task.exclude_relations]
+    return [np.stack(graph.csc(edge_type).coo(), axis=1).astype(np.int64) for edge_type in edge_types]
 
 
 def _parts(
@@ -261,7 +279,10 @@ def known_targets(
 
 
 class _Negatives:
-    """Negatives of both held-out parts: ``ends``, ``fold``, ``time``, and the queries of both sides."""
+    """Negatives of both held-out parts: ``ends``, ``fold``, ``time``, and the queries of both sides.
+
+    Drawn ones are none of ``joined``, the edges of all parts and of none, nor joined by an excluded relation.
+    """
 
     def __init__(
         self,
@@ -271,8 +292,11 @@ class _Negatives:
         fold: NDArray[np.int8],
         time: NDArray[np.int64],
         seed: int,
+        *,
+        joined: NDArray[np.int64],
     ) -> None:
         self._graph, self._task, self._seed = graph, task, seed
+        self._joined = joined
         self._edges, self._fold, self._time = edges, fold, time
         self.query = np.full(len(edges), -1, dtype=np.int64)
         given = self._given() if task.negative_relations else None
@@ -280,7 +304,9 @@ class _Negatives:
         for number in (VALIDATION, TEST):
             rows = np.flatnonzero(fold == number)
             if given is not None and (given.part == number).any():
-                pairs, when, query = self._take(given.take(np.flatnonzero(given.part == number)), rows)
+                of_part = given.take(np.flatnonzero(given.part == number))
+                self._check_given(of_part, rows)
+                pairs, when, query = self._take(of_part, rows)
             elif given is not None and number == TEST:
                 raise DataError(
                     "expected negatives for the test part, received none",
@@ -321,6 +347,27 @@ class _Negatives:
             given = given.take(np.lexsort((edges.origin[:, 1], edges.origin[:, 0], edges.time)))
         return given
 
+    def _check_given(self, given: _Edges, rows: NDArray[np.int64]) -> None:
+        """Refuse pairs that are both to be told and negatives; of events those of other times may be.
+
+        Raises:
+            DataError: there are some.
+        """
+        if len(self._time):
+            return
+        negatives, edges = given.ends, self._edges[rows]
+        keys = pair_keys(negatives[:, 0], negatives[:, 1], ordered=True)
+        wrong = np.flatnonzero(np.isin(keys, pair_keys(edges[:, 0], edges[:, 1], ordered=True)))
+        if len(wrong):
+            task = self._task
+            ends = zip((task.node_type, task.candidate_type), given.ends[wrong[0]].tolist(), strict=True)
+            first = " to ".join(str(self._graph.ids(node_type, [node])[0]) for node_type, node in ends)
+            raise DataError(
+                f"expected negatives that are no edges of the part they are in, received {len(wrong)} edges",
+                where=f"negative_relations: {', '.join(task.negative_relations)}; first {first}",
+                hint="take these rows out of the one table or the other",
+            )
+
     def _take(
         self, given: _Edges, rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -341,7 +388,8 @@ class _Negatives:
         one_type = task.node_type == task.candidate_type
         targets = self._graph.num_nodes(task.candidate_type)
         sources = self._graph.num_nodes(task.node_type)
-        linked = known_targets(edges, sources, targets, within_one_type=one_type)
+        joined = np.concatenate([self._joined, *_linked_ends(self._graph, task)])
+        linked = known_targets(joined, sources, targets, within_one_type=one_type)
         known = CSR(linked.indptr.astype(np.int64), linked.indices, np.arange(linked.nnz), targets)
         seed = seed_number(self._seed)
         if task.negative_distribution == "uniform":
