@@ -305,8 +305,8 @@ class _Checker:
             if model.get("kind") == "temporal" and split in {"random", "leave_last_out"}:
                 yield self._problem(
                     (*key, "task"),
-                    f"expected a task whose parts follow one another in time, received `{model['task']}` with "
-                    f"a split of kind {split}",
+                    "expected a task whose parts follow one another in time, received "
+                    f"`{model['task']}` with a split of kind {split}",
                     "a model of streams learns in the order of time: write `split: {kind: time}` in the task",
                 )
             return
