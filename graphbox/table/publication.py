@@ -213,8 +213,9 @@ class TablePublisher:
         with atomic_file(self._folder / VERSION_FILE) as stream:
             stream.write(document_text(document).encode())
         kept = [self._remove_old(self._folder / table) for table in tables]
+        first = min(kept, default=self.state.base - self._base_every)
         for path in self._folder.glob("parameters-*.safetensors"):
-            if kept and _number_of(path) < min(kept):
+            if _number_of(path) < first:
                 path.unlink()
 
     def _write_parameters(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, str]:

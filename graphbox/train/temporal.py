@@ -167,6 +167,11 @@ class TemporalTrainer(StreamingTrainer):
         state |= {_MEMORY + name: value for name, value in self._memory.tensors().items()}
         return {**state, _EPOCH: torch.tensor(self._epoch), **self._optimization.tensors()}
 
+    def served_parameters(self) -> dict[str, Tensor]:
+        """Return the network's parameters, or their moving averages; not what nodes did last."""
+        with self._optimization.averaged():
+            return {_MODEL + name: value.detach().clone() for name, value in self.network.named_parameters()}
+
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the table of rows, if there is one."""
         rows = self.network.rows

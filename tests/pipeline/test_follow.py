@@ -181,6 +181,17 @@ def test_a_late_chunk(shop: Shop, policy: str) -> None:
         assert sum("20261102" in note for note in shop.notes) == 1
 
 
+def test_a_chunk_before_all_that_were_learnt(shop: Shop) -> None:
+    write_day(shop.stream, 1)
+    feed = shop.feed()
+    shop.all(feed)
+    write_day(shop.stream, 0)
+    with pytest.raises(DataError, match=r"no chunk before `20261102`, .* received `20261101`"):
+        shop.all(feed, 1)
+    assert shop.all(shop.feed("stream.irregular=skip"), 1) == []
+    assert sum("20261101" in note for note in shop.notes) == 1
+
+
 @pytest.mark.parametrize("policy", ["refuse", "skip"])
 def test_a_chunk_that_changed_after_it_was_learnt(shop: Shop, policy: str) -> None:
     for day in range(2):

@@ -200,6 +200,16 @@ def test_parameters_are_those_of_the_version(tmp_path: Path) -> None:
         PublishedTables.open(tmp_path / "out")
 
 
+def test_parameters_without_tables_leave_like_those_with_some(tmp_path: Path) -> None:
+    publisher = TablePublisher(tmp_path, base_every=3)
+    for number in range(11):
+        publisher.write(number, {})
+        publisher.publish("", {}, {"bias": torch.full((3,), float(number))})
+    files = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+    assert files == [f"parameters-{number:06d}.safetensors" for number in range(6, 11)]
+    assert PublishedTables.open(tmp_path).parameters["bias"].tolist() == [10.0] * 3
+
+
 def test_a_follower_that_slept_through_whole_chains_takes_the_last(tmp_path: Path) -> None:
     training = Training(tmp_path)
     follower = None

@@ -245,6 +245,19 @@ class TestStream:
         vectors = trainer.trained("temporal", GraphView(shop, None)).embeddings
         assert {name: len(each) for name, each in vectors.items()} == {"user": 120, "item": 80}
 
+    @pytest.mark.parametrize("average_decay", [None, 0.9])
+    def test_publishes_what_scores(self, shop: Graph, average_decay: float | None) -> None:
+        trainer = self.trainer(shop, average_decay=average_decay)
+        for _ in score_then_learn(trainer, self.chunks(shop)):
+            pass
+        served = trainer.served_parameters()
+        own = {f"model.{name}": value.detach() for name, value in trainer.network.named_parameters()}
+        assert served.keys() == own.keys() != set()
+        same = all(torch.equal(value, own[name]) for name, value in served.items())
+        assert same == (average_decay is None), "the moving averages are what scores"
+        for name, value in served.items():
+            assert value.isfinite().all(), name
+
     def test_scoring_changes_nothing_and_a_new_process_goes_on(self, shop: Graph) -> None:
         chunks = self.chunks(shop)
         whole, cut = self.trainer(shop), self.trainer(shop)

@@ -175,7 +175,8 @@ class FolderFeed:
         records = {record.name: record for record in stream.chunks}
         consumed = [record for record in stream.chunks if record.number or record.name != "start"]
         last = order_of(consumed[-1].name) if consumed else None
-        oldest = order_of(consumed[0].name) if consumed else None
+        # Of a long stream the first chunks are forgotten: of what is older than the rest nobody can tell.
+        oldest = order_of(consumed[0].name) if consumed and stream.chunks[0].number else None
         looked_at = consumed[-1].number - _LOOKED_AT_AGAIN if consumed and self._has_looked else 0
         self._has_looked = True
         ahead = []
@@ -186,7 +187,7 @@ class FolderFeed:
             elif arrival.name in records:
                 if records[arrival.name].number >= looked_at:
                     self._check_unchanged(arrival, records[arrival.name])
-            elif arrival.missing is None and oldest is not None and order > oldest:
+            elif arrival.missing is None and (oldest is None or order > oldest):
                 self._irregular(
                     arrival,
                     f"expected no chunk before `{consumed[-1].name}`, which is learnt already, received "
