@@ -28,8 +28,10 @@ class Found:
     score: npt.NDArray[np.float32]
 
 
-def nearest(served: ServedModel, query_type: str, index: int, k: int) -> Found:
+def nearest(served: ServedModel, query_type: str, index: int, k: int, linked: bool = True) -> Found:
     """Return the ``k`` best neighbours of the node ``index`` of ``query_type``, itself left out.
+
+    Without ``linked`` those that a known link joins to it are left out too, as a recommendation wants it.
 
     Raises:
         NotFoundError: the model has nothing to rank for queries of that type.
@@ -46,7 +48,16 @@ def nearest(served: ServedModel, query_type: str, index: int, k: int) -> Found:
     candidates = manifest.tables[target.table].rows - (node_type == query_type)
     if not candidates:
         return Found(node_type, np.empty(0, np.int64), np.empty(0, np.float32))
-    found, score = served.model.neighbors_of_indices(
-        np.array([index]), min(k, candidates), exclude_self=True, node_type=query_type
-    )
-    return Found(node_type, found[0], score[0])
+    ranked = min(k, candidates)
+    while True:
+        found, score = served.model.neighbors_of_indices(
+            np.array([index]), ranked, exclude_self=True, node_type=query_type
+        )
+        if linked:
+            return Found(node_type, found[0], score[0])
+        links = served.artifact.links.between(query_type, index, node_type, found[0])
+        new = np.flatnonzero([not between for between in links])
+        if len(new) >= k or ranked == candidates:
+            return Found(node_type, found[0][new[:k]], score[0][new[:k]])
+        # How many of the best are linked is seen only when they are looked up.
+        ranked = min(2 * ranked, candidates)

@@ -36,6 +36,10 @@ _PURPOSE = {
     Template.CLICK: "which rows of a log are clicked",
     Template.STREAM: "what a user will choose next, learnt hour by hour",
 }
+_NEXT = {
+    # Its tables come with the chunks, so none is there to be checked or imported.
+    Template.STREAM: "`graphbox train {path} --follow {folder}`",
+}
 
 
 def init(
@@ -59,12 +63,14 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GraphboxError(f"the folder cannot be made: {error.strerror}", where=str(folder)) from None
+    following = _NEXT.get(template, "`graphbox check {path}` and `graphbox run {path}`").format(
+        path=path, folder=folder / "incoming"
+    )
     write_new_file(path, template_text(template), hint="name another folder: `graphbox init ... DIR`")
     session.answer(
         {"template": template.value, "path": str(path)},
         lambda console: console.print(
-            f"wrote {path}; name your tables and columns on its lines with <-, then "
-            f"`graphbox check {path}` and `graphbox run {path}`",
+            f"wrote {path}; name your tables and columns on its lines with <-, then {following}",
             markup=False,
             soft_wrap=True,
         ),

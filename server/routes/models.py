@@ -59,6 +59,9 @@ def neighbors(
     id: Annotated[str, Query(description="original id of the query", max_length=1024)],  # noqa: A002 - its name in the URL
     node_type: NodeType = None,
     k: Annotated[int, Query(ge=1, description="number of neighbours")] = 10,
+    linked: Annotated[
+        bool, Query(description="whether nodes that a known link joins to the query are among them")
+    ] = True,
     version: Version = None,
 ) -> NeighborAnswer:
     """Return the nodes whose vectors are nearest to that of one node, with the links known between them."""
@@ -69,7 +72,7 @@ def neighbors(
         )
     with services.repository.use(name, version) as served:
         query_type, index = served.find(id, node_type)
-        found = nearest(served, query_type, index, k)
+        found = nearest(served, query_type, index, k, linked)
         links = served.artifact.links.between(query_type, index, found.node_type, found.index)
         return NeighborAnswer(
             model=served.name,

@@ -139,7 +139,10 @@ def test_each_template_is_run() -> None:
 
 
 def test_filled_in_it_follows(folder: Path, graphbox: Call) -> None:
-    assert graphbox("init", "--template", "stream", "own").code == 0
+    outcome = graphbox("init", "--template", "stream", "own")
+    assert outcome.code == 0
+    assert "graphbox train own/graphbox.yaml --follow own/incoming" in outcome.out
+    assert "graphbox run" not in outcome.out
     path = folder / "own" / "graphbox.yaml"
     fill_in(path, {"user  ": "who  ", "target: item": "target: what", "timestamp: time": "timestamp: at"})
     for hour in range(3):

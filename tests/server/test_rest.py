@@ -102,6 +102,17 @@ def test_neighbors_carry_true_links(client: httpx.Client) -> None:
     assert links["curl"] == []
 
 
+@pytest.mark.parametrize("k", [1, 3, 500])
+def test_neighbors_without_known_links_are_the_best_of_the_rest(client: httpx.Client, k: int) -> None:
+    path, query = f"{API}/models/companion/neighbors", {"id": "nginx", "k": 500}
+    every = client.get(path, params=query).json()["neighbors"]
+    new = client.get(path, params={**query, "k": k, "linked": False}).json()["neighbors"]
+    assert any(neighbor["links"] for neighbor in every)
+    assert [neighbor["id"] for neighbor in new] == [
+        neighbor["id"] for neighbor in every if not neighbor["links"]
+    ][:k]
+
+
 def test_more_neighbors_than_there_are(client: httpx.Client) -> None:
     answer = client.get(f"{API}/models/companion/neighbors", params={"id": "zsh", "k": 500}).json()
     assert len(answer["neighbors"]) == len(PACKAGES) - 1

@@ -978,6 +978,8 @@ export interface operations {
         type?: string | null;
         /** @description number of neighbours */
         k?: number;
+        /** @description whether nodes that a known link joins to the query are among them */
+        linked?: boolean;
         /** @description version of the model; the served one when left out */
         version?: number | null;
       };
