@@ -104,7 +104,8 @@ def test_neighbors_carry_true_links(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize("k", [1, 3, 500])
 def test_neighbors_without_known_links_are_the_best_of_the_rest(client: httpx.Client, k: int) -> None:
-    path, query = f"{API}/models/companion/neighbors", {"id": "nginx", "k": 500}
+    path = f"{API}/models/companion/neighbors"
+    query: dict[str, str | int] = {"id": "nginx", "k": 500}
     every = client.get(path, params=query).json()["neighbors"]
     new = client.get(path, params={**query, "k": k, "linked": False}).json()["neighbors"]
     assert any(neighbor["links"] for neighbor in every)

@@ -75,7 +75,7 @@ def test_budgets_count() -> None:
 
 def test_the_command_says_what_trainings_take(tmp_path: Path) -> None:
     write_tables(tmp_path, 2_000)
-    command = ["-C", tmp_path / "workspace", "plan", run_file(tmp_path, "deepwalk")]
+    command = ["-C", str(tmp_path / "workspace"), "plan", str(run_file(tmp_path, "deepwalk"))]
     outcome = call_main([*command, "--json"])
     assert outcome.code == 0, outcome.err
     plan = outcome.json["training"]["deepwalk"]
