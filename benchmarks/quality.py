@@ -33,10 +33,10 @@ _INTRODUCTION = """\
 # Results on public data
 
 What the run files in `examples/` reach under the published protocols. Settings were chosen on validation
-parts cut from train; the final model learns from train and validation. Where a test part was seen before
-the figures were measured, it says so under the table. Reached is the mean of the seeds, with the standard
-deviation; minutes are those of one run with everything in it (import, baselines, evaluation), as the machine
-let it.
+parts cut from train; unless a remark under the table says otherwise, the final model learns from train and
+validation. Remarks also tell where a test part was seen before the figures were measured. Reached is the mean
+of the seeds, with the standard deviation; minutes are those of one run with everything in it (import,
+baselines, evaluation), as the machine let it.
 
 `make quality ROOT=folder` measures again (`benchmarks/quality.py`); a data set is a module of
 `benchmarks/quality_data`.
