@@ -3,7 +3,7 @@ import type { english } from "./resources-en";
 
 declare module "i18next" {
   interface CustomTypeOptions {
-    defaultNS: "common";
+    defaultNS: "frame";
     resources: typeof english;
   }
 }

@@ -1,4 +1,4 @@
-import common from "./en/common.json";
+import frame from "./en/frame.json";
 import explore from "./en/explore.json";
 import graphs from "./en/graphs.json";
 import home from "./en/home.json";
@@ -6,4 +6,4 @@ import models from "./en/models.json";
 import runs from "./en/runs.json";
 import targets from "./en/targets.json";
 
-export const english = { common, explore, graphs, home, models, runs, targets };
+export const english = { explore, frame, graphs, home, models, runs, targets };

@@ -1,4 +1,4 @@
-import common from "./zh-CN/common.json";
+import frame from "./zh-CN/frame.json";
 import explore from "./zh-CN/explore.json";
 import graphs from "./zh-CN/graphs.json";
 import home from "./zh-CN/home.json";
@@ -6,4 +6,4 @@ import models from "./zh-CN/models.json";
 import runs from "./zh-CN/runs.json";
 import targets from "./zh-CN/targets.json";
 
-export const chinese = { common, explore, graphs, home, models, runs, targets };
+export const chinese = { explore, frame, graphs, home, models, runs, targets };

@@ -27,7 +27,7 @@ export function preferredLanguage(): Language {
 }
 
 async function load(language: Language): Promise<void> {
-  if (language === "en" || i18next.hasResourceBundle(language, "common")) return;
+  if (language === "en" || i18next.hasResourceBundle(language, "frame")) return;
   const { chinese } = await import("./resources-zh-CN");
   for (const [namespace, texts] of Object.entries(chinese)) {
     i18next.addResourceBundle(language, namespace, texts);
@@ -56,7 +56,7 @@ export async function setUpLanguages(language: Language = preferredLanguage()): 
     lng: "en",
     fallbackLng: "en",
     resources: { en: english },
-    defaultNS: "common",
+    defaultNS: "frame",
     ns: Object.keys(english),
     interpolation: { escapeValue: false },
   });

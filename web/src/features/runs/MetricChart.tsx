@@ -21,7 +21,7 @@ interface MetricChartProps {
 
 /** One measured quantity as a chart, or as a table with the same values. */
 export function MetricChart({ series, color, smoothing }: MetricChartProps) {
-  const { t } = useTranslation(["runs", "common"]);
+  const { t } = useTranslation("runs");
   const [asTable, setAsTable] = useState(false);
   const [cursor, setCursor] = useState<number | null>(null);
   const lines = useMemo<Line[]>(() => {
@@ -29,7 +29,7 @@ export function MetricChart({ series, color, smoothing }: MetricChartProps) {
     return smoothing > 0 ? [{ values: series.values, color, faint: true }, main] : [main];
   }, [series.values, color, smoothing]);
   const description = useDescription(series);
-  const toggleName = asTable ? t("common:chart.showChart") : t("common:chart.showTable");
+  const toggleName = asTable ? t("chart.showChart") : t("chart.showTable");
   return (
     <Panel
       title={series.key}
@@ -86,7 +86,7 @@ function Readout({ series, cursor }: { series: MetricSeries; cursor: number | nu
 }
 
 function SeriesTable({ series }: { series: MetricSeries }) {
-  const { t } = useTranslation(["runs", "common"]);
+  const { t } = useTranslation("runs");
   const format = useFormat();
   const count = series.steps.length;
   const nth = Math.ceil(count / TABLE_ROWS);
@@ -99,11 +99,11 @@ function SeriesTable({ series }: { series: MetricSeries }) {
       viewportProps={{
         tabIndex: 0,
         role: "region",
-        "aria-label": t("common:chart.table", { name: `${series.model} ${series.key}` }),
+        "aria-label": t("chart.table", { name: `${series.model} ${series.key}` }),
       }}
     >
       <PlainTable label={`${series.model} ${series.key}`} verticalSpacing={2}>
-        {nth > 1 && <Table.Caption>{t("common:chart.sampled", { nth, count })}</Table.Caption>}
+        {nth > 1 && <Table.Caption>{t("chart.sampled", { nth, count })}</Table.Caption>}
         <Table.Thead>
           <Table.Tr>
             <Table.Th>{t("training.step")}</Table.Th>
@@ -124,12 +124,12 @@ function SeriesTable({ series }: { series: MetricSeries }) {
 }
 
 function useDescription({ model, key, values }: MetricSeries): string {
-  const { t } = useTranslation(["runs", "common"]);
+  const { t } = useTranslation("runs");
   const format = useFormat();
   const name = `${model} ${key}`;
   const [first, last] = [values[0], values.at(-1)];
-  if (first === undefined || last === undefined) return t("common:chart.empty", { name });
-  return t("common:chart.summary", {
+  if (first === undefined || last === undefined) return t("chart.empty", { name });
+  return t("chart.summary", {
     name,
     axis: t("training.step"),
     count: values.length,
