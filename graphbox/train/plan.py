@@ -8,6 +8,7 @@ trainings of other sizes.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from graphbox.config import (
     RunConfig,
     SageConfig,
 )
-from graphbox.errors import BackendMissingError
+from graphbox.errors import BackendMissingError, TimeLimitError
 from graphbox.graph.schema import EdgeType
 from graphbox.train.registry import TRAINERS
 
@@ -34,6 +35,9 @@ __all__ = ["GraphCounts", "TrainingPlan", "plan_trainings"]
 
 _MB = 1_000_000
 _PIPELINE = ("graphbox.cli.app", "graphbox.pipeline.stages", "graphbox.workspace", "graphbox.graph.ingest")
+_MEASURE_TIMEOUT_S = 600.0
+"""Importing takes seconds, and minutes where packages come over a slow network."""
+
 _MEASURE = """
 import sys
 from importlib import import_module
@@ -100,6 +104,7 @@ def plan_trainings(config: RunConfig, counts: GraphCounts) -> dict[str, Training
 
     Raises:
         BackendMissingError: what they import is not there.
+        TimeLimitError: importing it does not end.
     """
     libraries = _libraries_bytes(frozenset(model.kind for model in config.models.values()))
     plans: dict[str, TrainingPlan | None] = {}
@@ -115,16 +120,40 @@ def _libraries_bytes(kinds: frozenset[str]) -> int:
     modules = [*_PIPELINE, *sorted({TRAINERS[kind].partition(":")[0] for kind in kinds})]
     if "gnn" in kinds:
         modules.append("torch_geometric.nn")
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURE, *modules], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
+    what = f"to import what trains {', '.join(sorted(kinds))}"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURE, *modules],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MEASURE_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeLimitError(
+            f"expected {what} within {_MEASURE_TIMEOUT_S:g} seconds, the process that does is still at it",
+            hint="a file system that is slow or hangs may hold the packages: see which with "
+            "`python -X importtime -c 'import torch'`",
+        ) from None
+    if done.returncode < 0:
         raise BackendMissingError(
-            f"expected to import what trains {', '.join(sorted(kinds))}, received: {last}",
+            f"expected {what}, the process that does was ended by {_signal_name(-done.returncode)}",
+            hint="SIGKILL is what the kernel sends where memory ends; `graphbox doctor` says what is there",
+        )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2] or f"nothing but exit code {done.returncode}"
+        raise BackendMissingError(
+            f"expected {what}, received: {last}",
             hint="`graphbox doctor` says what is installed; training needs `pip install 'graphbox[train]'`",
         )
     return int(done.stdout)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of those for real time
+        return f"signal {number}"
 
 
 def _taken(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> tuple[float, float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.plan_training import compare, run_file, write_tables
 from graphbox.config import RunConfig
+from graphbox.errors import BackendMissingError, TimeLimitError
 from graphbox.train import plan as plan_module
 from graphbox.train.plan import GraphCounts, TrainingPlan, plan_trainings
 from tests.cli.conftest import call_main
@@ -71,6 +73,32 @@ def test_budgets_count() -> None:
     whole = plan_trainings(config(), counts(1_000_000))["network"]
     within = plan_trainings(config(memory={"tables": "64MiB"}), counts(1_000_000))["network"]
     assert peak(within) < peak(whole) - 500_000_000
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Let another program measure what the libraries take."""
+    plan_module._libraries_bytes.cache_clear()
+    yield lambda program: monkeypatch.setattr(plan_module, "_MEASURE", program)
+    plan_module._libraries_bytes.cache_clear()
+
+
+def test_libraries_whose_import_dies(measured: Callable[[str], None]) -> None:
+    measured("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(BackendMissingError, match="the process that does was ended by SIGKILL"):
+        plan_trainings(config(), counts(10))
+    measured("import sys; sys.exit(3)")
+    with pytest.raises(BackendMissingError, match="received: nothing but exit code 3"):
+        plan_trainings(config(), counts(10))
+
+
+def test_libraries_whose_import_hangs(
+    measured: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_module, "_MEASURE_TIMEOUT_S", 0.5)
+    measured("import threading; threading.Event().wait()")
+    with pytest.raises(TimeLimitError, match=r"within 0\.5 seconds"):
+        plan_trainings(config(), counts(10))
 
 
 def test_the_command_says_what_trainings_take(tmp_path: Path) -> None:
