@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from graphbox.fields import Lists
 from graphbox.graph.schema import FeatureKind, FeatureSpec, Int64Array
 
 __all__ = ["FEATURE_KINDS", "Column", "FeatureValues", "Lists"]
@@ -60,28 +61,6 @@ class Column:
             return Column(self.kind, self.values[index], self.categories)
         lists = Lists(self.offsets, self.values).take(index)
         return Column(self.kind, lists.values, self.categories, lists.offsets)
-
-
-@dataclass(frozen=True, eq=False)
-class Lists:
-    """Any number of int64 values for each row.
-
-    Attributes:
-        offsets: int64 [n + 1], where the values of each row begin and end.
-        values: int64, the values of all rows one after the other.
-    """
-
-    offsets: Int64Array
-    values: Int64Array
-
-    def take(self, index: Int64Array | _BoolArray) -> Lists:
-        """Return the lists of the rows ``index``."""
-        rows = np.flatnonzero(index) if index.dtype == bool else index
-        lengths = self.offsets[rows + 1] - self.offsets[rows]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        # The position in `values` of each value taken: its row's start, and its rank within the row.
-        positions = np.arange(offsets[-1]) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
-        return Lists(offsets, self.values[positions])
 
 
 FeatureValues: TypeAlias = npt.NDArray[Any] | Lists

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from graphbox.errors import UsageError
+from graphbox.fields.keys import FIRST, SECOND, digest_number, fold
+from graphbox.fields.keys import salt as salt_with
 from graphbox.native import Int64Array, integer_array, like
 
 __all__ = ["hashed_keys", "salted_keys", "unsalted_keys"]
-
-_FIRST, _SECOND = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
-"""The multipliers of MurmurHash3's 64-bit finalizer (Appleby, 2011)."""
 
 
 def hashed_keys(ids: Any) -> Int64Array:
@@ -45,7 +42,7 @@ def hashed_keys(ids: Any) -> Int64Array:
             )
         if text not in numbers:
             numbers[text] = int(
-                _digest_number(text.encode() if isinstance(text, str) else text).view(np.int64)
+                digest_number(text.encode() if isinstance(text, str) else text).view(np.int64)
             )
     keys = np.fromiter((numbers[text] for text in texts), np.int64, len(texts))
     return keys.reshape(array.shape)
@@ -78,36 +75,20 @@ def unsalted_keys(keys: Any, salt: str) -> Any:
     array = integer_array(keys, "keys", dimensions=None)
     bits = array.view(np.uint64).copy()
     bits ^= _number(salt)
-    _fold(bits)
-    bits *= np.uint64(pow(_SECOND, -1, 2**64))
-    _fold(bits)
-    bits *= np.uint64(pow(_FIRST, -1, 2**64))
-    _fold(bits)
+    fold(bits)
+    bits *= np.uint64(pow(SECOND, -1, 2**64))
+    fold(bits)
+    bits *= np.uint64(pow(FIRST, -1, 2**64))
+    fold(bits)
     return like(bits.view(np.int64), keys)
 
 
 def salted(keys: Int64Array, salt: str) -> Int64Array:
     """Return what :func:`salted_keys` does, for an array that was checked."""
-    bits = keys.view(np.uint64).copy()
-    _fold(bits)
-    bits *= np.uint64(_FIRST)
-    _fold(bits)
-    bits *= np.uint64(_SECOND)
-    _fold(bits)
-    bits ^= _number(salt)
-    return bits.view(np.int64)
-
-
-def _fold(bits: npt.NDArray[np.uint64]) -> None:
-    """Fold the upper half on the lower one, in place; twice gives what was there."""
-    bits ^= bits >> np.uint64(33)
+    return salt_with(keys, _number(salt))
 
 
 def _number(salt: str) -> np.uint64:
     if not isinstance(salt, str):
         raise UsageError(f"expected a text, received {salt!r}", where="salt")
-    return _digest_number(salt.encode())
-
-
-def _digest_number(text: bytes) -> np.uint64:
-    return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
+    return digest_number(salt.encode())

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from graphbox.config import ClickModelSection, ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfig
 from graphbox.errors import UsageError
+from graphbox.fields import NumberScale
 from graphbox.metrics import click_report
-from graphbox.models.click_fields import FieldBatch, NumberScale, choose_fields
+from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.table import EmbeddingTable
 from graphbox.train.click_labels import ClickLabel
 from graphbox.train.click_model import (
@@ -205,14 +206,14 @@ class ClickTrainer(StreamingTrainer):
     def dense(self) -> dict[str, Tensor]:
         """Return parameters, optimizer state, moving averages and the scale of numbers by name."""
         values = {_MODEL + name: value for name, value in network_values(self.network).items()}
-        scale = {} if self._scale is None else self._scale.tensors()
+        scale = {} if self._scale is None else scale_tensors(self._scale)
         return values | self._optimization.tensors() | {_SCALE + name: each for name, each in scale.items()}
 
     def served_parameters(self) -> dict[str, Tensor]:
         """Return the parameters, their moving averages where these are kept, and the scale of numbers."""
         with self._optimization.averaged():
             values = {_MODEL + name: value.clone() for name, value in network_values(self.network).items()}
-        scale = {} if self._scale is None else self._scale.tensors()
+        scale = {} if self._scale is None else scale_tensors(self._scale)
         return values | {_SCALE + name: each for name, each in scale.items()}
 
     def tables(self) -> dict[str, EmbeddingTable]:
@@ -228,7 +229,7 @@ class ClickTrainer(StreamingTrainer):
         set_network_values(self.network, parts[_MODEL])
         self.network.set_tables(tables)
         self._optimization.restore(parts[""])
-        self._scale = NumberScale.of(parts[_SCALE]) if parts[_SCALE] else None
+        self._scale = scale_from_tensors(parts[_SCALE]) if parts[_SCALE] else None
         self._close_batches()
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows have no vectors

@@ -11,9 +11,10 @@ from sklearn.linear_model import LogisticRegression
 
 from graphbox.config import ClickTaskConfig
 from graphbox.errors import UsageError
+from graphbox.fields import take_rows
 from graphbox.graph import Graph
 from graphbox.metrics import click_report
-from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields, take_rows
+from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields
 from graphbox.train.click import row_groups, unread_features
 from graphbox.train.click_rows import LogRows
 from graphbox.train.tasks import ClickSplit, Fold

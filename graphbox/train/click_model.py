@@ -19,10 +19,11 @@ from torch import Tensor
 
 from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelConfig
 from graphbox.errors import DataError
-from graphbox.graph.columns import Column, FeatureValues, Lists
+from graphbox.fields import Field, Lists, NumberScale, Rows, row_count, take_rows
+from graphbox.graph.columns import Column, FeatureValues
 from graphbox.graph.convert import CategoricalReader, FeatureReader, feature_reader
 from graphbox.graph.source import TableLike, open_table
-from graphbox.models.click_fields import ClickFields, Field, NumberScale, Rows, take_rows
+from graphbox.models.click_fields import ClickFields, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork, ClickShape
 from graphbox.models.dcn import DCN
 from graphbox.models.deepfm import DeepFM
@@ -147,8 +148,7 @@ class ClickModel:
 
     @torch.no_grad()
     def _probabilities(self, rows: Rows) -> NDArray[np.float32]:
-        values = next(iter(rows.values()))
-        count = len(values.offsets) - 1 if isinstance(values, Lists) else len(values)
+        count = row_count(rows)
         found = [np.zeros(0, np.float32)]
         self.network.eval()
         for start in range(0, count, _BATCH_ROWS):
@@ -200,7 +200,7 @@ def save_click_model(model: ClickModel, folder: Path) -> None:
     for name, table in model.network.tables().items():
         table.save(folder / "tables" / name)
     tensors = {f"model.{name}": value for name, value in network_values(model.network).items()}
-    tensors |= {f"scale.{name}": value.contiguous() for name, value in model.scale.tensors().items()}
+    tensors |= {f"scale.{name}": value.contiguous() for name, value in scale_tensors(model.scale).items()}
     with write_atomically(folder / "model.safetensors") as stream:
         stream.write(save(tensors))
     header = {
@@ -225,7 +225,7 @@ def load_click_model(folder: Path) -> ClickModel:
     tables = {name: EmbeddingTable.load(folder / "tables" / name) for name in table_dims(config, fields)}
     network = make_network(config, fields, tables)
     tensors = load_file(folder / "model.safetensors")
-    scale = NumberScale.of(
+    scale = scale_from_tensors(
         {name.removeprefix("scale."): value for name, value in tensors.items() if name.startswith("scale.")}
     )
     set_network_values(network, {name.removeprefix("model."): value for name, value in tensors.items()})

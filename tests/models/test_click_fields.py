@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from graphbox.errors import UsageError
+from graphbox.fields import Field, take_rows
 from graphbox.graph.columns import Column
 from graphbox.graph.schema import FeatureSpec
-from graphbox.models.click_fields import ClickFields, Field, choose_fields, choose_knots, take_rows
+from graphbox.models.click_fields import ClickFields, choose_fields, choose_knots
 from graphbox.table import hashed_keys, salted_keys
 
 
