@@ -43,8 +43,8 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.pipeline.stages.import_graph import graph_source
 from graphbox.train import Assignment, ClassifySplit, GraphView, make_split
-from graphbox.train.graph_network import make_graph_network_trainer
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.classify import make_graph_network_trainer
 
 DIM, HOPS, BATCH_SIZE = 64, (10, 5), 512
 LEARNING_RATE, ROW_LEARNING_RATE = 0.01, 0.05

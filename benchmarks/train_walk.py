@@ -32,9 +32,9 @@ from graphbox.config import DeepWalkConfig
 from graphbox.graph import Graph
 from graphbox.sample import permutation, random_walk
 from graphbox.train import GraphView, embed
-from graphbox.train.one_type import OneTypeGraph, one_type_graph
-from graphbox.train.skip_gram import SkipGramTrainer
-from graphbox.train.walk_sources import OneTypeSource, WalkBatches
+from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
+from graphbox.train.walks.skip_gram import SkipGramTrainer
+from graphbox.train.walks.sources import OneTypeSource, WalkBatches
 
 WALKS, LENGTH, WINDOW, DIM = 10, 80, 10, 128
 KERNEL_SHARE = 0.01

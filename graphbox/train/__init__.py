@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphbox.train.embed import embed
+from graphbox.train.completion.likely_answers import LikelyAnswer, likely_answers
 from graphbox.train.evaluate import (
     evaluate_baselines,
     evaluate_embeddings,
@@ -11,11 +11,10 @@ from graphbox.train.evaluate import (
     evaluate_trained,
 )
 from graphbox.train.fit import fit, load_outcome
-from graphbox.train.likely_answers import LikelyAnswer, likely_answers
-from graphbox.train.link_evaluation import evaluate_link_embeddings
+from graphbox.train.links.evaluation import evaluate_link_embeddings
 from graphbox.train.loop import Outcome, TrainProgress
+from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
-from graphbox.train.sage_encoder import SageEncoder
 from graphbox.train.splitting import make_split
 from graphbox.train.tasks import (
     ClassifySplit,
@@ -28,6 +27,7 @@ from graphbox.train.tasks import (
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView
+from graphbox.train.walks.embed import embed
 
 __all__ = [
     "Assignment",

@@ -13,7 +13,7 @@ from graphbox.errors import UsageError
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
 from graphbox.models.gfcf import fit_gfcf
 from graphbox.models.ials import fit_ials
-from graphbox.train.queries import adjacency, in_degree, known_answers, ranking_queries
+from graphbox.train.recommendation.queries import adjacency, in_degree, known_answers, ranking_queries
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit
 from graphbox.train.view import GraphView
 

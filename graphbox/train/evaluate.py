@@ -15,12 +15,12 @@ from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
 from graphbox.train.baselines import classify_baselines, recommend_baselines
-from graphbox.train.click_evaluation import click_baselines, evaluate_click
-from graphbox.train.completion_baselines import completion_baselines
-from graphbox.train.completion_evaluation import evaluate_completion
-from graphbox.train.link_baselines import link_baselines
-from graphbox.train.link_evaluation import evaluate_links
-from graphbox.train.queries import in_degree, ranking_queries
+from graphbox.train.click.evaluation import click_baselines, evaluate_click
+from graphbox.train.completion.baselines import completion_baselines
+from graphbox.train.completion.evaluation import evaluate_completion
+from graphbox.train.links.baselines import link_baselines
+from graphbox.train.links.evaluation import evaluate_links
+from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.trained import TrainedModel

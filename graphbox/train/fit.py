@@ -19,7 +19,7 @@ from graphbox.train.memory import TrainingMemory, discard_table
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
-from graphbox.train.trackers import Tracker
+from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, save_trained
 from graphbox.train.view import GraphView
 

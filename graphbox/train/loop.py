@@ -15,7 +15,7 @@ from graphbox.train.failed_batch import save_failed_batch
 from graphbox.train.memory import discard_table
 from graphbox.train.metrics_log import MetricsLog
 from graphbox.train.stage_clock import StageClock
-from graphbox.train.trackers import Tracker
+from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trainer import Trainer
 from graphbox.words import counted
 from graphbox.workspace import Heartbeat

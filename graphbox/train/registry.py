@@ -31,35 +31,35 @@ __all__ = [
 ]
 
 TRAINERS: Mapping[str, str] = {
-    "complex": "graphbox.train.completion:make_completion_trainer",
-    "distmult": "graphbox.train.completion:make_completion_trainer",
-    "rotate": "graphbox.train.completion:make_completion_trainer",
-    "transe": "graphbox.train.completion:make_completion_trainer",
+    "complex": "graphbox.train.completion.trainer:make_completion_trainer",
+    "distmult": "graphbox.train.completion.trainer:make_completion_trainer",
+    "rotate": "graphbox.train.completion.trainer:make_completion_trainer",
+    "transe": "graphbox.train.completion.trainer:make_completion_trainer",
     "custom": "graphbox.train.registry:make_custom_trainer",
-    "dcn": "graphbox.train.click:make_click_trainer",
-    "deepfm": "graphbox.train.click:make_click_trainer",
-    "wide_and_deep": "graphbox.train.click:make_click_trainer",
-    "lightgcn": "graphbox.train.recommendation:make_recommendation_trainer",
-    "matrix_factorization": "graphbox.train.recommendation:make_recommendation_trainer",
-    "deepwalk": "graphbox.train.skip_gram:make_deepwalk_trainer",
-    "line": "graphbox.train.line:make_line_trainer",
-    "gnn": "graphbox.train.graph_network:make_graph_network_trainer",
-    "metapath2vec": "graphbox.train.skip_gram:make_skip_gram_trainer",
-    "node2vec": "graphbox.train.skip_gram:make_deepwalk_trainer",
-    "sage": "graphbox.train.sage:make_sage_trainer",
-    "temporal": "graphbox.train.temporal:make_temporal_trainer",
+    "dcn": "graphbox.train.click.trainer:make_click_trainer",
+    "deepfm": "graphbox.train.click.trainer:make_click_trainer",
+    "wide_and_deep": "graphbox.train.click.trainer:make_click_trainer",
+    "lightgcn": "graphbox.train.recommendation.trainer:make_recommendation_trainer",
+    "matrix_factorization": "graphbox.train.recommendation.trainer:make_recommendation_trainer",
+    "deepwalk": "graphbox.train.walks.skip_gram:make_deepwalk_trainer",
+    "line": "graphbox.train.walks.line:make_line_trainer",
+    "gnn": "graphbox.train.network.classify:make_graph_network_trainer",
+    "metapath2vec": "graphbox.train.walks.skip_gram:make_skip_gram_trainer",
+    "node2vec": "graphbox.train.walks.skip_gram:make_deepwalk_trainer",
+    "sage": "graphbox.train.recommendation.sage:make_sage_trainer",
+    "temporal": "graphbox.train.temporal.trainer:make_temporal_trainer",
 }
 """Import path of the function that makes the trainer, by kind of model."""
 
 STREAMING_TRAINERS: Mapping[str, str] = {
-    "dcn": "graphbox.train.click:make_click_trainer",
-    "deepfm": "graphbox.train.click:make_click_trainer",
-    "wide_and_deep": "graphbox.train.click:make_click_trainer",
+    "dcn": "graphbox.train.click.trainer:make_click_trainer",
+    "deepfm": "graphbox.train.click.trainer:make_click_trainer",
+    "wide_and_deep": "graphbox.train.click.trainer:make_click_trainer",
     "custom": "graphbox.train.registry:make_custom_trainer",
     "deepwalk": "graphbox.train.stream.walks:make_streaming_walks",
     "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
     "node2vec": "graphbox.train.stream.walks:make_streaming_walks",
-    "temporal": "graphbox.train.temporal:make_temporal_trainer",
+    "temporal": "graphbox.train.temporal.trainer:make_temporal_trainer",
 }
 """The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
 

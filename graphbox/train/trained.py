@@ -18,11 +18,11 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import edge_type_from_text, edge_type_text
 from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
-from graphbox.train.click_model import ClickModel, load_click_model, save_click_model
-from graphbox.train.sage_encoder import SageEncoder
+from graphbox.train.click.model import ClickModel, load_click_model, save_click_model
+from graphbox.train.completion.triple_rows import TripleRows
+from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import write_atomically
-from graphbox.train.triple_rows import TripleRows
 
 __all__ = ["TrainedModel", "load_trained", "save_trained"]
 

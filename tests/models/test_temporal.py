@@ -11,7 +11,7 @@ import torch
 from graphbox.models.recent import FADING_EVENTS, RecentEvents, count_in
 from graphbox.models.temporal import TemporalLinkScorer
 from graphbox.table import EmbeddingTable
-from graphbox.train.event_memory import EventMemory, Events
+from graphbox.train.temporal.event_memory import EventMemory, Events
 
 NODES, LENGTH = 12, 4
 

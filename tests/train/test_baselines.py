@@ -15,7 +15,7 @@ from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, evaluate_baselines
 from graphbox.train.baselines import CLASSIFY_BASELINES, RECOMMEND_BASELINES, baselines_of
-from graphbox.train.queries import in_degree, known_links, ranking_queries
+from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
 from tests.train.conftest import ITEMS
 
 Edges = set[tuple[int, int]]

@@ -27,8 +27,8 @@ from graphbox.train import (
     load_trained,
     make_split,
 )
-from graphbox.train.click import ClickTrainer
-from graphbox.train.click_rows import BLOCK_ROWS, LogRows, ShuffledBatches
+from graphbox.train.click.rows import BLOCK_ROWS, LogRows, ShuffledBatches
+from graphbox.train.click.trainer import ClickTrainer
 from graphbox.train.registry import Assignment, make_streaming_trainer, make_trainer
 from graphbox.train.stream import Chunk, score_then_learn
 from graphbox.train.tasks import ClickSplit
@@ -333,8 +333,8 @@ def test_a_category_that_comes_later_is_no_silent_negative(tmp_path: Path) -> No
 def test_random_choices_for_different_ends_have_streams_of_their_own(
     graph: Graph, split: ClickSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphbox.train.click_rows.BLOCK_ROWS", 64)
-    monkeypatch.setattr("graphbox.train.click_rows._WINDOW_BLOCKS", 30)
+    monkeypatch.setattr("graphbox.train.click.rows.BLOCK_ROWS", 64)
+    monkeypatch.setattr("graphbox.train.click.rows._WINDOW_BLOCKS", 30)
     drawn: list[int] = []
     monkeypatch.setattr(torch, "manual_seed", drawn.append)
     trainer = trainer_of(graph, split)
@@ -349,8 +349,8 @@ def test_random_choices_for_different_ends_have_streams_of_their_own(
 def test_batches_are_all_rows_once_in_an_order_of_their_own(
     graph: Graph, monkeypatch: pytest.MonkeyPatch, split: ClickSplit
 ) -> None:
-    monkeypatch.setattr("graphbox.train.click_rows.BLOCK_ROWS", 64)
-    monkeypatch.setattr("graphbox.train.click_rows._WINDOW_BLOCKS", 3)
+    monkeypatch.setattr("graphbox.train.click.rows.BLOCK_ROWS", 64)
+    monkeypatch.setattr("graphbox.train.click.rows._WINDOW_BLOCKS", 3)
     fields = trainer_of(graph, split)._fields
     log = LogRows(GraphView(graph, split), "row", fields, split.is_in("train"), split.labels)
     prices = graph.feature("row", "price").astype(float)

@@ -22,8 +22,8 @@ from graphbox.graph.columns import Column
 from graphbox.graph.ingest import import_graph
 from graphbox.graph.schema import FeatureSpec
 from graphbox.train import GraphView, make_split
-from graphbox.train.click import row_groups
-from graphbox.train.click_labels import ClickLabel
+from graphbox.train.click.labels import ClickLabel
+from graphbox.train.click.trainer import row_groups
 from graphbox.train.tasks import ClickSplit, load_split, save_split
 
 ROWS = 400

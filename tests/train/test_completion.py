@@ -30,10 +30,10 @@ from graphbox.train import (
     make_split,
     save_split,
 )
-from graphbox.train.completion import CompletionTrainer
-from graphbox.train.completion_baselines import popular_scores, rule_scores
-from graphbox.train.completion_evaluation import rank_triples
-from graphbox.train.completion_queries import DirectedQueries, answers_of
+from graphbox.train.completion.baselines import popular_scores, rule_scores
+from graphbox.train.completion.evaluation import rank_triples
+from graphbox.train.completion.queries import DirectedQueries, answers_of
+from graphbox.train.completion.trainer import CompletionTrainer
 from tests.train.atlas import PLACES, Triple, build_atlas, facts, place, write_triples
 
 KINDS = ("distmult", "complex", "transe", "rotate")

@@ -15,7 +15,7 @@ from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable
 from graphbox.train import GraphView, LinkSplit, RecommendSplit, evaluate_baselines, fit, make_split
 from graphbox.train.evaluate import evaluate_trained
-from graphbox.train.graph_links import GraphLinkTrainer
+from graphbox.train.network.links import GraphLinkTrainer
 from graphbox.train.registry import Assignment, make_trainer
 from tests.train.shop import USERS, build_shop
 

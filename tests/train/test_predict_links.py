@@ -26,7 +26,7 @@ from graphbox.train import (
     save_split,
 )
 from graphbox.train.evaluate import evaluate_trained
-from graphbox.train.link_baselines import LINK_BASELINES, _paths
+from graphbox.train.links.baselines import LINK_BASELINES, _paths
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.conftest import ITEMS as NODES

@@ -22,7 +22,7 @@ from graphbox.train import (
     load_trained,
     make_split,
 )
-from graphbox.train.recommendation import RecommendationTrainer
+from graphbox.train.recommendation.trainer import RecommendationTrainer
 from tests.train.shop import ITEMS, USERS, build_shop
 
 Config = LightGCNConfig | MatrixFactorizationConfig

@@ -62,5 +62,7 @@ def test_own_trainer(graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_trainers_are_imported_when_they_are_needed() -> None:
-    program = "import sys, graphbox.train.registry; sys.exit('graphbox.train.graph_network' in sys.modules)"
+    program = (
+        "import sys, graphbox.train.registry; sys.exit('graphbox.train.network.classify' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=120).returncode == 0

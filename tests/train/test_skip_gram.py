@@ -18,10 +18,10 @@ from graphbox.models import SkipGram
 from graphbox.sample import NegativeSampler, keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.table import CountAdmission, EmbeddingTable
 from graphbox.train import GraphView, embed
-from graphbox.train.one_type import one_type_graph
 from graphbox.train.registry import Assignment, make_trainer
-from graphbox.train.skip_gram import SkipGramTrainer
-from graphbox.train.walk_sources import EdgeSource, MetapathSource, OneTypeSource, WalkSource
+from graphbox.train.walks.one_type import one_type_graph
+from graphbox.train.walks.skip_gram import SkipGramTrainer
+from graphbox.train.walks.sources import EdgeSource, MetapathSource, OneTypeSource, WalkSource
 
 METAPATHS = (
     (("item", "needs", "item"), ("item", "needs_back", "item")),

@@ -13,7 +13,7 @@ from graphbox.config import ClassifyTaskConfig, GivenSplitConfig, RecommendTaskC
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, load_split, make_split, save_split
-from graphbox.train.queries import in_degree, known_answers, ranking_queries
+from graphbox.train.recommendation.queries import in_degree, known_answers, ranking_queries
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.shop import ITEMS, USERS, build_shop
 

@@ -17,7 +17,7 @@ from graphbox.train import GraphView, LinkSplit, TrainedModel, fit, load_trained
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
 from graphbox.train.registry import Assignment
 from graphbox.train.stream import Chunk, NewEdges, score_then_learn
-from graphbox.train.temporal import TemporalTrainer
+from graphbox.train.temporal.trainer import TemporalTrainer
 from tests.train.letters import stream_graph, stream_task
 from tests.train.shop import build_shop
 

@@ -17,8 +17,8 @@ import pytest
 
 from graphbox.config.track import MLflowConfig, TrackConfig, WandbConfig
 from graphbox.errors import BackendMissingError, GraphboxError, InterruptedRunError, UsageError
-from graphbox.train.tracker_services import Ending, Point
-from graphbox.train.trackers import PatientTracker, open_trackers
+from graphbox.train.tracking.services import Ending, Point
+from graphbox.train.tracking.trackers import PatientTracker, open_trackers
 
 needs = {
     name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
@@ -80,7 +80,7 @@ def test_missing_package_is_named(
     def absent(name: str) -> None:
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
-    monkeypatch.setattr("graphbox.train.tracker_services.import_module", absent)
+    monkeypatch.setattr("graphbox.train.tracking.services.import_module", absent)
     with (
         pytest.raises(BackendMissingError, match=rf"graphbox\[{extra}\]"),
         open_trackers(config, tmp_path, "run-1", {}),

@@ -10,8 +10,8 @@ from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTas
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit
+from graphbox.train.recommendation.sage import SageTrainer
 from graphbox.train.registry import Assignment, make_trainer
-from graphbox.train.sage import SageTrainer
 from graphbox.train.tasks import pair_keys
 from graphbox.train.trainer import EmbeddingTrainer
 

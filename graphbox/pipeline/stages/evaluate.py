@@ -59,7 +59,7 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     import numpy as np
 
     from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
-    from graphbox.train.link_evaluation import evaluate_pairs, inner_products
+    from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 
     if isinstance(task, PredictLinksTaskConfig) and isinstance(split, LinkSplit):
         target = model.manifest.targets[split.node_type]

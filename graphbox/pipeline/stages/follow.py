@@ -21,7 +21,7 @@ def _run(context: StageContext) -> StageResult:
     from graphbox.pipeline.follow import FolderFeed
     from graphbox.table import Expiry, TablePublisher
     from graphbox.train.stream.follow import FollowedModel, follow
-    from graphbox.train.trackers import open_trackers
+    from graphbox.train.tracking.trackers import open_trackers
     from graphbox.workspace.chunk_log import read_chunks
 
     config = context.config

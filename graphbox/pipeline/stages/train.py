@@ -17,7 +17,7 @@ __all__ = ["STAGE"]
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.train import fit, load_outcome
-    from graphbox.train.trackers import open_trackers
+    from graphbox.train.tracking.trackers import open_trackers
 
     config = context.config
     graph = open_graph(context)

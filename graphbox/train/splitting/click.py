@@ -9,7 +9,7 @@ from graphbox.config import ClickTaskConfig, GivenSplitConfig, RowTimeSplitConfi
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.table.salt import salted_keys
-from graphbox.train.click_labels import ClickLabel
+from graphbox.train.click.labels import ClickLabel
 from graphbox.train.splitting.parts import (
     IGNORED,
     TEST,

@@ -1,8 +1,8 @@
 """Matrix factorization from a stream: the rows of queries and candidates learn the answers of each chunk.
 
 The logit of a pair is the cosine of its rows by a temperature, plus a share of the logarithm of the
-candidate's popularity, as in :mod:`graphbox.train.recommendation`. Vectors are rows, so a chunk costs in
-proportion to its own answers, whatever the graph's size.
+candidate's popularity, as in :mod:`graphbox.train.recommendation.trainer`. Vectors are rows, so a chunk
+costs in proportion to its own answers, whatever the graph's size.
 """
 
 from __future__ import annotations

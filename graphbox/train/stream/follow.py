@@ -16,7 +16,7 @@ from graphbox.train.registry import Assignment, make_streaming_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.stream.epochs import ChunkEpochs
 from graphbox.train.stream.feed import ChunkFeed, WaitCallback
-from graphbox.train.trackers import Tracker
+from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import save_trained
 from graphbox.train.view import GraphView
 from graphbox.workspace.chunk_log import ChunkLog

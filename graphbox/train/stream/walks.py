@@ -17,15 +17,15 @@ from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable
-from graphbox.train.one_type import OneTypeGraph, one_type_graph
 from graphbox.train.registry import Assignment
-from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
-from graphbox.train.walk_sources import OneTypeSource, WalkBatches, even_offsets
+from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
+from graphbox.train.walks.skip_gram import SkipGramTrainer
+from graphbox.train.walks.sources import OneTypeSource, WalkBatches, even_offsets
 
 __all__ = ["InterleavedKeys", "StreamingWalks", "make_streaming_walks"]
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from graphbox.config import TrackConfig
 from graphbox.errors import BackendMissingError, GraphboxError, InterruptedRunError
-from graphbox.train.tracker_services import (
+from graphbox.train.tracking.services import (
     Ending,
     MLflowService,
     Point,

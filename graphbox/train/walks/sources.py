@@ -15,8 +15,8 @@ from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import NegativeSampler, permutation, random_walk
 from graphbox.sample.walk_plan import WalkPlan, plan_walk
-from graphbox.train.one_type import OneTypeGraph
 from graphbox.train.view import GraphView
+from graphbox.train.walks.one_type import OneTypeGraph
 
 __all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "WalkSource", "even_offsets"]
 

@@ -18,8 +18,8 @@ from graphbox.fields import NumberScale
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.table import EmbeddingTable
-from graphbox.train.click_labels import ClickLabel
-from graphbox.train.click_model import (
+from graphbox.train.click.labels import ClickLabel
+from graphbox.train.click.model import (
     ClickModel,
     make_fields,
     make_network,
@@ -27,7 +27,7 @@ from graphbox.train.click_model import (
     set_network_values,
     table_dims,
 )
-from graphbox.train.click_rows import LogRows, ShuffledBatches
+from graphbox.train.click.rows import LogRows, ShuffledBatches
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded

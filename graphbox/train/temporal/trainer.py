@@ -19,13 +19,13 @@ from graphbox.metrics import binary_report
 from graphbox.models.temporal import TemporalLinkScorer
 from graphbox.native import seed_number
 from graphbox.table import EmbeddingTable
-from graphbox.train.event_memory import EventMemory, Events
 from graphbox.train.losses import sigmoid
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import FOLDS, LinkPart, LinkSplit, Split
+from graphbox.train.temporal.event_memory import EventMemory, Events
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
 from graphbox.train.view import GraphView

@@ -12,7 +12,7 @@ from graphbox.config import CompleteTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import FilteredQueries, filtered_ranks, rank_report
-from graphbox.train.completion_queries import DirectedQueries, answers_of
+from graphbox.train.completion.queries import DirectedQueries, answers_of
 from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.trained import TrainedModel
 

@@ -1,7 +1,7 @@
 """What figures can be sent to: TensorBoard's files, an MLflow server or store, Weights & Biases.
 
 Their packages are extras of their own; they are imported when a run file asks for them. What goes wrong in
-them is left to :mod:`graphbox.train.trackers`.
+them is left to :mod:`graphbox.train.tracking.trackers`.
 """
 
 from __future__ import annotations

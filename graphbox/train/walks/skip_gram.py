@@ -15,13 +15,13 @@ from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.native import seed_number, thread_count
 from graphbox.sample import NegativeSampler, keep_probability
 from graphbox.table import EmbeddingTable
-from graphbox.train.one_type import one_type_graph
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
-from graphbox.train.walk_sources import MetapathSource, OneTypeSource, WalkBatches, WalkSource
+from graphbox.train.walks.one_type import one_type_graph
+from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkBatches, WalkSource
 
 __all__ = [
     "SkipGramTrainer",

@@ -22,15 +22,15 @@ from graphbox.errors import UsageError
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
-from graphbox.train.completion_evaluation import rank_triples, sampled_triples
-from graphbox.train.completion_queries import DirectedQueries, answer_types
+from graphbox.train.completion.evaluation import rank_triples, sampled_triples
+from graphbox.train.completion.queries import DirectedQueries, answer_types
+from graphbox.train.completion.triple_rows import TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection, Trainer
-from graphbox.train.triple_rows import TripleRows, score_of
 from graphbox.train.view import GraphView
 
 __all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.config import CompleteTaskConfig
-from graphbox.train.completion_evaluation import TripleScores, rank_triples
-from graphbox.train.completion_queries import concatenated_ranges
+from graphbox.train.completion.evaluation import TripleScores, rank_triples
+from graphbox.train.completion.queries import concatenated_ranges
 from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.view import GraphView
 

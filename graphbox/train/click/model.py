@@ -29,7 +29,7 @@ from graphbox.models.dcn import DCN
 from graphbox.models.deepfm import DeepFM
 from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
-from graphbox.train.click_rows import LogRows
+from graphbox.train.click.rows import LogRows
 from graphbox.train.storage import write_atomically
 
 __all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]

@@ -15,8 +15,8 @@ from graphbox.fields import take_rows
 from graphbox.graph import Graph
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields
-from graphbox.train.click import row_groups, unread_features
-from graphbox.train.click_rows import LogRows
+from graphbox.train.click.rows import LogRows
+from graphbox.train.click.trainer import row_groups, unread_features
 from graphbox.train.tasks import ClickSplit, Fold
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView

@@ -12,13 +12,13 @@ from torch import Tensor
 from graphbox.config import LineConfig
 from graphbox.errors import UsageError
 from graphbox.table import EmbeddingTable
-from graphbox.train.one_type import one_type_graph
 from graphbox.train.registry import Assignment
-from graphbox.train.skip_gram import SkipGramTrainer
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
-from graphbox.train.walk_sources import EdgeSource
+from graphbox.train.walks.one_type import one_type_graph
+from graphbox.train.walks.skip_gram import SkipGramTrainer
+from graphbox.train.walks.sources import EdgeSource
 
 __all__ = ["LineTrainer", "make_line_trainer"]
 

@@ -13,7 +13,7 @@ from graphbox.models.graph_layers import Edges
 from graphbox.models.graph_network import LayerEdges
 from graphbox.sample.adjacency import EdgeColumnName
 from graphbox.sample.sampled import HeteroSample
-from graphbox.train.merged_graph import MergedGraph, merged_graph
+from graphbox.train.network.merged_graph import MergedGraph, merged_graph
 from graphbox.train.view import GraphView
 
 __all__ = ["NetworkGraph"]

@@ -29,18 +29,18 @@ from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
-from graphbox.train.held_out_links import HeldOutLinks
 from graphbox.train.losses import sampled_softmax
-from graphbox.train.pretrained import PretrainedTrainer
-from graphbox.train.queries import in_degree, known_links, ranking_queries
+from graphbox.train.recommendation.held_out_links import HeldOutLinks
+from graphbox.train.recommendation.pretrained import PretrainedTrainer
+from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
+from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
-from graphbox.train.sage_encoder import SageEncoder
-from graphbox.train.skip_gram import make_metapath_trainer
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import StartingTrainer
 from graphbox.train.view import GraphView
+from graphbox.train.walks.skip_gram import make_metapath_trainer
 
 __all__ = ["SageTrainer", "make_sage_trainer"]
 

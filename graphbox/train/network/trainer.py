@@ -21,9 +21,9 @@ from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges, NetworkShape
 from graphbox.table import EmbeddingTable
-from graphbox.train.inference import embed_graph
-from graphbox.train.network_graph import NetworkGraph
-from graphbox.train.node_data import node_data
+from graphbox.train.network.graph import NetworkGraph
+from graphbox.train.network.inference import embed_graph
+from graphbox.train.network.node_data import node_data
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment, import_by_path
 from graphbox.train.seeded import seeded

@@ -26,7 +26,7 @@ from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
-from graphbox.train.queries import known_answers, ranking_queries
+from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit

@@ -17,8 +17,8 @@ from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
-from graphbox.train.graph_links import GraphLinkTrainer
-from graphbox.train.network_trainer import NetworkTrainer
+from graphbox.train.network.links import GraphLinkTrainer
+from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.registry import Assignment
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel

@@ -22,11 +22,11 @@ from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.sample import NegativeSampler, permutation, sample_heterogeneous
 from graphbox.train.compressed import CompressedRows
-from graphbox.train.held_out_links import HeldOutLinks
-from graphbox.train.link_evaluation import evaluate_pairs, inner_products
+from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
-from graphbox.train.network_trainer import NetworkTrainer
-from graphbox.train.queries import known_links, ranking_queries
+from graphbox.train.network.trainer import NetworkTrainer
+from graphbox.train.recommendation.held_out_links import HeldOutLinks
+from graphbox.train.recommendation.queries import known_links, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit

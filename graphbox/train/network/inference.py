@@ -18,8 +18,8 @@ from torch import Tensor
 
 from graphbox.models.graph_network import GraphNetwork
 from graphbox.sample import sample_heterogeneous
-from graphbox.train.network_graph import NetworkGraph
-from graphbox.train.node_data import NodeData
+from graphbox.train.network.graph import NetworkGraph
+from graphbox.train.network.node_data import NodeData
 
 __all__ = ["BLOCK_NODES", "embed_graph"]
 

@@ -1,0 +1,1 @@
+"""Models of knowledge graphs: how they are trained, measured, and asked for likely triples."""

@@ -1,0 +1,1 @@
+"""The temporal model of streams, and the memory that events leave behind."""
