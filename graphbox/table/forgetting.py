@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,12 @@ from graphbox.native import Int64Array
 from graphbox.table.manifest import read_manifest
 
 __all__ = ["Remnants", "find_remnants"]
+
+_SETTLED_S = 1.0
+"""A checkpoint that lacks something is damaged when it has been as it is for so long: one that is being removed
+changes with each of its files."""
+
+_LOOK_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +73,18 @@ def _segments_with(folder: Path, wanted: Int64Array) -> tuple[Path, ...]:
 
 
 def _checkpoint_has(checkpoint: Path, wanted: Int64Array) -> bool:
-    """Return whether a checkpoint has keys. Replaced meanwhile, it is read again."""
+    """Return whether a checkpoint has keys. Replaced meanwhile, it is read again; removed, it has none."""
+    seen, since = None, time.monotonic()
     while (moment := _moment(checkpoint)) is not None:
+        if moment != seen:
+            seen, since = moment, time.monotonic()
         try:
             parts = read_manifest(checkpoint).parts
             has_keys = any(_has(checkpoint / part.name, wanted) for part in parts)
         except (FormatError, NotFoundError):
-            if _moment(checkpoint) == moment:
+            if _moment(checkpoint) == moment and time.monotonic() - since >= _SETTLED_S:
                 raise
+            time.sleep(_LOOK_S)
         else:
             if _moment(checkpoint) == moment:
                 return has_keys

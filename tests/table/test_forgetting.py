@@ -14,7 +14,7 @@ from graphbox.errors import FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
 
 
-def test_in_checkpoints(tmp_path: Path) -> None:
+def test_in_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = EmbeddingTable(4)
     table.push(np.arange(100), np.ones((100, 4), np.float32))
     assert table.remnants([7]).keys_in_table == 1
@@ -38,6 +38,7 @@ def test_in_checkpoints(tmp_path: Path) -> None:
     assert other.remnants([50], [tmp_path / "full"]).checkpoints == (tmp_path / "full",)
     part = next((tmp_path / "full").glob("rows-*"))
     part.write_bytes(part.read_bytes()[:-1])
+    monkeypatch.setattr("graphbox.table.forgetting._SETTLED_S", 0.05)
     with pytest.raises(FormatError):
         table.remnants([7])
 
@@ -112,7 +113,26 @@ def test_a_checkpoint_that_is_removed_is_passed_over(tmp_path: Path, monkeypatch
     assert not EmbeddingTable(4).remnants([7], [tmp_path / "full"])
 
 
-def test_a_missing_file_of_a_checkpoint_is_told(tmp_path: Path) -> None:
+def test_a_checkpoint_is_passed_over_while_it_is_removed_file_by_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(tmp_path / "full", [7])
+    left = sorted((tmp_path / "full").iterdir(), reverse=True)  # the manifest is not the last to go
+    assert len(left) > 1
+
+    def remove_one(_: float = 0.0) -> None:
+        if left:
+            left.pop().unlink()
+        else:
+            (tmp_path / "full").rmdir()
+
+    remove_one()
+    monkeypatch.setattr("graphbox.table.forgetting.time.sleep", remove_one)
+    assert not EmbeddingTable(4).remnants([7], [tmp_path / "full"])
+
+
+def test_a_missing_file_of_a_checkpoint_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphbox.table.forgetting._SETTLED_S", 0.05)
     saved(tmp_path / "full", [7])
     next((tmp_path / "full").glob("rows-*")).unlink()
     with pytest.raises(NotFoundError, match="rows-"):
