@@ -2,8 +2,9 @@
 
 A checkpoint is a folder: ``state.json`` (position, figures, digests of the other files),
 ``dense.safetensors`` (parameters and optimizer state) and a folder for each embedding table. It is written
-beside and moved into place, so a killed process leaves a whole checkpoint or none. The last two are kept, and
-the one after which the model was best, where that is looked for.
+beside and moved into place, and moved out of it before it is removed, so a killed process leaves whole
+checkpoints alone. The last two are kept, and the one after which the model was best, where that is looked
+for.
 """
 
 from __future__ import annotations
@@ -96,12 +97,13 @@ class CheckpointStore:
         for name in (*files, _STATE):
             _sync(beside / name)
         sync_folder(beside)
-        if place.exists():  # the same position, reached again
-            shutil.rmtree(place)
+        if place.exists():  # the same position, reached again; until the next step the one before it counts
+            place.rename(self._folder / f".{place.name}.replaced.partial")
         replace_file(beside, place)
         for old in self._places()[:-_KEPT]:
             if int(old.name) != also_keep:
-                shutil.rmtree(old)
+                old.rename(self._folder / f".{old.name}.old.partial")
+        self._remove_partial()
         return place
 
     def load(
@@ -170,8 +172,9 @@ class CheckpointStore:
 
     def remove(self) -> None:
         """Remove all checkpoints."""
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
+        for place in self._places():
+            place.rename(self._folder / f".{place.name}.old.partial")
+        self._remove_partial()
 
     def _places(self) -> list[Path]:
         """Return the checkpoints' folders, oldest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,52 @@ def test_one_that_was_never_finished_does_not_count(tmp_path: Path) -> None:
     assert loaded.step == 1
     checkpoints.save(make(2))
     assert not unfinished.exists()
+
+
+class Death(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("step", [2, 3])
+def test_death_while_one_is_removed_leaves_whole_ones(
+    tmp_path: Path, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die_early(folder: Path) -> None:
+        next(path for path in sorted(folder.rglob("*")) if path.is_file()).unlink()
+        raise Death
+
+    checkpoints = store(tmp_path)
+    checkpoints.save(make(1))
+    checkpoints.save(make(2))
+    with monkeypatch.context() as patched:
+        patched.setattr("graphbox.train.checkpoint.shutil", SimpleNamespace(rmtree=die_early))
+        with pytest.raises(Death):
+            checkpoints.save(make(step))
+        loaded = checkpoints.load()
+        assert loaded is not None
+        assert loaded.step == step
+        with pytest.raises(Death):
+            checkpoints.remove()
+        assert checkpoints.load() is None
+    checkpoints.save(make(9))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0000000009"]
+
+
+def test_death_while_one_is_replaced_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> None:
+        raise Death
+
+    checkpoints = store(tmp_path)
+    checkpoints.save(make(1))
+    checkpoints.save(make(2))
+    monkeypatch.setattr("graphbox.train.checkpoint.replace_file", die)
+    with pytest.raises(Death):
+        checkpoints.save(make(2))
+    loaded = checkpoints.load()
+    assert loaded is not None
+    assert loaded.step == 1
 
 
 @pytest.mark.parametrize(
