@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from graphbox.train.click.rows import BLOCK_ROWS, LogRows, ShuffledBatches
 from graphbox.train.click.trainer import ClickTrainer
 from graphbox.train.registry import Assignment, make_streaming_trainer, make_trainer
 from graphbox.train.stream import Chunk, score_then_learn
-from graphbox.train.tasks import ClickSplit
+from graphbox.train.tasks import FOLDS, ClickSplit
 
 ROWS = 1200
 KINDS = ("deepfm", "dcn", "wide_and_deep")
@@ -132,6 +133,20 @@ def test_baselines_are_the_prior_and_a_logistic_regression(graph: Graph, split: 
     assert reports["prior"]["log_loss"] == pytest.approx(expected, rel=1e-5)
     assert reports["prior"]["auc"] == 0.5
     assert 0.55 < reports["logistic_regression"]["auc"] < 0.75
+
+
+def test_a_logistic_regression_meets_the_few_rows_of_a_class(
+    graph: Graph, split: ClickSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log larger than it learns from, in which one row is positive, or all but one are."""
+    monkeypatch.setattr("graphbox.train.click_evaluation._MOST_ROWS", 40)
+    for few in (True, False):
+        labels = np.full(len(split.labels), not few)
+        for fold in FOLDS:
+            labels[np.flatnonzero(split.is_in(fold))[1]] = few
+        report = evaluate_baselines(graph, replace(split, labels=labels), TASK)["logistic_regression"]
+        assert 0.0 <= report["auc"] <= 1.0
+        assert report["log_loss"] < 0.5
 
 
 class StopAfter:

@@ -84,16 +84,22 @@ def _logistic_regression(known: LogRows, asked: LogRows) -> NDArray[np.float32]:
     """Return the probabilities of a logistic regression with an L2 penalty of strength 1.
 
     It reads the fields that models read: a column for each key, by a hash of 18 bits, and the standardized
-    numbers. It learns from at most 262,144 rows, evenly spaced.
+    numbers. It learns from about 262,144 rows at most, evenly spaced among the positive ones and among the
+    others: so it meets both, however few there are of one.
     """
     scale = known.fields.scale_of(known.windows(), len(known))
     step = -(-len(known) // _MOST_ROWS)
-    parts, labels, done = [], [], 0
+    parts, labels = [], []
+    done = np.zeros(2, np.int64)
     for rows, positive in known.windows():
-        index = np.arange(-done % step, len(positive), step)
-        parts.append(_columns(known.fields.batch(take_rows(rows, index), scale)))
-        labels.append(positive[index])
-        done += len(positive)
+        of_kind = [np.flatnonzero(positive == kind) for kind in (False, True)]
+        index = np.sort(
+            np.concatenate([each[-n % step :: step] for each, n in zip(of_kind, done, strict=True)])
+        )
+        done += [len(each) for each in of_kind]
+        if len(index):
+            parts.append(_columns(known.fields.batch(take_rows(rows, index), scale)))
+            labels.append(positive[index])
     model = LogisticRegression(C=1.0, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
     model.fit(scipy.sparse.vstack(parts), np.concatenate(labels))
     found = [
