@@ -72,6 +72,33 @@ class _Checker:
                 ("compress", name), name, self._exports, "artifact", " under `export`"
             )
             yield from self._check_compressed(name)
+        yield from self._check_memory()
+
+    def _check_memory(self) -> Iterator[Problem]:
+        """Yield the budgets that nothing would keep to."""
+        memory = {
+            key: value for key, value in _mapping(self._source.data, "memory").items() if value is not None
+        }
+        if "passes" in memory and not {"topology", "features"} & set(memory):
+            yield self._problem(
+                ("memory", "passes"),
+                "expected a graph on disk that batches are sampled from, received a budget of what is "
+                "sampled ahead of them alone",
+                "it counts beside `topology` or `features`: give one of these, or leave it out",
+            )
+        for budget in ("topology", "features", "tables"):
+            for name, model in self._models.items() if budget in memory else ():
+                kind = str(model.get("kind")) if isinstance(model, dict) else ""
+                section = MODEL_SECTIONS.get(kind)
+                if section is None or budget in section.BUDGETS:
+                    continue
+                able = [kind for kind, other in MODEL_SECTIONS.items() if budget in other.BUDGETS]
+                yield self._problem(
+                    ("memory", budget),
+                    f"expected models that keep their {budget} within a budget, received `{name}` of kind "
+                    f"{kind}",
+                    f"leave it out, or train models of kind {' or '.join(able)} in a run of their own",
+                )
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")

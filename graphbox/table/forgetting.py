@@ -19,8 +19,8 @@ from graphbox.table.manifest import read_manifest
 __all__ = ["Remnants", "find_remnants"]
 
 _SETTLED_S = 1.0
-"""A checkpoint that lacks something is damaged when it has been as it is for so long: one that is being removed
-changes with each of its files."""
+"""A checkpoint that lacks something is damaged when it has been as it is for so long: one that is being
+removed changes with each of its files."""
 
 _LOOK_S = 0.01
 

@@ -160,3 +160,23 @@ def test_models_of_streams_need_parts_in_the_order_of_time(tmp_path: Path, split
         load(tmp_path, *changes)
     assert "expected a task whose parts follow one another in time" in str(caught.value)
     assert "split: {kind: time}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("memory: {passes: 1GiB}", "memory.passes: expected a graph on disk"),
+        (
+            "memory: {tables: 1GiB}",
+            "memory.tables: expected models that .* received `light` of kind lightgcn",
+        ),
+        (
+            "memory: {topology: 1GiB, passes: 1GiB}",
+            "memory.topology: expected models that keep their topology",
+        ),
+    ],
+)
+def test_budgets_that_nothing_keeps_to(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        load(tmp_path, ("models:", f"{line}\nmodels:"))
+    assert len(caught.value.problems) == 1
