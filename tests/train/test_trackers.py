@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -206,8 +207,9 @@ def mlflow_server(store: str, folder: Path, port: int = 0) -> Iterator[tuple[sub
 @needs["flask_cors"]
 @needs["mlflow"]
 def test_a_server_that_goes_away_and_comes_back_stops_nothing(
-    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("graphbox.train.trackers._REST_PER_CALL", 0.0)
     with mlflow_server(store, tmp_path) as (server, port):
         config = TrackConfig(mlflow=MLflowConfig(uri=f"http://127.0.0.1:{port}", experiment="e"))
         with open_trackers(config, tmp_path, "run-1", {}) as (tracker,):
@@ -265,14 +267,18 @@ class Moody:
         self.attempts = 0
         self.there = True
         self.ending: Ending | None = None
+        self.before_taking: Callable[[], object] = bool
+        self.before_closing: Callable[[], object] = bool
 
     def send(self, points: Sequence[Point]) -> None:
         self.attempts += 1
+        self.before_taking()
         if not self.there:
             raise ConnectionError(f"not there, in {'long ' * 200}words")
         self.taken += [point.step for point in points]
 
     def close(self, ending: Ending) -> None:
+        self.before_closing()
         if not self.there:
             raise ConnectionError("not there")
         self.ending = ending
@@ -313,3 +319,52 @@ class TestPatientTracker:
         service.there = False
         PatientTracker("It", service).close("failed")
         assert "was not told that the run is failed: not there" in caplog.records[-1].getMessage()
+
+    def test_a_service_that_is_slow_costs_a_share_of_the_time(self) -> None:
+        now = [0.0]
+        service = Moody()
+        service.before_taking = lambda: now.__setitem__(0, now[0] + 1.0)
+        tracker = PatientTracker("It", service, lambda: now[0])
+        for step in range(1000):
+            now[0] += 0.1  # what training takes
+            tracker.log(step, {"m/loss": 1.0})
+        assert service.attempts <= 6  # of a second each, in hundred
+        tracker.close("finished")
+        assert service.taken == list(range(1000))
+
+    def test_a_service_that_hangs_stops_nothing(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("graphbox.train.trackers._SEND_LIMIT_S", 0.01)
+        now, answers = [0.0], threading.Event()
+        service = Moody()
+        service.before_taking = answers.wait
+        tracker = PatientTracker("It", service, lambda: now[0])
+        for step in (1, 2, 3):
+            now[0] += 1000.0
+            tracker.log(step, {"m/loss": 1.0})
+        assert service.attempts == 1
+        (warning,) = caplog.records
+        assert "It takes no figures: no answer in 0.01 seconds" in warning.getMessage()
+        monkeypatch.undo()
+        answers.set()
+        tracker.close("finished")
+        assert service.taken == [1, 2, 3]
+        assert service.ending == "finished"
+
+    def test_a_service_that_hangs_at_the_end_ends_too(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("_SEND_LIMIT_S", "_CLOSE_LIMIT_S"):
+            monkeypatch.setattr(f"graphbox.train.trackers.{name}", 0.01)
+        answers = threading.Event()
+        service = Moody()
+        service.before_closing = answers.wait
+        PatientTracker("It", service).close("finished")
+        assert "was not told that the run is finished: no answer" in caplog.records[-1].getMessage()
+        service.before_taking = answers.wait
+        tracker = PatientTracker("It", service)
+        tracker.log(1, {"m/loss": 1.0})
+        tracker.close("failed")
+        assert "the last 1 points" in caplog.records[-1].getMessage()
+        answers.set()

@@ -7,6 +7,7 @@ before training begins, and one that fails later is a warning: training goes on.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,9 +30,14 @@ __all__ = ["PatientTracker", "Tracker", "open_trackers"]
 
 _log = logging.getLogger("graphbox.train")
 
-_REST_PER_FAILURE = 20.0
-"""A service that failed is left alone for so many times as long as the failure took: it slows training down
-by 5 % at most, however long it takes to answer."""
+_REST_PER_CALL = 20.0
+"""A service is left alone for so many times as long as it took to answer, whatever it answered: it slows
+training down by 5 % at most."""
+
+_SEND_LIMIT_S = 30.0
+_CLOSE_LIMIT_S = 75.0
+"""How long an answer is waited for: longer than the limits that services set themselves, for those that hang
+in spite of them."""
 
 _LEAST_REST_S = 5.0
 _MOST_CAUSE_CHARACTERS = 300
@@ -61,18 +67,24 @@ class PatientTracker:
         self._service = service
         self._clock = clock
         self._waiting: list[Point] = []
+        self._call: _Call | None = None
+        self._sent, self._sent_at = 0, 0.0
         self._rests_until = 0.0
         self._warned = False
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Send figures of a step, or keep them for later."""
         self._waiting.append(Point(step, time.time_ns() // 1_000_000, dict(values)))
-        if self._clock() >= self._rests_until:
+        if self._call is not None:
+            self._hear(0.0)
+        if self._call is None and self._clock() >= self._rests_until:
             self._send()
 
     def close(self, ending: Ending) -> None:
         """Send what is left, and say how the training ended."""
-        if self._waiting:
+        if self._call is not None:
+            self._hear(_SEND_LIMIT_S)
+        if self._call is None and self._waiting:
             self._send()
         if self._waiting:
             _log.warning(
@@ -81,28 +93,59 @@ class PatientTracker:
                 len(self._waiting),
             )
             return
-        try:
-            self._service.close(ending)
-        except Exception as error:  # noqa: BLE001 (anything a service raises; the training is over)
+        call = _Call(lambda: self._service.close(ending))
+        error = call.answer(_CLOSE_LIMIT_S)
+        if error is not None:
             _log.warning("%s was not told that the run is %s: %s", self._name, ending, _cause(error))
 
     def _send(self) -> None:
-        started = self._clock()
-        try:
-            self._service.send(self._waiting)
-        except Exception as error:  # noqa: BLE001 (anything a service raises; the training goes on)
-            now = self._clock()
-            self._rests_until = now + max(_LEAST_REST_S, _REST_PER_FAILURE * (now - started))
-            if not self._warned:
-                self._warned = True
-                _log.warning(
-                    "%s takes no figures: %s; training goes on, metrics.jsonl has them, and they are sent "
-                    "when it is there again",
-                    self._name,
-                    _cause(error),
-                )
+        points = tuple(self._waiting)
+        self._sent, self._sent_at = len(points), self._clock()
+        self._call = _Call(lambda: self._service.send(points))
+        self._hear(_SEND_LIMIT_S)
+
+    def _hear(self, limit_s: float) -> None:
+        """Wait for the answer to what was sent last; until it has come nothing else is sent."""
+        assert self._call is not None  # noqa: S101 - for the type checker
+        error = self._call.answer(limit_s)
+        if error is not None and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s takes no figures: %s; training goes on, metrics.jsonl has them, and they are sent "
+                "when it is there again",
+                self._name,
+                _cause(error),
+            )
+        if self._call.is_alive():
             return
-        self._waiting.clear()
+        self._call = None
+        now = self._clock()
+        rest_s = _REST_PER_CALL * (now - self._sent_at)
+        self._rests_until = now + (rest_s if error is None else max(_LEAST_REST_S, rest_s))
+        if error is None:
+            del self._waiting[: self._sent]
+
+
+class _Call(threading.Thread):
+    """A call of a service, which may never answer: it keeps no process alive."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(name="graphbox-tracker", daemon=True)
+        self._work = work
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """Call."""
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001 (anything a service raises; it is told by answer())
+            self._error = error
+
+    def answer(self, limit_s: float) -> BaseException | None:
+        """Return what the service raised, or a ``TimeoutError`` without an answer in time; None: nothing."""
+        self.join(limit_s)
+        return TimeoutError(f"no answer in {limit_s:g} seconds") if self.is_alive() else self._error
 
 
 @contextmanager
