@@ -27,6 +27,7 @@ from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.registry import Assignment
+from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
@@ -41,6 +42,10 @@ _ENTITIES, _RELATIONS = "entities", "relations"
 
 _VALIDATION_TRIPLES = 2048
 """Triples of the validation part that are asked for after some epochs, at most."""
+
+_QUERY_STREAM, _BATCH_STREAM, _CANDIDATE_STREAM, _DROPOUT_STREAM, _ROW_STREAM, _VALIDATION_STREAM = range(
+    1, 7
+)
 
 
 class CompletionTrainer(Trainer):
@@ -78,7 +83,8 @@ class CompletionTrainer(Trainer):
             np.flatnonzero(type_of_query == number) for number in range(len(split.node_types))
         ]
         self._samplers = [
-            NegativeSampler.uniform(count, seed + number) for number, count in enumerate(self._num_nodes)
+            NegativeSampler.uniform(count, seed_of(seed, _CANDIDATE_STREAM, number))
+            for number, count in enumerate(self._num_nodes)
         ]
         self._log_probability = self._inclusion()
         self._score = score_of(config, config.kind)
@@ -106,9 +112,10 @@ class CompletionTrainer(Trainer):
         size = self._config.batch_size
         batches = []
         for number, queries in enumerate(self._queries_by_type):
-            order = queries[permutation(len(queries), self._seed + number, epoch)]
+            order = queries[permutation(len(queries), seed_of(self._seed, _QUERY_STREAM, number), epoch)]
             batches += [(number, order[start : start + size]) for start in range(0, len(order), size)]
-        self._batches = [batches[place] for place in permutation(len(batches), self._seed, epoch)]
+        places = permutation(len(batches), seed_of(self._seed, _BATCH_STREAM), epoch)
+        self._batches = [batches[place] for place in places]
         return len(batches)
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
@@ -146,7 +153,9 @@ class CompletionTrainer(Trainer):
             "validation",
             dict(zip(self._split.node_types, self._num_nodes, strict=True)),
             trained.score_triples,
-            triples=sampled_triples(self._split.validation, _VALIDATION_TRIPLES, self._seed),
+            triples=sampled_triples(
+                self._split.validation, _VALIDATION_TRIPLES, seed_of(self._seed, _VALIDATION_STREAM)
+            ),
             threads=self._threads,
         )
         return {f"validation_{name}": float(report[name]) for name in ("mrr", "hits@1", "hits@10")}
@@ -233,22 +242,27 @@ class CompletionTrainer(Trainer):
                 of_query,
                 log_probability=None if log_probability is None else torch.from_numpy(log_probability),
             )
-        if not config.regularization:
-            return loss
-        cubes = (
-            self._cubes(entity_rows)[of_query]
-            + self._cubes(relation_rows)[of_query]
-            + self._cubes(candidate_rows)[column]
-        )
-        return loss + config.regularization * cubes.mean()
+        if config.regularization:
+            cubes = self._cubes(entity_rows, of_query) + self._cubes(relation_rows, of_query)
+            loss = loss + config.regularization * (cubes + self._cubes(candidate_rows, column)) / len(answers)
+        return loss
 
-    def _cubes(self, rows: Tensor) -> Tensor:
-        """Return the sum of the cubes of the sizes of each row's numbers: float32 [n]."""
-        return self._score.sizes(rows).pow(3).sum(dim=1)
+    def _cubes(self, rows: Tensor, used: Tensor) -> Tensor:
+        """Return the sum of the cubes of the sizes of the numbers of the rows of all positives: float32 [].
+
+        Args:
+            rows: float32 [n, dim].
+            used: int64 [positives], the row of each. What stands in several triples counts for each of them.
+        """
+        places, times = used.unique(return_counts=True)
+        if len(places) < len(rows):
+            rows = rows.index_select(0, places)
+        cubes: Tensor = self._score.sizes(rows).pow(3).sum(dim=1)
+        return cubes @ times.to(cubes.dtype)
 
     def _kept(self, shape: torch.Size, epoch: int, batch: int) -> Tensor:
         """Return what numbers are multiplied by when some are left out: float32 of ``shape``."""
-        generator = np.random.default_rng([self._seed, epoch, batch])
+        generator = np.random.default_rng([self._seed, _DROPOUT_STREAM, epoch, batch])
         kept = generator.random(tuple(shape), dtype=np.float32) >= self._config.dropout
         return torch.from_numpy(kept.astype(np.float32) / np.float32(1.0 - self._config.dropout))
 
@@ -277,7 +291,7 @@ class CompletionTrainer(Trainer):
             "adagrad",
             config.learning_rate,
             init_scale=math.pi if angles else config.initial_row_scale,
-            seed=self._seed + (not of_entities),
+            seed=seed_of(self._seed, _ROW_STREAM, 0 if of_entities else 1),
             threads=self._threads,
         )
 
