@@ -11,6 +11,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SERVE ?= 1
 PORT ?= 8710
+TEST_PROCESSES ?= $(shell cpus=$$(nproc); echo $$((cpus < 4 ? cpus : 4)))
 
 CORE_SOURCES := $(shell find graphbox/csrc -type f)
 WEB_SOURCES := $(shell find web -type f -not -path 'web/node_modules/*')
@@ -72,9 +73,10 @@ demo: $(VENV)/.core server/static/index.html ## the whole pipeline on the bundle
 .PHONY: test
 test: lint test-native test-python test-web test-e2e ## every test
 
+# One thread for each process: more than there are processors would wait for each other.
 .PHONY: test-python
-test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the end-to-end ones
-	$(BIN)/python -m pytest --ignore tests/e2e -m "not stress"
+test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the end-to-end ones (TEST_PROCESSES=1: one after the other)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/e2e -m "not stress" -n $(TEST_PROCESSES) --dist worksteal
 
 .PHONY: test-stress
 test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction and tables, long random changes, plans of large imports

@@ -45,6 +45,7 @@ export:
 compress:
   shop-items: {max_drop: 0.5}
   shop-links: {max_drop: 0.5}
+bench: {seconds: 0.05, batch_sizes: [1]}
 """
 
 

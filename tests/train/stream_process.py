@@ -1,15 +1,10 @@
-"""Follows streams in processes of their own, which can be made to die at a given moment.
-
-Reads jobs from standard input, a line of JSON each, forks for each, and writes a line with what became of it.
-Torch is imported once, and nothing is computed before a fork.
-"""
+"""Follows streams in processes of their own, which can be made to die at a given moment."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,7 @@ from graphbox.train.stream.epochs import ChunkEpochs
 from graphbox.train.stream.factorization import StreamingFactorization
 from graphbox.train.stream.follow import FollowedModel, follow
 from graphbox.workspace import ChunkLog, Workspace
+from tests.train.job_server import serve_jobs
 
 MOMENTS: dict[str, tuple[Any, str, bool]] = {
     "before the append": (feed_module, "append", False),
@@ -63,20 +59,22 @@ def die_in(moment: str, call: int) -> None:
     setattr(owner, name, wrapped)
 
 
-def run(job: dict[str, Any]) -> None:
-    """Follow the stream of a folder until no chunk is there."""
-    if job.get("moment"):
-        die_in(job["moment"], job["call"])
-    folder = Path(job["folder"])
+def follow_stream(
+    folder: str, moment: str | None = None, call: int = 1, checkpoint_interval_s: float = 1e9
+) -> None:
+    """Follow the stream of a folder until no chunk is there; die in a call of what a moment is told by."""
+    if moment is not None:
+        die_in(moment, call)
+    shop = Path(folder)
     config = load_config(
-        folder / "run.yaml",
+        shop / "run.yaml",
         [
-            f"stream.folder={json.dumps(str(folder / 'in'))}",
+            f"stream.folder={json.dumps(str(shop / 'in'))}",
             "stream.until_idle_seconds=0",
             "stream.keep_chunks=3",
         ],
     )
-    with Workspace(folder / "workspace") as workspace:
+    with Workspace(shop / "workspace") as workspace:
         feed = FolderFeed(config, workspace, "stream-1", stop=lambda: False, note=lambda _: None)
         feed.begin()
         follow(
@@ -84,27 +82,12 @@ def run(job: dict[str, Any]) -> None:
             FollowedModel(
                 "rows", config.models["rows"], config.tasks["next"], 3, "stream-1", Expiry(passes=2)
             ),
-            TablePublisher(folder / "serving", base_every=3),
-            run_folder=folder / "run",
+            TablePublisher(shop / "serving", base_every=3),
+            run_folder=shop / "run",
             threads=1,
-            checkpoint_interval_s=job.get("checkpoint_interval_s", 1e9),
+            checkpoint_interval_s=checkpoint_interval_s,
         )
 
 
-def main() -> None:
-    """Do the jobs."""
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            try:
-                run(json.loads(line))
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the child ends here
-                print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve_jobs(follow_stream)

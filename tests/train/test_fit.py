@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,7 @@ from graphbox.train import (
 )
 from graphbox.train.stage_clock import OTHER, STAGES
 from graphbox.workspace import last_sign
+from tests.train.job_server import JobServer
 
 Case = tuple[Any, ModelConfig, Any]
 
@@ -95,44 +95,34 @@ def points(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.slow
-class TestKill:
-    def start(
-        self, graph: Graph, case: Case, folder: Path, stage: str, times: int
-    ) -> subprocess.CompletedProcess[str]:
-        sections = {
-            name: json.loads(part.model_dump_json())
-            for name, part in zip(("model", "task"), case[1:], strict=True)
-        }
-        program = Path(__file__).parent / "training_process.py"
-        arguments = [
-            str(graph.path),
-            str(folder),
-            json.dumps(sections),
-            stage,
-            str(times),
-        ]
-        return subprocess.run(
-            [sys.executable, str(program), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+@pytest.fixture(scope="module")
+def processes() -> Iterator[JobServer]:
+    with JobServer("tests.train.training_process") as server:
+        yield server
 
-    def test_resumed_ends_like_never_killed(self, graph: Graph, case: Case, tmp_path: Path) -> None:
+
+class TestKill:
+    def test_resumed_ends_like_never_killed(
+        self, graph: Graph, case: Case, tmp_path: Path, processes: JobServer
+    ) -> None:
         whole = run(graph, case, tmp_path / "whole")
         folder = tmp_path / "killed"
+        job = {
+            "graph": str(graph.path),
+            "run": str(folder),
+            "sections": {
+                name: part.model_dump(mode="json")
+                for name, part in zip(("model", "task"), case[1:], strict=True)
+            },
+        }
         # Before the first checkpoint, between a validation and its checkpoint, and in a checkpoint.
         for stage, times in (("compute", 1), ("validate", 1), ("checkpoint", 2)):
-            killed = self.start(graph, case, folder, stage, times)
-            assert killed.returncode == -signal.SIGKILL, killed.stderr
+            assert processes.run(**job, stage=stage, times=times) == -signal.SIGKILL
             assert not (folder / "trained" / "model" / "trained.json").exists()
             sign = last_sign(folder)
             assert sign is not None
             assert (sign.model, sign.stage) == ("model", stage)
-        last = self.start(graph, case, folder, "", 1)
-        assert last.returncode == 0, last.stderr
+        assert processes.run(**job, stage=None) == 0
         assert_same(load_trained(folder, "model"), whole)
         assert points(folder) == points(tmp_path / "whole")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from graphbox.graph import Graph
 from graphbox.graph.chunks import stream_of
 from graphbox.table import EmbeddingTable, PublishedTables
 from graphbox.workspace import read_chunks
+from tests.train.job_server import JobServer
 from tests.train.purchases import RUN_FILE, write_day
 from tests.train.stream_process import MOMENTS
 
@@ -26,38 +25,10 @@ KEYS = np.arange(64)
 BUYS = ("user", "buys", "item")
 
 
-class Processes:
-    """Runs jobs of ``stream_process.py``."""
-
-    def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.train.stream_process"],
-            cwd=Path(__file__).parents[2],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, folder: Path, **job: Any) -> int:
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps({"folder": str(folder), **job}) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
-
-    def close(self) -> None:
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait(60)
-        self._server.stdout.close()
-
-
 @pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    server = Processes()
-    yield server
-    server.close()
+def processes() -> Iterator[JobServer]:
+    with JobServer("tests.train.stream_process") as server:
+        yield server
 
 
 @dataclass(frozen=True)
@@ -112,13 +83,13 @@ def shop(folder: Path, days: int = DAYS) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(processes: Processes, tmp_path_factory: pytest.TempPathFactory) -> tuple[End, list[Any]]:
+def expected(processes: JobServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[End, list[Any]]:
     """Return how a training ends that never died, and each of its versions."""
     folder = shop(tmp_path_factory.mktemp("stream") / "expected", days=0)
     versions = []
     for day in range(DAYS):
         write_day(folder / "in", day)
-        assert processes.run(folder) == 0
+        assert processes.run(folder=str(folder)) == 0
         versions.append(served(PublishedTables.open(folder / "serving")))
     return end_of(folder), versions
 
@@ -133,17 +104,17 @@ def check_served(folder: Path, versions: list[dict[str, np.ndarray]]) -> None:
 
 
 def die_and_go_on(
-    processes: Processes, folder: Path, expected: tuple[End, list[Any]], deaths: list[dict[str, Any]]
+    processes: JobServer, folder: Path, expected: tuple[End, list[Any]], deaths: list[dict[str, Any]]
 ) -> None:
     end, versions = expected
     shop(folder)
     for death in deaths:
-        died = processes.run(folder, **death)
+        died = processes.run(folder=str(folder), **death)
         if died == 0 and len(deaths) == 1:
             pytest.skip("this moment does not come so often")
         assert died == -signal.SIGKILL, death
         check_served(folder, versions)
-    assert processes.run(folder) == 0
+    assert processes.run(folder=str(folder)) == 0
     check_served(folder, versions)
     assert PublishedTables.open(folder / "serving").number == DAYS - 1
     found = end_of(folder)
@@ -164,7 +135,7 @@ def test_it_learns_and_says_so(expected: tuple[End, list[Any]]) -> None:
 
 
 def test_deaths_one_after_the_other(
-    processes: Processes, tmp_path: Path, expected: tuple[End, list[Any]]
+    processes: JobServer, tmp_path: Path, expected: tuple[End, list[Any]]
 ) -> None:
     deaths = [
         {"moment": "after the append", "call": 2},
@@ -181,7 +152,7 @@ def test_deaths_one_after_the_other(
 @pytest.mark.parametrize("call", range(1, 8))
 @pytest.mark.parametrize("moment", sorted(MOMENTS))
 def test_death_at_every_moment(
-    processes: Processes,
+    processes: JobServer,
     tmp_path: Path,
     expected: tuple[End, list[Any]],
     moment: str,

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,13 +234,19 @@ def test_a_server_that_goes_away_and_comes_back_stops_nothing(
 # ------------------------------------------------------------------------------------------- W&B
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what another process does; if it never does, the time limit of tests ends this."""
+    while not is_so():
+        time.sleep(0.05)
+
+
 @needs["wandb"]
 def test_wandb_offline_keeps_figures_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     config = TrackConfig(wandb=WandbConfig(project="p"))
     send(config, tmp_path, (1, {"m/loss": 0.5}))
     (kept,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
-    assert b"m/loss" in kept.read_bytes()
+    wait_until(lambda: b"m/loss" in kept.read_bytes())  # a process of its own writes it
     identity = (tmp_path / "tracker-wandb.json").read_text()
     send(config, tmp_path, (2, {"m/loss": 0.25}))
     assert (tmp_path / "tracker-wandb.json").read_text() == identity  # one run there

@@ -1,14 +1,10 @@
-"""Trains a model in a process of its own, which may kill itself: ``kill -9`` as it enters a stage.
-
-Usage: training_process.py GRAPH RUN CONFIG(JSON) STAGE TIMES; an empty stage is never entered.
-"""
+"""Trains models in processes of their own, which may kill themselves: ``kill -9`` as they enter a stage."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +12,17 @@ from graphbox.config import MODEL_SECTIONS, ClassifyTaskConfig, RecommendTaskCon
 from graphbox.graph import Graph
 from graphbox.train import fit, make_split
 from graphbox.workspace import Heartbeat
+from tests.train.job_server import serve_jobs
 
 
-def main(graph_path: str, run: str, configs: str, stage: str, times: str) -> None:
+def train_model(graph: str, run: str, sections: dict[str, Any], stage: str | None, times: int = 1) -> None:
     """Train with one thread and a checkpoint after each batch; die as ``stage`` is entered so many times."""
-    graph = Graph.open(graph_path)
-    sections = json.loads(configs)
+    whole = Graph.open(graph)
     kind = sections["model"]["kind"]
     task_class = RecommendTaskConfig if kind == "sage" else ClassifyTaskConfig
     task = task_class.model_validate_json(json.dumps(sections["task"]))
     model: Any = MODEL_SECTIONS[kind].model_validate_json(json.dumps(sections["model"]))
-    left = int(times)
+    left = times
     beat = Heartbeat.beat
 
     def last_beat(self: Heartbeat, model: str, entered: str, **where: int) -> None:
@@ -39,8 +35,8 @@ def main(graph_path: str, run: str, configs: str, stage: str, times: str) -> Non
     Heartbeat.beat = last_beat  # type: ignore[method-assign, assignment]
 
     fit(
-        graph,
-        make_split(graph, task, 0),
+        whole,
+        make_split(whole, task, 0),
         name="model",
         config=model,
         task=task,
@@ -53,4 +49,4 @@ def main(graph_path: str, run: str, configs: str, stage: str, times: str) -> Non
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve_jobs(train_model)
