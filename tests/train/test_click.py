@@ -139,7 +139,7 @@ def test_a_logistic_regression_meets_the_few_rows_of_a_class(
     graph: Graph, split: ClickSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a log larger than it learns from, in which one row is positive, or all but one are."""
-    monkeypatch.setattr("graphbox.train.click_evaluation._MOST_ROWS", 40)
+    monkeypatch.setattr("graphbox.train.click.evaluation._MOST_ROWS", 40)
     for few in (True, False):
         labels = np.full(len(split.labels), not few)
         for fold in FOLDS:

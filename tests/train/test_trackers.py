@@ -210,7 +210,7 @@ def mlflow_server(store: str, folder: Path, port: int = 0) -> Iterator[tuple[sub
 def test_a_server_that_goes_away_and_comes_back_stops_nothing(
     store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphbox.train.trackers._REST_PER_CALL", 0.0)
+    monkeypatch.setattr("graphbox.train.tracking.trackers._REST_PER_CALL", 0.0)
     with mlflow_server(store, tmp_path) as (server, port):
         config = TrackConfig(mlflow=MLflowConfig(uri=f"http://127.0.0.1:{port}", experiment="e"))
         with open_trackers(config, tmp_path, "run-1", {}) as (tracker,):
@@ -342,7 +342,7 @@ class TestPatientTracker:
     def test_a_service_that_hangs_stops_nothing(
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("graphbox.train.trackers._SEND_LIMIT_S", 0.01)
+        monkeypatch.setattr("graphbox.train.tracking.trackers._SEND_LIMIT_S", 0.01)
         now, answers = [0.0], threading.Event()
         service = Moody()
         service.before_taking = answers.wait
@@ -363,7 +363,7 @@ class TestPatientTracker:
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in ("_SEND_LIMIT_S", "_CLOSE_LIMIT_S"):
-            monkeypatch.setattr(f"graphbox.train.trackers.{name}", 0.01)
+            monkeypatch.setattr(f"graphbox.train.tracking.trackers.{name}", 0.01)
         answers = threading.Event()
         service = Moody()
         service.before_closing = answers.wait
