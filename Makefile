@@ -94,7 +94,7 @@ test-web: web/node_modules/.installed ## types, lint, translations, sizes and un
 
 .PHONY: test-gpu
 test-gpu: ## GPU tests with the Python at hand (PYTHON=...); installs nothing
-	$(PYTHON) -m pytest tests/gpu -m gpu
+	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu
 
 define native_tests
 	$(BIN)/cmake -S graphbox/csrc -B build/native-$(or $(1),plain) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING

@@ -149,6 +149,10 @@ class AliasTables:
     @property
     def bytes(self) -> int: ...
 
+    @property
+    def entries(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', writable=False)]:
+        """Threshold and alias of each edge: uint32[edges, 2], read only."""
+
 class TimeOrder:
     """The edges of each node by time: 12 bytes for each edge."""
 

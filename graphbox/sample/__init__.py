@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.gather import gather_rows
@@ -20,6 +21,7 @@ from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
     "Batch",
+    "DeviceGraph",
     "ExcludedEdges",
     "HeteroSample",
     "InBatchNegatives",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
+from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -27,6 +27,7 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     lists_of,
 )
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import (
     TemporalStrategy,
     time_array,
@@ -52,7 +53,7 @@ _ANY_TYPE: EdgeType = ("", "", "")  # of an adjacency that is given without a gr
 
 @overload
 def sample_neighbors(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     seeds: torch.Tensor,
     num_neighbors: Sequence[int],
     replace: bool = ...,
@@ -74,7 +75,7 @@ def sample_neighbors(
 
 @overload
 def sample_neighbors(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     seeds: npt.ArrayLike,
     num_neighbors: Sequence[int],
     replace: bool = ...,
@@ -95,7 +96,7 @@ def sample_neighbors(
 
 
 def sample_neighbors(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     seeds: Any,
     num_neighbors: Sequence[int],
     replace: bool = False,
@@ -132,7 +133,9 @@ def sample_neighbors(
     takes some five times as long.
 
     Args:
-        graph: a graph with one node and one edge type, or its CSC.
+        graph: a graph with one node and one edge type, or its CSC; or a
+            :class:`graphbox.sample.DeviceGraph`, whose samples are the same bits and stay on its device,
+            where ``labor``, trees, times, ``edge_attributes`` and ``excluded_edges`` are refused.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
@@ -164,6 +167,33 @@ def sample_neighbors(
             argument.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
+    if isinstance(graph, DeviceGraph):
+        edge_type = _only_edge_type(graph)
+        (node_type,) = graph.node_types
+        sample = _sample_on_device(
+            graph,
+            {node_type: seeds},
+            {edge_type: _checked_hops(num_neighbors, "num_neighbors")},
+            replace,
+            [edge_type] if weighted else [],
+            (seed, epoch, batch),
+            {
+                "labor": labor,
+                "disjoint": disjoint,
+                "input_time": input_time is not None,
+                "node_time": node_time is not None,
+                "edge_attributes": edge_attributes,
+                "excluded_edges": excluded_edges is not None,
+            },
+        )
+        return NeighborSample(
+            sample.nodes[node_type],
+            sample.rows[edge_type],
+            sample.cols[edge_type],
+            sample.edge_ids[edge_type],
+            sample.nodes_per_hop[node_type],
+            sample.edges_per_hop[edge_type],
+        )
     adjacency: Adjacency
     name = "csc"
     if isinstance(graph, GraphLike):
@@ -231,7 +261,7 @@ def sample_neighbors(
 
 @overload
 def sample_heterogeneous(
-    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, torch.Tensor],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = ...,
@@ -253,7 +283,7 @@ def sample_heterogeneous(
 
 @overload
 def sample_heterogeneous(
-    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, npt.ArrayLike],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = ...,
@@ -274,7 +304,7 @@ def sample_heterogeneous(
 
 
 def sample_heterogeneous(
-    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, Any],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
     replace: bool = False,
@@ -298,7 +328,7 @@ def sample_heterogeneous(
     target type that the hop before added.
 
     Args:
-        graph: a graph, or the CSC of each edge type.
+        graph: a graph, or the CSC of each edge type; or a :class:`graphbox.sample.DeviceGraph`.
         seeds: node indices by node type.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type. Edge types that
             are left out of a mapping are not sampled.
@@ -337,14 +367,28 @@ def sample_heterogeneous(
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
     hops_by_type = hops_by_edge_type(graph, num_neighbors)
+    if isinstance(graph, DeviceGraph):
+        _check_seed_types(seeds, graph.node_types)
+        return _sample_on_device(
+            graph,
+            seeds,
+            hops_by_type,
+            replace,
+            weighted_types(weighted, hops_by_type),
+            (seed, epoch, batch),
+            {
+                "labor": labor,
+                "disjoint": disjoint,
+                "input_time": input_time is not None,
+                "node_time": node_time is not None,
+                "edge_attributes": edge_attributes,
+                "excluded_edges": excluded_edges,
+            },
+        )
     cscs = _adjacencies(graph, hops_by_type)
     num_nodes = _node_counts(graph, cscs, seeds)
     numbers = {node_type: number for number, node_type in enumerate(num_nodes)}
-    for node_type in seeds:
-        if node_type not in num_nodes:
-            raise UsageError(
-                f"unknown node type; the graph has: {', '.join(num_nodes)}", where=f"seeds[{node_type!r}]"
-            )
+    _check_seed_types(seeds, num_nodes)
     chosen = weighted_types(weighted, cscs)
     its_times = times_of_nodes(node_time, num_nodes)
     what_has_times = _what_has_times(input_time, its_times)
@@ -412,13 +456,44 @@ def sample_heterogeneous(
     )
 
 
+def _sample_on_device(
+    graph: DeviceGraph,
+    seeds: Mapping[str, Any],
+    hops_by_type: Mapping[EdgeType, Sequence[int]],
+    replace: bool,
+    weighted: Collection[EdgeType],
+    key: tuple[int, int, int],
+    unknown: Mapping[str, object],
+) -> HeteroSample[Any]:
+    for name, is_asked_for in unknown.items():
+        if is_asked_for:
+            raise UnsupportedError(
+                f"samplers on a device know no {name}",
+                where=name,
+                hint="sample the graph itself instead of its DeviceGraph",
+            )
+    from graphbox.sample.neighbor_gpu import sample_device_graph  # Triton, where it is used
+
+    seed, epoch, batch = key
+    checked = seed_number(seed), epoch_number(epoch), batch_number(batch)
+    return sample_device_graph(graph, seeds, hops_by_type, replace=replace, weighted=weighted, key=checked)
+
+
+def _check_seed_types(seeds: Collection[str], known: Collection[str]) -> None:
+    for node_type in seeds:
+        if node_type not in known:
+            raise UsageError(
+                f"unknown node type; the graph has: {', '.join(known)}", where=f"seeds[{node_type!r}]"
+            )
+
+
 def _what_has_times(input_time: object | None, node_time: object | None) -> Literal["edges", "nodes"] | None:
     if node_time is not None:
         return "nodes"
     return None if input_time is None else "edges"
 
 
-def _only_edge_type(graph: GraphLike) -> EdgeType:
+def _only_edge_type(graph: GraphLike | DeviceGraph) -> EdgeType:
     if len(graph.edge_types) != 1 or len(graph.node_types) != 1:
         raise UsageError(
             f"expected a graph with one node and one edge type, received "
@@ -445,7 +520,7 @@ def _checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
 
 
 def hops_by_edge_type(
-    graph: GraphLike | Mapping[EdgeType, Adjacency],
+    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
 ) -> dict[EdgeType, list[int]]:
     """Return how many neighbours to sample at each hop, for each edge type that is sampled.
@@ -453,7 +528,7 @@ def hops_by_edge_type(
     Raises:
         UsageError: an unknown edge type, or numbers of neighbours that make no sense.
     """
-    known = list(graph.edge_types if isinstance(graph, GraphLike) else graph)
+    known = list(graph if isinstance(graph, Mapping) else graph.edge_types)
     if not isinstance(num_neighbors, Mapping):
         hops = _checked_hops(num_neighbors, "num_neighbors")
         return dict.fromkeys(known, hops)

@@ -166,7 +166,16 @@ void add_neighbor(nb::module_& module) {
           },
           nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"), nb::arg("threads"),
           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
-      .def_prop_ro("bytes", &AliasTables::bytes);
+      .def_prop_ro("bytes", &AliasTables::bytes)
+      .def_prop_ro(
+          "entries",
+          [](const AliasTables& self) {
+            static_assert(sizeof(AliasEntry) == 2 * sizeof(std::uint32_t));
+            const std::size_t shape[2] = {static_cast<std::size_t>(self.num_edges()), 2};
+            return nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<2>, nb::c_contig>(
+                reinterpret_cast<const std::uint32_t*>(self.entries()), 2, shape, nb::find(self));
+          },
+          "Threshold and alias of each edge: uint32[edges, 2], read only.");
   nb::class_<TimeOrder>(module, "TimeOrder", "The edges of each node by time: 12 bytes for each edge.")
       .def(
           "__init__",

@@ -1,0 +1,64 @@
+"""The draws of ``csrc/random/philox.h`` in Triton kernels, bit for bit."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+__all__ = ["bounded", "draw_words"]
+
+
+@triton.jit
+def draw_words(key, place, first_block, position, attempt, DRAWS: tl.constexpr):
+    """Return the words of ``DRAWS`` draws of each position, uint32 [positions, DRAWS].
+
+    Args:
+        key: uint64, of :func:`graphbox._core.philox_key`.
+        place: hop | relation << 8.
+        first_block: the number of the first draw, divided by 4.
+        position: int64 [positions].
+        attempt: 0, or how often draws of bounded integers were rejected.
+        DRAWS: a power of two, 4 or more.
+    """
+    blocks = (tl.arange(0, DRAWS // 4)[None, :] + first_block).to(tl.uint32)
+    low = position.to(tl.uint32, bitcast=False)[:, None]
+    high = (position >> 32).to(tl.uint32)[:, None]
+    zeros = tl.zeros_like(low) + tl.zeros_like(blocks)
+    word0, word1, word2, word3 = tl.philox(
+        key, blocks + zeros, zeros + (place | attempt << 24).to(tl.uint32), low + zeros, high + zeros
+    )
+    words = tl.join(tl.join(word0, word2), tl.join(word1, word3))
+    return tl.reshape(words, (position.shape[0], DRAWS))
+
+
+@triton.jit
+def bounded(words, ranges, key, place, first_block, position, wanted, DRAWS: tl.constexpr):
+    """Return unbiased integers in [0, range) from the first words of draws, uint32 [positions, DRAWS].
+
+    Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019, with the attempts of
+    ``DrawSequence::bounded``: a rejection moves no other draw.
+
+    Args:
+        words: uint32 [positions, DRAWS], of :func:`draw_words`.
+        ranges: uint32 [positions, DRAWS], 1 or more.
+        key: as in :func:`draw_words`.
+        place: as in :func:`draw_words`.
+        first_block: as in :func:`draw_words`.
+        position: as in :func:`draw_words`.
+        wanted: bool [positions, DRAWS], which draws matter.
+        DRAWS: as in :func:`draw_words`.
+    """
+    results = tl.umulhi(words, ranges)
+    rest = words * ranges
+    # Few draws fall below the range, and of those hardly any below the threshold, which costs a division.
+    suspects = wanted & (rest < ranges)
+    attempt = 1
+    while tl.max(suspects.to(tl.int32)) > 0:
+        rejected = suspects & (rest < (0 - ranges) % ranges)
+        if tl.max(rejected.to(tl.int32)) > 0:
+            again = draw_words(key, place, first_block, position, attempt & 0xFF, DRAWS)
+            results = tl.where(rejected, tl.umulhi(again, ranges), results)
+            rest = tl.where(rejected, again * ranges, rest)
+        suspects = rejected
+        attempt += 1
+    return results

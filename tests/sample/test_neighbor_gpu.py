@@ -1,0 +1,33 @@
+"""Neighbour sampling by kernels, run by Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphbox.sample.relabel_gpu import NodePositions
+from tests.sample.device_sampling import DeviceSampling
+
+pytestmark = pytest.mark.gpu_kernel
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device("cpu")
+
+
+class TestInterpreted(DeviceSampling):
+    pass
+
+
+def test_positions_outlive_their_stamps(device: torch.device) -> None:
+    positions = NodePositions(10, device)
+    positions.start(torch.tensor([0]))
+    for _ in range(3):
+        positions._samples = 2**31 - 2  # two samples before all stamps are used
+        for seeds, nodes in (([4, 1, 4], [1, 7, 2, 7]), ([7], [4, 4, 7]), ([], [1, 4])):
+            positions.start(torch.tensor(seeds, dtype=torch.int64))
+            rows, new = positions.insert(torch.tensor(nodes))
+            order = list(dict.fromkeys(node for node in nodes if node not in seeds))
+            assert new.tolist() == order
+            assert rows.tolist() == [(seeds + order).index(node) for node in nodes]
