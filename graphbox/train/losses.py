@@ -18,34 +18,12 @@ __all__ = [
     "info_nce",
     "nce",
     "perturbed",
-    "sampled_softmax",
     "self_adversarial",
     "sigmoid",
     "simgcl",
 ]
 
 _NEVER = -1e9
-
-
-def sampled_softmax(
-    logits: Tensor, log_probability: Tensor, excluded: Tensor, positive: tuple[Tensor, Tensor]
-) -> Tensor:
-    """Return the mean cross-entropy of each positive against the candidates that are no positives.
-
-    The logit of a candidate is corrected by the logarithm of the probability that it is among the candidates
-    (Bengio and Senécal, 2008; Yi et al., RecSys 2019), so that popular candidates, which are drawn more
-    often, are not pushed down for it. A query's other positives are left out of the sum, not learnt against.
-
-    Args:
-        logits: float32 [queries, candidates].
-        log_probability: float32 [candidates].
-        excluded: bool [queries, candidates], candidates that are no negatives of the query; its positives
-            are among them.
-        positive: query and candidate of each positive, int64 [positives] each.
-    """
-    corrected = logits - log_probability
-    negatives = torch.logsumexp(corrected.masked_fill(excluded, _NEVER), dim=1)
-    return functional.softplus(negatives[positive[0]] - corrected[positive]).mean()
 
 
 def info_nce(
@@ -59,7 +37,9 @@ def info_nce(
     """Return the mean cross-entropy of each positive against its query's negatives.
 
     With cosines for logits and a temperature this is InfoNCE (van den Oord et al., 2018); with the
-    probabilities by which negatives were drawn it estimates the softmax over all candidates.
+    probabilities by which negatives were drawn it estimates the softmax over all candidates (Bengio and
+    Senécal, 2008), so that popular ones, which are drawn more often, are not pushed down for it. A query's
+    other positives are left out of the sum, not learnt against.
 
     Args:
         positive: float32 [positives], the logit of each positive.

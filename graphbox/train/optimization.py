@@ -1,33 +1,109 @@
-"""Steps of parameters and table rows together: schedules, clipping, and moving averages."""
+"""How parameters and table rows learn: steps of both together, schedules, clipping, and averages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from graphbox.config.models.optimization import OptimizationSection
-from graphbox.table import TableOptimizer
+from graphbox.config.models.optimization import LearningRateSchedule, OptimizationSection
+from graphbox.table import EmbeddingTable, TableOptimizer
 from graphbox.table.module import TableModule
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 
-__all__ = ["Optimization", "learning_rate_share"]
+__all__ = [
+    "Optimization",
+    "RunningAverage",
+    "learning_rate_share",
+    "set_learning_rates",
+    "set_table_learning_rates",
+]
 
-_OPTIMIZER, _AVERAGE = "optimizer.", "average."
+_OPTIMIZER, _AVERAGE, _COUNT = "optimizer.", "average.", "count"
+
+_LEAST_TABLE_LEARNING_RATE = 1e-12
+"""A table has no learning rate of nothing, which the first step of a warm-up would be."""
 
 
-def learning_rate_share(config: OptimizationSection, done: float) -> float:
+def learning_rate_share(config: LearningRateSchedule, done: float) -> float:
     """Return by what the learning rates are multiplied when the share ``done`` of the training is over."""
     if done < config.warmup:
         return done / config.warmup
     if config.schedule == "constant":
         return 1.0
     fallen = (done - config.warmup) / (1.0 - config.warmup)
-    left = 1.0 - fallen if config.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * fallen))
-    return config.final_learning_rate + (1.0 - config.final_learning_rate) * left
+    lost = fallen if config.schedule == "linear" else 0.5 * (1.0 - math.cos(math.pi * fallen))
+    return 1.0 - lost * (1.0 - config.final_learning_rate)
+
+
+def set_learning_rates(
+    optimizer: torch.optim.Optimizer, config: LearningRateSchedule, learning_rate: float, done: float
+) -> None:
+    """Give all parameters of an optimizer their learning rate when the share ``done`` is over.
+
+    Args:
+        optimizer: what has the parameters.
+        config: the schedule.
+        learning_rate: that of the start.
+        done: share of the training that is over.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * learning_rate_share(config, done)
+
+
+def set_table_learning_rates(
+    tables: Iterable[EmbeddingTable], config: LearningRateSchedule, learning_rate: float, done: float
+) -> None:
+    """Give tables their learning rate when the share ``done`` of the training is over.
+
+    Args:
+        tables: the tables.
+        config: the schedule.
+        learning_rate: that of the start.
+        done: share of the training that is over.
+    """
+    for table in tables:
+        table.lr = max(learning_rate * learning_rate_share(config, done), _LEAST_TABLE_LEARNING_RATE)
+
+
+class RunningAverage:
+    """The average of tensors by name, over all sets of them that were added.
+
+    Rows and parameters that still move at a high learning rate scatter around a point that generalizes
+    better than each of them (Polyak and Juditsky, 1992; Izmailov et al., "Averaging weights leads to wider
+    optima and better generalization", UAI 2018).
+
+    Args:
+        decay: how much less each set counts than the next (a moving average); None: all count alike.
+    """
+
+    def __init__(self, decay: float | None = None) -> None:
+        self._decay = decay
+        self.count = 0
+        self.mean: dict[str, Tensor] = {}
+
+    def add(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take another set of tensors into the average; each set has the same names and shapes."""
+        self.count += 1
+        for name, value in tensors.items():
+            if self.count == 1:
+                self.mean[name] = value.detach().clone()
+            elif self._decay is None:
+                self.mean[name] += (value.detach() - self.mean[name]) / self.count
+            else:
+                self.mean[name].lerp_(value.detach(), 1.0 - self._decay)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the state as tensors by name."""
+        return {**self.mean, _COUNT: torch.tensor(self.count)} if self.count else {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up the state that :meth:`state` returned."""
+        self.mean = {name: value for name, value in state.items() if name != _COUNT}
+        self.count = int(state[_COUNT]) if state else 0
 
 
 class Optimization:
@@ -51,7 +127,7 @@ class Optimization:
             [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
             lr=config.learning_rate,
         )
-        self._average: dict[str, Tensor] = {}
+        self._average = RunningAverage(config.average_decay)
         self._rows: TableOptimizer | None = None
         self.reset_tables()
 
@@ -65,18 +141,16 @@ class Optimization:
 
     def step(self, done: float) -> None:
         """Apply the gradients, when the share ``done`` of the training is over."""
-        share = learning_rate_share(self._config, done)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._config.learning_rate * share
-        for table in self._tables:
-            # A table has no learning rate of nothing, which the first step of a warm-up would be.
-            table.lr = max(self._config.table_learning_rate * share, 1e-12)
-        if self._config.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self._model.parameters(), self._config.clip_norm)
+        config = self._config
+        set_learning_rates(self._optimizer, config, config.learning_rate, done)
+        set_table_learning_rates(self._tables, config, config.table_learning_rate, done)
+        if config.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._model.parameters(), config.clip_norm)
         self._optimizer.step()
         if self._rows is not None:
             self._rows.step()
-        self._take_average()
+        if config.average_decay is not None:
+            self._average.add(dict(self._model.named_parameters()))
 
     def zero_grad(self) -> None:
         """Forget gradients."""
@@ -87,11 +161,11 @@ class Optimization:
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """Give the parameters their moving average while the block runs; without one they stay."""
-        if not self._average:
+        if not self._average.count:
             yield
             return
         own = {name: value.detach().clone() for name, value in self._model.named_parameters()}
-        self._set_parameters(self._average)
+        self._set_parameters(self._average.mean)
         try:
             yield
         finally:
@@ -100,7 +174,7 @@ class Optimization:
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by name."""
         state = {_OPTIMIZER + name: value for name, value in optimizer_tensors(self._optimizer).items()}
-        return state | {_AVERAGE + name: value for name, value in self._average.items()}
+        return state | {_AVERAGE + name: value for name, value in self._average.state().items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up the state that :meth:`tensors` returned."""
@@ -110,18 +184,8 @@ class Optimization:
                 if name.startswith(prefix):
                     part[name.removeprefix(prefix)] = value
         restore_optimizer(self._optimizer, parts[_OPTIMIZER])
-        self._average = parts[_AVERAGE]
+        self._average.restore(parts[_AVERAGE])
         self.reset_tables()
-
-    def _take_average(self) -> None:
-        decay = self._config.average_decay
-        if decay is None:
-            return
-        for name, value in self._model.named_parameters():
-            if name in self._average:
-                self._average[name].lerp_(value.detach(), 1.0 - decay)
-            else:
-                self._average[name] = value.detach().clone()
 
     def _set_parameters(self, values: Mapping[str, Tensor]) -> None:
         with torch.no_grad():

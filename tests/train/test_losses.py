@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphbox.train.losses import (
     bpr,
@@ -15,7 +16,6 @@ from graphbox.train.losses import (
     info_nce,
     nce,
     perturbed,
-    sampled_softmax,
     self_adversarial,
     sigmoid,
     simgcl,
@@ -36,6 +36,18 @@ def loss_by_loop(
     return total / len(positives)
 
 
+def softmax_of(
+    logits: Tensor, log_probability: Tensor, excluded: Tensor, positive: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Return the loss of positives that are among the candidates, and are corrected as they are."""
+    return info_nce(
+        logits[positive] - log_probability[positive[1]],
+        logits.masked_fill(excluded, -torch.inf),
+        positive[0],
+        log_probability=log_probability,
+    )
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_the_definition(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -54,7 +66,7 @@ def test_equals_the_definition(seed: int) -> None:
 
     tensor = torch.tensor(logits, requires_grad=True)
     row, column = (torch.tensor(part) for part in zip(*positives, strict=True))
-    loss = sampled_softmax(tensor, torch.tensor(log_probability), torch.tensor(excluded), (row, column))
+    loss = softmax_of(tensor, torch.tensor(log_probability), torch.tensor(excluded), (row, column))
     assert loss.item() == pytest.approx(loss_by_loop(logits, log_probability, negatives, positives))
 
     loss.backward()  # type: ignore[no-untyped-call]
@@ -74,14 +86,14 @@ def test_excluded_candidates_do_not_learn() -> None:
     logits = torch.zeros(1, 4, requires_grad=True)
     excluded = torch.tensor([[True, True, False, False]])
     positive = (torch.tensor([0]), torch.tensor([0]))
-    sampled_softmax(logits, torch.zeros(4), excluded, positive).backward()  # type: ignore[no-untyped-call]
+    softmax_of(logits, torch.zeros(4), excluded, positive).backward()  # type: ignore[no-untyped-call]
     assert logits.grad is not None
     assert logits.grad[0].tolist() == pytest.approx([-2 / 3, 0.0, 1 / 3, 1 / 3])
 
 
 def test_without_negatives_there_is_nothing_to_learn() -> None:
     logits = torch.zeros(1, 2, requires_grad=True)
-    loss = sampled_softmax(
+    loss = softmax_of(
         logits, torch.zeros(2), torch.ones(1, 2, dtype=torch.bool), (torch.tensor([0]), torch.tensor([1]))
     )
     assert loss.item() == 0.0

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
 
@@ -23,7 +24,7 @@ _NotNegative = Annotated[float, Field(ge=0.0)]
 _Even = Annotated[int, Field(ge=2, multiple_of=2)]
 
 
-class KnowledgeGraphSection(ModelSection):
+class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """How rows of entities and relations are learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
@@ -54,8 +55,6 @@ class KnowledgeGraphSection(ModelSection):
     """Queries in a batch, each with all its answers."""
     learning_rate: PositiveFloat = 0.1
     """Learning rate of the rows (Adagrad)."""
-    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 1.0
-    """Share of the learning rate that is left at the end of its linear fall."""
     initial_row_scale: PositiveFloat = 0.001
     """New rows are uniform between plus and minus this."""
     validate_every: PositiveInt = 5
@@ -76,8 +75,10 @@ class BilinearSection(KnowledgeGraphSection):
     """Weight of the cubes of the sizes of the rows' numbers (N3; Lacroix et al., ICML 2018)."""
     learning_rate: PositiveFloat = 0.3
     """Learning rate of the rows (Adagrad)."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the learning rate falls from its start to `final_learning_rate` of it."""
     final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
-    """Share of the learning rate that is left at the end of its linear fall."""
+    """Share of the learning rate that is left at the end of the schedule."""
 
 
 class DistMultConfig(BilinearSection):

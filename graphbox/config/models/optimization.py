@@ -8,12 +8,23 @@ from pydantic import Field
 
 from graphbox.config.section import PositiveFloat, PositiveInt, Section
 
-__all__ = ["OptimizationSection"]
+__all__ = ["LearningRateSchedule", "OptimizationSection"]
 
 _Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class OptimizationSection(Section):
+class LearningRateSchedule(Section):
+    """How learning rates change while a model is trained."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How learning rates fall from their start to `final_learning_rate` of it."""
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Share of the learning rates that is left at the end of the schedule."""
+    warmup: _Share = 0.0
+    """Share of the training in which the learning rates rise from nothing."""
+
+
+class OptimizationSection(LearningRateSchedule):
     """Learning rates, their schedule, and which state of the model is kept."""
 
     epochs: PositiveInt = 100
@@ -24,12 +35,6 @@ class OptimizationSection(Section):
     """Learning rate of the parameters (Adam)."""
     table_learning_rate: PositiveFloat = 0.05
     """Learning rate of the embedding tables (row-wise Adagrad)."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How both learning rates fall from their start to `final_learning_rate` of it."""
-    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """Share of the learning rates that is left at the end of the schedule."""
-    warmup: _Share = 0.0
-    """Share of the training in which the learning rates rise from nothing."""
     clip_norm: PositiveFloat | None = None
     """Longest gradient of all parameters together; longer ones are shortened. Rows are not meant: their
     optimizer brings each to a scale of its own."""

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.section import Name, PositiveFloat, PositiveInt
 
@@ -14,7 +15,7 @@ __all__ = ["LightGCNConfig", "MatrixFactorizationConfig", "RecommendationSection
 NotNegative = Annotated[float, Field(ge=0.0)]
 
 
-class RecommendationSection(ModelSection):
+class RecommendationSection(ModelSection, LearningRateSchedule):
     """How vectors of queries and candidates are learnt from the answers of a recommend task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
@@ -47,7 +48,11 @@ class RecommendationSection(ModelSection):
     batch_size: PositiveInt = 512
     """Queries in a batch, each with all its answers."""
     learning_rate: PositiveFloat = 0.02
-    """Learning rate of the rows (Adam) at the start; it falls linearly to a tenth."""
+    """Learning rate of the rows (Adam)."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How the learning rate falls from its start to `final_learning_rate` of it."""
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
+    """Share of the learning rate that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.03
     """New rows are uniform between plus and minus this."""
     validate_every: PositiveInt = 5

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
 from graphbox.config.models.walks import SkipGramSection
 from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt
@@ -13,7 +14,7 @@ from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat,
 __all__ = ["SageConfig"]
 
 
-class SageConfig(ModelSection):
+class SageConfig(ModelSection, LearningRateSchedule):
     """Heterogeneous two-tower GraphSAGE over table embeddings and features."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
@@ -43,9 +44,13 @@ class SageConfig(ModelSection):
     own_row_dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """Probability that a query's own row is left out in training, so that its neighbours have to do."""
     learning_rate: PositiveFloat = 0.005
-    """Learning rate of the dense parameters (Adam) at the start; it falls linearly to half."""
+    """Learning rate of the dense parameters (Adam)."""
     table_learning_rate: PositiveFloat = 0.02
-    """Learning rate of the embedding tables (row-wise Adagrad) at the start; it falls linearly to half."""
+    """Learning rate of the embedding tables (row-wise Adagrad)."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """How both learning rates fall from their start to `final_learning_rate` of it."""
+    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
+    """Share of the learning rates that is left at the end of the schedule."""
     initial_row_scale: PositiveFloat = 0.17
     """New embedding rows are uniform between plus and minus this; those learnt before get the same spread."""
     pretrain: SkipGramSection | None = None

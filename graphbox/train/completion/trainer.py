@@ -26,6 +26,7 @@ from graphbox.train.completion.evaluation import rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
+from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
@@ -306,9 +307,7 @@ class CompletionTrainer(Trainer):
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / len(self._batches)) / self.epochs
-        share = 1.0 - done * (1.0 - self._config.final_learning_rate)
-        for table in self.tables().values():
-            table.lr = self._config.learning_rate * share
+        set_table_learning_rates(self.tables().values(), self._config, self._config.learning_rate, done)
 
 
 def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment) -> CompletionTrainer:

@@ -20,11 +20,12 @@ from graphbox.errors import UsageError
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.sample import NegativeSampler, permutation, sample_heterogeneous
+from graphbox.sample import permutation, sample_heterogeneous
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
 from graphbox.train.network.trainer import NetworkTrainer
+from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.queries import known_links, ranking_queries
 from graphbox.train.registry import Assignment
@@ -38,9 +39,6 @@ __all__ = ["GraphLinkTrainer"]
 _HOLD_OUT_STREAM = 1
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""
-
-_UNSEEN_WEIGHT = 0.1
-"""In-degree that a candidate without known links counts as when candidates are drawn."""
 
 _RECOMMEND_EXPONENT = 0.5
 
@@ -91,11 +89,7 @@ class GraphLinkTrainer(NetworkTrainer):
             exponent = _RECOMMEND_EXPONENT
             if isinstance(task, PredictLinksTaskConfig):
                 exponent = float(task.negative_distribution == "degree")
-        weight = self._degree + _UNSEEN_WEIGHT
-        self._negatives = NegativeSampler(weight, exponent, assignment.seed)
-        share = weight**exponent / (weight**exponent).sum()
-        drawn = -np.expm1(config.links.negatives * np.log1p(-np.minimum(share, 1 - 1e-9)))
-        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self._candidates = Candidates(self._degree, config.links.negatives, exponent, assignment.seed)
         self._queries: RankingQueries | None = None
         self._epoch_degree = self._degree
         self._epoch_whole: LayerEdges | None = None
@@ -136,7 +130,7 @@ class GraphLinkTrainer(NetworkTrainer):
             positive = (source[place] * answer).sum(dim=1) + offset
             negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
             if self._loss_name == "sampled_softmax":
-                log_probability = self._log_probability[torch.from_numpy(drawn)]
+                log_probability = self._candidates.log_probability[torch.from_numpy(drawn)]
                 return info_nce(positive, negative, place, log_probability=log_probability), len(links)
             counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
             told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
@@ -243,8 +237,7 @@ class GraphLinkTrainer(NetworkTrainer):
         return self.epoch_links[batch * size : (batch + 1) * size]
 
     def _drawn(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        count = self._config.links.negatives
-        return np.unique(self._negatives.sample(count, epoch, batch, self._threads))
+        return self._candidates.draw(epoch, batch, self._threads)
 
     def _no_negatives(self, sources: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of the drawn candidates are no negatives of which sources: bool [sources, drawn]."""

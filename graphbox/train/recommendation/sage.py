@@ -24,12 +24,13 @@ from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
-from graphbox.sample import HeteroSample, NegativeSampler, permutation, sample_heterogeneous
+from graphbox.sample import HeteroSample, permutation, sample_heterogeneous
 from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
-from graphbox.train.average import RunningAverage
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
-from graphbox.train.losses import sampled_softmax
+from graphbox.train.losses import info_nce
+from graphbox.train.optimization import RunningAverage, set_learning_rates, set_table_learning_rates
+from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
 from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
@@ -43,12 +44,6 @@ from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 
 __all__ = ["SageTrainer", "make_sage_trainer"]
-
-_FINAL_LEARNING_RATE = 0.5
-"""Share of the learning rates that is left at the end of their linear decay."""
-
-_UNSEEN_WEIGHT = 0.1
-"""In-degree that a node without known edges counts as when candidates are drawn."""
 
 _INFERENCE_BLOCK = 8192
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
@@ -117,14 +112,12 @@ class SageTrainer(StartingTrainer):
         self._positives = HeldOutLinks(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
-        self._negatives = NegativeSampler(degree + _UNSEEN_WEIGHT, config.popularity_exponent, seed)
-        weight = (degree + _UNSEEN_WEIGHT) ** config.popularity_exponent
-        drawn = -np.expm1(config.candidates * np.log1p(-weight / weight.sum()))
-        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self._candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed)
         self._degree = degree
         self._validation: RankingQueries | None = None
         self.epoch_view = self._view
         self.epoch_positives = self._links
+        self._queries_of = self._degree
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
     def start_from(self, embeddings: Mapping[str, NDArray[np.float32]]) -> None:
@@ -156,6 +149,7 @@ class SageTrainer(StartingTrainer):
         )
         self.epoch_view = self._view.without_pairs(self._split, held_pairs)
         self.epoch_positives = CompressedRows.build(edges, len(self._degree))
+        self._queries_of = np.bincount(edges[:, 1], minlength=len(self._degree))
         queries = np.unique(edges[:, 0])
         self._order = queries[permutation(len(queries), self._seed, epoch)]
         return math.ceil(len(queries) / self._config.batch_size)
@@ -177,11 +171,15 @@ class SageTrainer(StartingTrainer):
         with self._clock.stage("compute"):
             self.model.train()
             query_vectors, target_vectors = self._encode(queries, candidates, epoch, batch)
-            loss = sampled_softmax(
-                self.model.logits(query_vectors, target_vectors),
-                self._log_probability[torch.from_numpy(candidates)],
-                torch.from_numpy(excluded),
-                (torch.from_numpy(row), torch.from_numpy(place[positive])),
+            logits = self.model.logits(query_vectors, target_vectors)
+            asked = torch.from_numpy(row)
+            # A positive is corrected as well: had it not been that of its query, it could have been drawn.
+            found = logits[asked, torch.from_numpy(place[positive])]
+            loss = info_nce(
+                found - self._log_probability(queries, positive, are_positive=True),
+                logits.masked_fill(torch.from_numpy(excluded), -math.inf),
+                asked,
+                log_probability=self._log_probability(queries, candidates, are_positive=False),
             )
             value = loss.item()
             if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
@@ -235,7 +233,7 @@ class SageTrainer(StartingTrainer):
         self.model.load_state_dict(_with_prefix(dense, "model."))
         restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
         self._base = _with_prefix(dense, "base.")
-        self._average = RunningAverage.restore(_with_prefix(dense, "average."))
+        self._average.restore(_with_prefix(dense, "average."))
         self._set_tables(dict(tables))
 
     # --------------------------------------------------------------------------- inference
@@ -312,8 +310,19 @@ class SageTrainer(StartingTrainer):
         size = self._config.batch_size
         queries = self._order[batch * size : (batch + 1) * size]
         _, positive = self.epoch_positives.take(queries)
-        drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
+        drawn = self._candidates.draw(epoch, batch, self._threads)
         return queries, np.unique(np.concatenate([positive, drawn]))
+
+    def _log_probability(
+        self, queries: NDArray[np.int64], nodes: NDArray[np.int64], *, are_positive: bool
+    ) -> Tensor:
+        """Return how likely nodes are in the batch, for a query that they are positives of or not."""
+        return log_probability_in_batch(
+            self._candidates.log_probability[torch.from_numpy(nodes)],
+            self._queries_of[nodes] - are_positive,
+            len(self._order) - 1,
+            len(queries) - 1,
+        )
 
     def _encode(
         self, queries: NDArray[np.int64], candidates: NDArray[np.int64], epoch: int, batch: int
@@ -392,11 +401,8 @@ class SageTrainer(StartingTrainer):
     def _set_learning_rates(self, epoch: int, batch: int) -> None:
         batches = math.ceil(len(self._order) / self._config.batch_size)
         done = (epoch + batch / batches) / self.epochs
-        share = 1.0 - done * (1.0 - _FINAL_LEARNING_RATE)
-        for group in self._optimizer.param_groups:
-            group["lr"] = self._config.learning_rate * share
-        for module in self._rows.values():
-            module.table.lr = self._config.table_learning_rate * share
+        set_learning_rates(self._optimizer, self._config, self._config.learning_rate, done)
+        set_table_learning_rates(self.tables().values(), self._config, self._config.table_learning_rate, done)
 
 
 def _relations(view: GraphView, node_type: str, chosen: Sequence[EdgeType]) -> list[EdgeType]:

@@ -23,9 +23,11 @@ from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, Recommend
 from graphbox.errors import DataError, UsageError
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
-from graphbox.sample import NegativeSampler, permutation
+from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
+from graphbox.train.optimization import set_table_learning_rates
+from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
@@ -35,12 +37,6 @@ from graphbox.train.trainer import Trainer
 from graphbox.train.view import GraphView
 
 __all__ = ["RecommendationTrainer", "make_recommendation_trainer"]
-
-_FINAL_LEARNING_RATE = 0.1
-"""Share of the learning rate that is left at the end of its linear decay."""
-
-_UNSEEN_WEIGHT = 0.1
-"""In-degree that a candidate without known answers counts as when candidates are drawn."""
 
 _VALIDATION_QUERIES = 4096
 """Queries of the validation part that are ranked for after some epochs, at most."""
@@ -94,12 +90,7 @@ class RecommendationTrainer(Trainer):
                 where=f"{split.node_type} to {split.target_type}",
             )
         self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
-        weight = self._degree + _UNSEEN_WEIGHT
-        self._negatives = NegativeSampler(weight, config.popularity_exponent, seed)
-        share = weight**config.popularity_exponent
-        drawn = -np.expm1(config.candidates * np.log1p(-np.minimum(share / share.sum(), 1 - 1e-9)))
-        self._log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
-        self._log_noise = torch.from_numpy(np.log(share / share.sum()).astype(np.float32))
+        self._candidates = Candidates(self._degree, config.candidates, config.popularity_exponent, seed)
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - log_degree.mean())
         self._bias = torch.from_numpy(bias.astype(np.float32))
@@ -198,8 +189,8 @@ class RecommendationTrainer(Trainer):
         """Return the queries of a batch, their answers, and the candidates drawn for it, ascending."""
         size = self._config.batch_size
         queries = self._order[batch * size : (batch + 1) * size]
-        drawn = self._negatives.sample(self._config.candidates, epoch, batch, self._threads)
-        return queries, sp.csr_array(self.answers[queries]), np.unique(drawn)
+        drawn = self._candidates.draw(epoch, batch, self._threads)
+        return queries, sp.csr_array(self.answers[queries]), drawn
 
     def _loss(
         self,
@@ -243,7 +234,7 @@ class RecommendationTrainer(Trainer):
         """
         positive, candidates = nodes
         if self._config.loss == "sampled_softmax":
-            return info_nce(found, against, row, log_probability=self._log_probability[candidates])
+            return info_nce(found, against, row, log_probability=self._candidates.log_probability[candidates])
         generator = np.random.default_rng([self._seed, *place])
         column = torch.from_numpy(generator.integers(0, len(candidates), len(row)))
         drawn = against[row, column]
@@ -253,8 +244,8 @@ class RecommendationTrainer(Trainer):
             return found.sum() * 0.0
         found, drawn = found[paired], drawn[paired, None]
         if self._config.loss == "nce":
-            noise = self._log_noise[positive[paired]], self._log_noise[candidates[column[paired]], None]
-            return nce(found, drawn, *noise)
+            noise = self._candidates.log_noise
+            return nce(found, drawn, noise[positive[paired]], noise[candidates[column[paired]], None])
         return _PAIR_LOSSES[self._config.loss](found, drawn)
 
     def _contrast(self, query: Tensor, negative: Tensor, epoch: int, batch: int) -> Tensor:
@@ -309,8 +300,7 @@ class RecommendationTrainer(Trainer):
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         batches = math.ceil(len(self._order) / self._config.batch_size)
         done = (epoch + batch / batches) / self.epochs
-        for module in self._rows.values():
-            module.table.lr = self._config.learning_rate * (1.0 - done * (1.0 - _FINAL_LEARNING_RATE))
+        set_table_learning_rates(self.tables().values(), self._config, self._config.learning_rate, done)
 
 
 def _temperature(answers: sp.csr_array) -> float:

@@ -21,9 +21,10 @@ from torch.nn import functional
 from graphbox.config import MatrixFactorizationConfig, RecommendTaskConfig
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.sample import NegativeSampler, permutation
+from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.losses import bpr, info_nce
+from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.registry import Assignment
 from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
@@ -36,8 +37,6 @@ __all__ = ["StreamingFactorization", "make_streaming_factorization"]
 _QUERIES, _TARGETS = "queries", "targets"
 _TEMPERATURE = 0.1
 """What cosines are divided by where the run file does not say: the scale of scores stays the same."""
-_UNSEEN_WEIGHT = 0.1
-"""In-degree that a candidate without known answers counts as when candidates are drawn."""
 
 
 class _Open:
@@ -49,11 +48,7 @@ class _Open:
         self.answers = answers
         self.active = np.flatnonzero(np.diff(answers.indptr))
         self.bias = _bias(degree, config.popularity)
-        weight = degree + _UNSEEN_WEIGHT
-        self.negatives = NegativeSampler(weight, config.popularity_exponent, seed)
-        share = weight**config.popularity_exponent
-        drawn = -np.expm1(config.candidates * np.log1p(-np.minimum(share / share.sum(), 1 - 1e-9)))
-        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self.candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed)
         self.batches = math.ceil(len(self.active) / config.batch_size)
 
 
@@ -147,7 +142,9 @@ class StreamingFactorization(StreamingTrainer):
                 one = self._generator(epoch, batch).integers(0, len(drawn), len(row))
                 loss = bpr(found, against[row, torch.from_numpy(one)][:, None])
             else:
-                loss = info_nce(found, against, row, log_probability=chunk.log_probability[candidates])
+                loss = info_nce(
+                    found, against, row, log_probability=chunk.candidates.log_probability[candidates]
+                )
             value = loss.item()
             if math.isfinite(value):  # the loop stops at any other, before rows take it up
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -167,9 +164,8 @@ class StreamingFactorization(StreamingTrainer):
         ]
         start = batch % chunk.batches * size
         queries = order[start : start + size]
-        threads = self._assignment.threads
-        drawn = chunk.negatives.sample(self._config.candidates, number, batch, threads)
-        return queries, sp.csr_array(chunk.answers[queries]), np.unique(drawn)
+        drawn = chunk.candidates.draw(number, batch, self._assignment.threads)
+        return queries, sp.csr_array(chunk.answers[queries]), drawn
 
     def _excluded(
         self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]

@@ -1,0 +1,80 @@
+"""Candidates that all queries of a batch share, and the probability with which each is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import gammaln
+from torch import Tensor
+
+from graphbox.sample import NegativeSampler
+
+__all__ = ["Candidates", "log_probability_in_batch"]
+
+_UNSEEN_WEIGHT = 0.1
+"""In-degree that a candidate without known answers counts as when candidates are drawn."""
+
+
+class Candidates:
+    """Draws the candidates of batches by in-degree to a power, with replacement; they are taken once each.
+
+    Args:
+        degree: number [nodes], how many known answers each candidate is.
+        count: draws for each batch.
+        exponent: the power.
+        seed: seed of the draws.
+
+    Attributes:
+        log_probability: float32 [nodes], logarithm of the probability that a candidate is among those of a
+            batch.
+        log_noise: float32 [nodes], logarithm of the probability that one draw gives it.
+    """
+
+    def __init__(self, degree: NDArray[Any], count: int, exponent: float, seed: int) -> None:
+        self._count = count
+        weight = degree + _UNSEEN_WEIGHT
+        self._sampler = NegativeSampler(weight, exponent, seed)
+        share = weight**exponent
+        share = share / share.sum()
+        drawn = -np.expm1(count * np.log1p(-np.minimum(share, 1 - 1e-9)))
+        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
+        self.log_noise = torch.from_numpy(np.log(share).astype(np.float32))
+
+    def draw(self, epoch: int, batch: int, threads: int | None) -> NDArray[np.int64]:
+        """Return the candidates of a batch: int64, ascending."""
+        return np.unique(self._sampler.sample(self._count, epoch, batch, threads))
+
+
+def log_probability_in_batch(
+    log_probability: Tensor, queries: NDArray[np.int64], others: int, drawn: int
+) -> Tensor:
+    """Return how likely candidates are in a batch that has the positives of its queries beside those drawn.
+
+    Seen from one query, a candidate is there when it was drawn, or when it is a positive of one of the other
+    queries of the batch, which are drawn from all others without replacement. In-batch softmax is corrected
+    by how often an item occurs in a batch (Yi et al., RecSys 2019), not by one of its causes alone.
+
+    Args:
+        log_probability: float32 [n], logarithm of the probability that a candidate is drawn.
+        queries: int64 [n], how many of the other queries have it as a positive.
+        others: number of other queries there are.
+        drawn: how many of them are in the batch.
+
+    Returns:
+        float32 [n].
+    """
+    # Of `others` queries, those without the candidate fill all places: a hypergeometric probability.
+    without = np.maximum(others - queries, 0)
+    absent = np.where(
+        without < drawn,
+        -np.inf,
+        gammaln(without + 1.0)
+        - gammaln(np.maximum(without - drawn, 0) + 1.0)
+        - gammaln(others + 1.0)
+        + gammaln(others - drawn + 1.0),
+    )
+    not_drawn = np.log1p(-np.exp(np.minimum(log_probability.numpy().astype(np.float64), -1e-12)))
+    return torch.from_numpy(np.log(-np.expm1(np.minimum(absent, 0.0) + not_drawn)).astype(np.float32))

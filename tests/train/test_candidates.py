@@ -1,0 +1,53 @@
+"""The probability with which candidates are in a batch: beside every batch there can be, and every draw."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+import torch
+
+from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_a_candidate_is_drawn_with_its_probability(exponent: float) -> None:
+    degree, count = np.array([0, 1, 4, 9]), 3
+    candidates = Candidates(degree, count, exponent, seed=0)
+    share = (degree + 0.1) ** exponent
+    share /= share.sum()
+    among = np.zeros(4)
+    for draws in product(range(4), repeat=count):
+        among[list(set(draws))] += share[list(draws)].prod()
+    np.testing.assert_allclose(candidates.log_probability.exp().numpy(), among, rtol=1e-5)
+    np.testing.assert_allclose(candidates.log_noise.exp().numpy(), share, rtol=1e-5)
+    found = np.mean(
+        [np.isin(np.arange(4), candidates.draw(0, batch, 1)) for batch in range(4000)], axis=0, dtype=float
+    )
+    np.testing.assert_allclose(found, among, atol=0.03)
+
+
+def test_one_candidate_alone_is_always_drawn() -> None:
+    alone = Candidates(np.array([3]), 5, 0.75, seed=0)
+    assert alone.draw(0, 0, 1).tolist() == [0]
+    assert alone.log_probability.item() == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("others", "drawn"), [(0, 0), (1, 0), (1, 1), (5, 2), (6, 5), (6, 6)])
+def test_positives_of_other_queries_count(others: int, drawn: int) -> None:
+    queries = np.arange(others + 1)  # the candidate of column c is a positive of the first c other queries
+    by_draw = np.linspace(0.05, 0.9, others + 1)
+    batches = list(combinations(range(others), drawn))
+    met = np.array([[any(query < count for query in batch) for count in queries] for batch in batches])
+    expected = 1.0 - (1.0 - by_draw) * (1.0 - met.mean(axis=0))
+    found = log_probability_in_batch(
+        torch.from_numpy(np.log(by_draw).astype(np.float32)), queries, others, drawn
+    )
+    np.testing.assert_allclose(found.exp().numpy(), expected, rtol=1e-5)
+    assert found.dtype == torch.float32
+
+
+def test_what_is_always_drawn_stays_so() -> None:
+    found = log_probability_in_batch(torch.zeros(2), np.array([0, 2]), 4, 2)
+    np.testing.assert_allclose(found.numpy(), 0.0, atol=1e-6)
