@@ -49,11 +49,11 @@ void Slab::reserve(std::uint64_t rows) {
 void Slab::resize(std::uint64_t rows) {
   while ((static_cast<std::uint64_t>(chunks_.size()) << view_.shift) < rows) {
     bases_.reserve(chunks_.size() + 1);
+    if (view_.bases != bases_.data()) {  // after reserve() it does not change, and others may be reading it
+      view_.bases = bases_.data();  // before there may be no memory for a chunk: the old place is gone
+    }
     chunks_.emplace_back(chunk_bytes());
     bases_.push_back(chunks_.back().data());
-    if (view_.bases != bases_.data()) {  // after reserve() it does not change, and others may be reading it
-      view_.bases = bases_.data();
-    }
   }
   rows_ = rows;
 }
