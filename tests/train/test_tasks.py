@@ -6,11 +6,13 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import DataError, FormatError, UsageError
-from graphbox.graph import Graph
+from graphbox.graph import Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
 from graphbox.train import ClassifySplit, RecommendSplit, load_split, make_split, save_split
 from graphbox.train.splitting import unit_hash
 from graphbox.train.tasks import pair_keys
@@ -37,6 +39,15 @@ def test_pair_keys_are_unordered_and_distinct() -> None:
 
 
 class TestClassify:
+    def test_nodes_without_any_label_are_told_of(self, tmp_path: Path) -> None:
+        table = pa.table({"id": ["a", "b"], "label": pa.array([None, None], pa.string())})
+        nodes = NodeSource(table, id="id", features={"label": "categorical"})
+        import_graph(GraphSource("g", {"node": nodes}, ()), tmp_path / "graph")
+        task = ClassifyTaskConfig(kind="classify", node_type="node", label="label")
+        with pytest.raises(DataError, match="with a `label` in each fold, received none") as caught:
+            make_split(Graph.open(tmp_path / "graph"), task, 0)
+        assert "no node has one at all" in str(caught.value)
+
     def test_groups_are_never_split(self, graph: Graph, classify_split: ClassifySplit) -> None:
         group = graph.csr(("item", "part_of", "group")).indices
         for number in range(GROUPS):

@@ -41,6 +41,8 @@ def split_classify(graph: Graph, task: ClassifyTaskConfig, seed: int) -> Classif
         fold = fold_of(unit_hash(seed, texts), task)[group]
         hint = "a group is never split: use more groups, or larger fractions"
     fold = np.where(labels < 0, -1, fold).astype(np.int8)
+    if not (labels >= 0).any():
+        hint = "no node has one at all: look at the column"
     for position, name in enumerate(FOLDS):
         if not (fold == position).any():
             raise DataError(
