@@ -29,7 +29,8 @@ _INT64 = range(-(2**63), 2**63)
 group = typer.Typer(help="Write embeddings for other programs, or look at neighbours.", no_args_is_help=True)
 
 ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Model. (default: the last of the run file)")
+    str | None,
+    typer.Option("--model", help="Model. (default: the best in the evaluation of the last one's task)"),
 ]
 
 
@@ -200,7 +201,7 @@ def show_answers(
 
     with session.workspace() as workspace:
         data = RunData.open(workspace, run)
-        trained = data.trained(model)
+        trained = data.trained(model, task_kind="complete")
         split = None if trained.task is None else data.split(trained.task)
         if trained.triples is None or not isinstance(split, CompleteSplit):
             raise UsageError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -87,12 +87,47 @@ class RotatE(_Distance):
         return moduli(rows) if rows.shape[-1] == self.dim else torch.ones_like(rows)
 
     def _sums(self, queries: Tensor, candidates: Tensor) -> Tensor:
-        """Return the sums of moduli of differences, for some candidates at a time."""
-        some = max(1, _CHUNK_NUMBERS // max(1, queries.numel()))
+        """Return the sums of moduli of differences."""
+        sums: Tensor = _SumsOfModuli.apply(queries, candidates)  # type: ignore[no-untyped-call]
+        return sums
+
+
+class _SumsOfModuli(torch.autograd.Function):
+    """Sums of the moduli of the differences of complex numbers, of all pairs of rows.
+
+    Differences are made for some candidates at a time, and made again for their gradients: kept, they would
+    be ``queries x candidates x dim`` numbers.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor) -> Tensor:
+        """Return the sums: float32 [queries, candidates]."""
+        ctx.save_for_backward(queries, candidates)
         return torch.cat(
-            [moduli(queries[:, None] - each[None]).sum(dim=2) for each in torch.split(candidates, some)],
+            [moduli(queries[:, None] - some).sum(dim=2) for some in _some_at_a_time(queries, candidates)],
             dim=1,
         )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients of queries and candidates: each difference pulls with a force of one."""
+        queries, candidates = ctx.saved_tensors
+        of_queries, of_candidates = torch.zeros_like(queries), torch.empty_like(candidates)
+        start = 0
+        for some in _some_at_a_time(queries, candidates):
+            place = slice(start, start + len(some))
+            difference = queries[:, None] - some
+            force = gradients[0][:, place, None] / moduli(difference)
+            difference *= torch.cat([force, force], dim=2)
+            of_queries += difference.sum(dim=1)
+            torch.sum(difference, dim=0, out=of_candidates[place])
+            start += len(some)
+        return of_queries, of_candidates.neg_()
+
+
+def _some_at_a_time(queries: Tensor, candidates: Tensor) -> tuple[Tensor, ...]:
+    """Return the candidates in parts whose differences from the queries are not too many to be in memory."""
+    return torch.split(candidates, max(1, _CHUNK_NUMBERS // max(1, queries.numel())))
 
 
 def _on_circle(angles: Tensor) -> Tensor:

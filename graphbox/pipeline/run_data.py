@@ -71,8 +71,15 @@ class RunData:
 
         return load_split(split_path(self.path, task))
 
-    def trained(self, model: str | None) -> TrainedModel:
-        """Return a trained model of the run; without a name, the last of its run file.
+    def trained(self, model: str | None, *, task_kind: str | None = None) -> TrainedModel:
+        """Return a trained model of the run.
+
+        Without a name it is the one that the evaluation found best, by the deciding figure of their task,
+        among the models of the task of the last model; the last model before they were evaluated.
+
+        Args:
+            model: its name, or None.
+            task_kind: without a name, only models of tasks of this kind are chosen from, if there are any.
 
         Raises:
             NotFoundError: the run has no such model, or has not trained it yet.
@@ -87,7 +94,7 @@ class RunData:
                 hint="add one, and run the run file",
             )
         if model is None:
-            return load_trained(self.path, names[-1])
+            return load_trained(self.path, self._best(self._of_tasks(task_kind) or names))
         if model not in names:
             raise NotFoundError(
                 f"the run has no model `{model}`",
@@ -95,6 +102,21 @@ class RunData:
                 hint=did_you_mean(model, names) or f"its models: {', '.join(names)}",
             )
         return load_trained(self.path, model)
+
+    def _of_tasks(self, kind: str | None) -> list[str]:
+        """Return the models of tasks of a kind, in the order of the run file; none where no kind is asked."""
+        models = self.config.models.items()
+        return [name for name, model in models if model.task and self.config.tasks[model.task].kind == kind]
+
+    def _best(self, names: list[str]) -> str:
+        """Return the best of some models, see :meth:`trained`."""
+        task = self.config.models[names[-1]].task
+        if task is None:
+            return names[-1]
+        measured = self.record.report.get("metrics", {}).get(task, {})
+        key = self.config.tasks[task].deciding_metric
+        rivals = [name for name in reversed(names) if key in measured.get(name, {})]
+        return max(rivals, key=lambda name: float(measured[name][key]), default=names[-1])
 
     @property
     def path(self) -> Path:

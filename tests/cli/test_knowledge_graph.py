@@ -33,6 +33,7 @@ tasks:
     split: {kind: given, test_relations: [last]}
 models:
   transe: {kind: transe, task: missing, dim: 16, epochs: 5}
+  hasty: {kind: distmult, task: missing, dim: 2, epochs: 1}
 """
 
 
@@ -46,7 +47,9 @@ def test_from_triples_to_answers(folder: Path, graphbox: Call) -> None:
     (folder / "run.yaml").write_text(RUN_FILE)
     outcome = graphbox("run", "run.yaml", "--json", "-q")
     assert outcome.code == 0, outcome.err
-    report = outcome.json["metrics"]["missing"]["transe"]
+    models = outcome.json["metrics"]["missing"]
+    assert models["transe"]["mrr"] > models["hasty"]["mrr"]
+    report = models["transe"]
     assert report["queries"] == 2 * len(parts["test"])
     assert report["queries_relation_northeast"] > 0
     assert set(outcome.json["baselines"]["missing"]) == {"popular", "rules"}
@@ -63,6 +66,9 @@ def test_from_triples_to_answers(folder: Path, graphbox: Call) -> None:
     )
     assert outcome.code == 0, outcome.err
     assert len(outcome.json["answers"]) == 3
+    assert outcome.json["model"] == "transe"  # the best, not the last
+    other = graphbox("embed", "answers", "last", "east", "--head", "p0-0", "--model", "hasty", "--json")
+    assert other.json["model"] == "hasty"
     wrong = graphbox("embed", "answers", "last", "eats", "--head", "p0-0")
     assert wrong.code == 2
     assert "there is no relation `eats`" in wrong.err

@@ -69,12 +69,39 @@ def test_equals_the_formula_from_both_sides(
     np.testing.assert_allclose(to_heads.numpy().T, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_many_candidates_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [1, 4, 20])
+def test_sums_of_moduli_come_in_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     generator = torch.Generator().manual_seed(0)
-    queries, candidates = (torch.randn(count, DIM, generator=generator) for count in (3, 20))
-    whole = RotatE(DIM)(queries, candidates)
-    monkeypatch.setattr("graphbox.models.translation._CHUNK_NUMBERS", 4 * queries.numel())
-    torch.testing.assert_close(RotatE(DIM)(queries, candidates), whole)
+    rows = [torch.randn(count, DIM, generator=generator, dtype=torch.float64) for count in (3, 20)]
+    weight = torch.randn(3, 20, generator=generator, dtype=torch.float64)
+    monkeypatch.setattr("graphbox.models.translation._CHUNK_NUMBERS", chunk * rows[0].numel())
+    kept: list[int] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor.numel())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        found = with_gradients(RotatE(DIM), rows, weight)
+    assert sum(kept) == sum(each.numel() for each in rows)  # no differences
+
+    def plain(queries: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        difference = queries[:, None] - candidates[None]
+        return -torch.complex(*difference.chunk(2, dim=2)).abs().sum(dim=2)
+
+    for one, other in zip(found, with_gradients(plain, rows, weight), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def with_gradients(
+    score: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+    rows: list[torch.Tensor],
+    weight: torch.Tensor,
+) -> list[torch.Tensor]:
+    """Return the scores, and the gradients of rows when scores count by their weights."""
+    leaves = [each.clone().requires_grad_() for each in rows]
+    scores = score(*leaves)
+    return [scores.detach(), *torch.autograd.grad(scores, leaves, weight)]
 
 
 @pytest.mark.parametrize("score", [score for score, _ in SCORES])

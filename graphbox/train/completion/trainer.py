@@ -255,11 +255,12 @@ class CompletionTrainer(Trainer):
             rows: float32 [n, dim].
             used: int64 [positives], the row of each. What stands in several triples counts for each of them.
         """
-        places, times = used.unique(return_counts=True)
-        if len(places) < len(rows):
-            rows = rows.index_select(0, places)
-        cubes: Tensor = self._score.sizes(rows).pow(3).sum(dim=1)
-        return cubes @ times.to(cubes.dtype)
+        times = torch.bincount(used, minlength=len(rows))
+        if len(used) < len(rows):  # most candidates are in no triple of the batch
+            places = times.nonzero().squeeze(1)
+            rows, times = rows.index_select(0, places), times[places]
+        cubes = self._score.sizes(rows).pow(3).sum(dim=1)
+        return torch.dot(cubes, times.to(cubes.dtype))
 
     def _kept(self, shape: torch.Size, epoch: int, batch: int) -> Tensor:
         """Return what numbers are multiplied by when some are left out: float32 of ``shape``."""
