@@ -15,11 +15,15 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """The modules that an extra of the package brings."""
 
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
+"""What keeps files from being read or written that is no fault of ours."""
+
 
 def known_failure(error: BaseException) -> GraphboxError | None:
     """Return an error of Python or the system that has a plain cause as one of ours; None for any other.
 
-    A module of an extra that is not installed, a full disk, and no memory left are such causes.
+    A module of an extra that is not installed, a full disk, files that the system refuses, and no memory left
+    are such causes.
     """
     if isinstance(error, GraphboxError):
         return error
@@ -33,6 +37,12 @@ def known_failure(error: BaseException) -> GraphboxError | None:
             "there is no space left on the disk",
             where=str(error.filename) if error.filename else None,
             hint="free some: `graphbox runs`, `graphs` and `models` show sizes, and each has `rm`",
+        )
+    if isinstance(error, OSError) and error.errno in _REFUSED:
+        return GraphboxError(
+            f"the system refuses to read or write: {error.strerror}",
+            where=str(error.filename) if error.filename else None,
+            hint="see who owns the file and its folder, and how the disk is mounted",
         )
     if isinstance(error, MemoryError):
         return DoesNotFitError(

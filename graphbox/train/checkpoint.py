@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
 from graphbox.table.manifest import read_manifest
-from graphbox.train.storage import replace_file, sync_folder
+from graphbox.train.storage import replace_file, save_tensors, sync_folder
 
 __all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
 
@@ -78,7 +78,7 @@ class CheckpointStore:
         place = self._folder / f"{checkpoint.step:010d}"
         beside = self._folder / f".{place.name}.partial"
         beside.mkdir()
-        save_file({name: value.contiguous() for name, value in checkpoint.dense.items()}, beside / _DENSE)
+        save_tensors(checkpoint.dense, beside / _DENSE)
         files = {path.name: _digest(path) for path in sorted(beside.iterdir())}
         tables = {}
         for name, table in checkpoint.tables.items():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["replace_file", "sync_folder", "write_atomically"]
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+__all__ = ["replace_file", "save_tensors", "sync_folder", "write_atomically"]
 
 
 @contextmanager
@@ -39,3 +44,18 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors as safetensors.
+
+    Raises:
+        OSError: the system refuses, as when the disk is full.
+    """
+    try:
+        save_file({name: value.contiguous() for name, value in tensors.items()}, path)
+    except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error

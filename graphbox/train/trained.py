@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.export import export_embeddings
@@ -22,7 +22,7 @@ from graphbox.train.click.model import ClickModel, load_click_model, save_click_
 from graphbox.train.completion.triple_rows import TripleRows
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
-from graphbox.train.storage import write_atomically
+from graphbox.train.storage import save_tensors, write_atomically
 
 __all__ = ["TrainedModel", "load_trained", "save_trained"]
 
@@ -137,7 +137,7 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
             _save_array(folder / f"inputs.{node_type}.npy", rows)
         for number, relation in enumerate(model.relations):
             _save_array(folder / f"neighbors.{number}.npy", encoder.neighbors[relation])
-        save_file(model.state_dict(), folder / "model.safetensors")
+        save_tensors(model.state_dict(), folder / "model.safetensors")
     with write_atomically(folder / "trained.json") as stream:
         stream.write(json.dumps(header, indent=1).encode())
 

@@ -174,6 +174,11 @@ def test_fault_ends_with_a_message_and_the_traceback_in_the_log(
             3,
             "x.npy: there is no space left on the disk",
         ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "x.npy"),
+            1,
+            "x.npy: the system refuses to read or write: Read-only file system",
+        ),
         (MemoryError(), 3, "there is not enough memory"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "pip install 'graphbox[train]'"),
     ],

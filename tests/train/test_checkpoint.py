@@ -14,6 +14,7 @@ import torch
 from graphbox.errors import ConflictError, FormatError
 from graphbox.table import EmbeddingTable
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore, optimizer_tensors, restore_optimizer
+from graphbox.train.storage import save_tensors
 
 
 def make(step: int) -> Checkpoint:
@@ -139,6 +140,13 @@ def test_damage_names_the_file_and_the_way_on(tmp_path: Path, name: str, damage:
     assert loaded is not None
     assert loaded.step == 1
     assert before.exists()
+
+
+def test_what_the_system_refuses_is_told_as_such(tmp_path: Path) -> None:
+    """A full disk, say, which safetensors tells in an error of its own."""
+    with pytest.raises(FileNotFoundError) as caught:
+        save_tensors({"a": torch.zeros(3)}, tmp_path / "nowhere" / "x.safetensors")
+    assert caught.value.filename == str(tmp_path / "nowhere" / "x.safetensors")
 
 
 def test_of_other_settings_or_version_is_refused(tmp_path: Path) -> None:
