@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphbox.errors import NotFoundError
 from graphbox.train.storage import write_atomically
 
 __all__ = ["MetricsLog"]
@@ -29,6 +30,7 @@ class MetricsLog:
 
         A last line that was cut off when the process died is dropped too.
         """
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         if not self._path.exists():
             return
         lines = self._path.read_bytes().splitlines(keepends=True)
@@ -50,6 +52,9 @@ class MetricsLog:
             epoch: epochs finished so far.
             time_s: seconds trained so far, those before an interruption included.
             values: the figures.
+
+        Raises:
+            NotFoundError: the run's folder is gone.
         """
         point = {
             "model": self._model,
@@ -58,9 +63,15 @@ class MetricsLog:
             "time_s": round(time_s, 3),
             "values": dict(values),
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as stream:
-            stream.write(json.dumps(point).encode() + b"\n")
+        try:
+            with self._path.open("ab") as stream:
+                stream.write(json.dumps(point).encode() + b"\n")
+        except FileNotFoundError:
+            raise NotFoundError(
+                "expected the folder of the run, it was removed while its model was trained",
+                where=str(self._path.parent),
+                hint="what was trained went with it: train again",
+            ) from None
 
 
 def _model_of(line: bytes) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.errors import FormatError, GraphboxError
+from graphbox.errors import FormatError, GraphboxError, NotFoundError
 from graphbox.table import EmbeddingTable
 from graphbox.train import Selection, TrainedModel, Trainer
 from graphbox.train.checkpoint import CheckpointStore
@@ -94,6 +95,17 @@ def test_patience_ends_training_at_the_best_state(tmp_path: Path) -> None:
     assert int(trainer.count) == len(trainer.table) == 4
     kept = sorted(int(place.name) for place in (tmp_path / "checkpoints" / "m").iterdir())
     assert kept == [4, 8]  # the best, and the last
+
+
+def test_a_run_whose_folder_is_removed_ends(tmp_path: Path) -> None:
+    class Removing(Counting):
+        def end_epoch(self, epoch: int) -> Mapping[str, float]:
+            if epoch == 2:
+                shutil.rmtree(tmp_path / "run")
+            return super().end_epoch(epoch)
+
+    with pytest.raises(NotFoundError, match="removed while its model was trained"):
+        run(Removing(), tmp_path / "run")
 
 
 def test_a_figure_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
