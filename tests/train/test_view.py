@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, Metapath2VecConfig, RecommendTaskConfig, SageConfig
+from graphbox.config import (
+    ClassifyTaskConfig,
+    Metapath2VecConfig,
+    PredictLinksTaskConfig,
+    RecommendTaskConfig,
+    SageConfig,
+)
 from graphbox.errors import UsageError
-from graphbox.graph import Graph
-from graphbox.train import ClassifySplit, GraphView, RecommendSplit
+from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
+from graphbox.train import ClassifySplit, GraphView, RecommendSplit, make_split
 from graphbox.train.recommendation.sage import SageTrainer
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.tasks import pair_keys
@@ -29,6 +40,45 @@ def joined(view: GraphView) -> set[tuple[int, int]]:
                 for other in csr.indices[csr.indptr[node] : csr.indptr[node + 1]].tolist():
                     assert (node, other) in pairs, f"{edge_type}: only in the CSR"
     return pairs
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        RecommendTaskConfig(kind="recommend", node_type="user", target_type="item", relations=("buys",)),
+        PredictLinksTaskConfig(
+            kind="predict_links", node_type="user", target_type="item", relations=("buys",)
+        ),
+    ],
+    ids=lambda task: task.kind,
+)
+def test_edges_of_their_own_the_other_way_round_give_nothing_away(task: Any, tmp_path: Path) -> None:
+    """A log that lists each purchase from the item's side as well, as an edge type that is no reverse one."""
+    pairs = {(user, (7 * user + number**2) % 20) for user in range(40) for number in range(5)}
+    users, items = ([f"{kind}{pair[end]}" for pair in sorted(pairs)] for end, kind in enumerate("ui"))
+    source = GraphSource(
+        "g",
+        {"user": NodeSource(), "item": NodeSource()},
+        (
+            EdgeSource(("user", "buys", "item"), pa.table({"source": users, "target": items})),
+            EdgeSource(("item", "sold_to", "user"), pa.table({"source": items, "target": users})),
+        ),
+    )
+    import_graph(source, tmp_path / "graph")
+    graph = Graph.open(tmp_path / "graph")
+    split: Any = make_split(graph, task, 0)
+    for fold, unseen in (("train", ("validation", "test")), ("test", ("test",))):
+        view = GraphView(graph, split, fold)  # type: ignore[arg-type]
+        sold, bought = view.csc(("item", "sold_to", "user")).coo()
+        seen = set(zip(bought.tolist(), sold.tolist(), strict=True))
+        held = [
+            tuple(edge)
+            for each in unseen
+            for edge in (split.edges(each) if task.kind == "recommend" else split.part(each).edges).tolist()
+        ]
+        assert held
+        assert len(seen) == len(pairs) - len(set(held))
+        assert not seen & set(held)
 
 
 class TestHeldOutEdges:
@@ -92,6 +142,8 @@ class TestLabel:
             view.feature("item", "topic")
         with pytest.raises(UsageError, match="reads topic"):
             view.with_reverse_edges().feature("item", "topic")
+        with pytest.raises(UsageError, match="reads topic"):
+            view.feature_rows("item", "topic", 0, 5)
 
     def test_may_be_read_for_another_task(self, graph: Graph, recommend_split: RecommendSplit) -> None:
         view = GraphView(graph, recommend_split)
