@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Adjacency",
     "Arrays",
+    "Direction",
     "EdgeColumn",
     "EdgeColumnName",
     "EdgeType",
@@ -28,6 +29,7 @@ __all__ = [
     "LiveAdjacency",
     "LiveGraph",
     "as_arrays",
+    "directed_steps",
     "edge_column",
     "edge_type_name",
     "is_tiered",
@@ -37,6 +39,9 @@ __all__ = [
 
 EdgeType: TypeAlias = tuple[str, str, str]
 """``(source type, relation, target type)``."""
+
+Direction: TypeAlias = Literal["in", "out"]
+"""In-neighbours of targets, or out-neighbours of sources."""
 
 EdgeColumnName: TypeAlias = Literal["weight", "timestamp"]
 """What edges can have besides their ends."""
@@ -136,12 +141,12 @@ class GraphLike(Protocol, metaclass=_QuickProtocol):
 class LiveGraph(Protocol, metaclass=_QuickProtocol):
     """A graph that can change: it gives its base's arrays and, beside them, new lists of the touched rows."""
 
-    def lists(self, edge_type: EdgeType, direction: Literal["in", "out"]) -> Adjacency:
+    def lists(self, edge_type: EdgeType, direction: Direction) -> Adjacency:
         """Return the in-neighbours of the targets or the out-neighbours of the sources."""
         ...
 
 
-def lists_of(graph: GraphLike, edge_type: EdgeType, direction: Literal["in", "out"]) -> Adjacency:
+def lists_of(graph: GraphLike, edge_type: EdgeType, direction: Direction) -> Adjacency:
     """Return the neighbours of all nodes of an edge type, unmerged where the graph has changes."""
     if isinstance(graph, LiveGraph):
         return graph.lists(edge_type, direction)
@@ -240,8 +245,25 @@ def steps_of_metapath(
 ) -> list[tuple[Adjacency, str]]:
     """Return the adjacency and the name of each step of a walk along ``metapath``.
 
-    A step with an edge type the graph has goes along its edges. One whose relation is ``rev_`` and the name
-    of a relation of the graph between the two types goes against them.
+    Raises:
+        UsageError: an edge type that the graph does not have, or steps that do not meet.
+    """
+    steps = directed_steps(graph.edge_types, metapath, length)
+    return [(lists_of(graph, edge_type, direction), name) for edge_type, direction, name in steps]
+
+
+def directed_steps(
+    edge_types: Sequence[EdgeType], metapath: Sequence[EdgeType], length: int
+) -> list[tuple[EdgeType, Direction, str]]:
+    """Return the edge type, the direction and the name of each step of a walk along ``metapath``.
+
+    A step with an edge type the graph has goes along its edges (``out``). One whose relation is ``rev_`` and
+    the name of a relation of the graph between the two types goes against them (``in``).
+
+    Args:
+        edge_types: of the graph.
+        metapath: edge types of the steps.
+        length: number of steps.
 
     Raises:
         UsageError: an edge type that the graph does not have, or steps that do not meet.
@@ -257,18 +279,18 @@ def steps_of_metapath(
                 f"`{' '.join(following)}` starts at `{following[0]}`",
                 where=f"metapath[{(number + 1) % len(path)}]",
             )
-    return [(_step(graph, step), " ".join(step)) for step in path]
+    return [(*_directed(edge_types, step), " ".join(step)) for step in path]
 
 
-def _step(graph: GraphLike, step: tuple[str, ...]) -> Adjacency:
-    known = [tuple(edge_type) for edge_type in graph.edge_types]
+def _directed(edge_types: Sequence[EdgeType], step: tuple[str, ...]) -> tuple[EdgeType, Direction]:
+    known = [tuple(edge_type) for edge_type in edge_types]
     if len(step) == 3:
         source, relation, target = step
         if step in known:
-            return lists_of(graph, (source, relation, target), "out")
+            return (source, relation, target), "out"
         against = (target, relation.removeprefix(_REVERSED), source)
         if relation.startswith(_REVERSED) and against in known:
-            return lists_of(graph, against, "in")
+            return against, "in"
     names = [" ".join(edge_type) for edge_type in known]
     raise UsageError(
         f"the graph has no edge type `{' '.join(step)}`, but: {', '.join(names)}",

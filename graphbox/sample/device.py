@@ -5,25 +5,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from graphbox.errors import BackendMissingError, DataError, UsageError
-from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import EdgeColumn, EdgeType, GraphLike, as_arrays, edge_column, edge_type_name
+from graphbox.native import Int64Array, integer_array, thread_count
+from graphbox.sample.adjacency import (
+    Adjacency,
+    Direction,
+    EdgeColumn,
+    EdgeType,
+    GraphLike,
+    as_arrays,
+    edge_column,
+    edge_type_name,
+)
 from graphbox.sample.derived import weights_of
+from graphbox.sample.list_order import most_parallel_edges
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "Direction", "check_device", "node_tensor"]
+__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "check_device", "node_tensor"]
 
 _LARGEST_DEGREE = 2**31 - 1
 _PLACES = frozenset({"device", "pinned"})
-
-Direction: TypeAlias = Literal["in", "out"]
-"""In-neighbours of targets, or out-neighbours of sources."""
 
 
 def check_device(device: torch.device) -> None:
@@ -152,13 +159,22 @@ class DeviceGraph:
         key = (edge_type, direction)
         if key not in self._weights:
             name = edge_type_name(edge_type)
-            adjacency = self._graph.csc(edge_type) if direction == "in" else self._graph.csr(edge_type)
+            adjacency = self._host_lists(edge_type, direction)
             tables = weights_of(adjacency, name, self._threads).base.entries
             column = cast(
                 "EdgeColumn", edge_column(adjacency, "weight", name)
             )  # which the tables are made of
             self._weights[key] = DeviceWeights(self._placed(tables.view(np.int32)), self._placed(column.base))
         return self._weights[key]
+
+    def most_parallel(self, edge_type: EdgeType, direction: Direction) -> int:
+        """Return the most edges between two nodes.
+
+        Raises:
+            UsageError: the neighbours of a node do not ascend.
+        """
+        adjacency, name = self._host_lists(edge_type, direction), edge_type_name(edge_type)
+        return most_parallel_edges(adjacency, as_arrays(adjacency, name), name, thread_count(self._threads))
 
     @property
     def device_bytes(self) -> int:
@@ -176,10 +192,13 @@ class DeviceGraph:
             tensor for each in self._weights.values() for tensor in (each.alias_tables, each.weight)
         ]
 
+    def _host_lists(self, edge_type: EdgeType, direction: Direction) -> Adjacency:
+        return self._graph.csc(edge_type) if direction == "in" else self._graph.csr(edge_type)
+
     def _lists_of(self, edge_type: EdgeType, direction: Direction) -> DeviceAdjacency:
         key = (edge_type, direction)
         if key not in self._lists:
-            adjacency = self._graph.csc(edge_type) if direction == "in" else self._graph.csr(edge_type)
+            adjacency = self._host_lists(edge_type, direction)
             name = edge_type_name(edge_type)
             indptr, indices, _ = as_arrays(adjacency, name)
             num_columns = self.num_nodes(edge_type[0] if direction == "in" else edge_type[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["bounded", "draw_words"]
+__all__ = ["bounded", "bounded_word", "draw_block", "draw_words"]
 
 
 @triton.jit
@@ -62,3 +62,50 @@ def bounded(words, ranges, key, place, first_block, position, wanted, DRAWS: tl.
         suspects = rejected
         attempt += 1
     return results
+
+
+@triton.jit
+def draw_block(key, place, block, position, attempt):
+    """Return the four words of a block of each position, uint32 [positions] each.
+
+    Args:
+        key: as in :func:`draw_words`.
+        place: as in :func:`draw_words`.
+        block: the number of its first draw, divided by 4.
+        position: int64 [positions].
+        attempt: as in :func:`draw_words`.
+    """
+    low = position.to(tl.uint32)
+    high = (position >> 32).to(tl.uint32)
+    zeros = tl.zeros_like(low)
+    words = (zeros + block).to(tl.uint32), (zeros + (place | attempt << 24)).to(tl.uint32)
+    return tl.philox(key, words[0], words[1], low, high)
+
+
+@triton.jit
+def bounded_word(word, ranges, key, place, block, position, wanted, WORD: tl.constexpr):
+    """Return an unbiased integer in [0, range) for each position: see :func:`bounded`.
+
+    Args:
+        word: uint32 [positions], number ``WORD`` of the block.
+        ranges: uint32 [positions], 1 or more.
+        key: as in :func:`draw_words`.
+        place: as in :func:`draw_words`.
+        block: as in :func:`draw_block`.
+        position: int64 [positions].
+        wanted: bool [positions], which draws matter.
+        WORD: 0 to 3.
+    """
+    result = tl.umulhi(word, ranges)
+    rest = word * ranges
+    suspects = wanted & (rest < ranges)
+    attempt = 1
+    while tl.max(suspects.to(tl.int32)) > 0:
+        rejected = suspects & (rest < (0 - ranges) % ranges)
+        if tl.max(rejected.to(tl.int32)) > 0:
+            again = draw_block(key, place, block, position, attempt & 0xFF)[WORD]
+            result = tl.where(rejected, tl.umulhi(again, ranges), result)
+            rest = tl.where(rejected, again * ranges, rest)
+        suspects = rejected
+        attempt += 1
+    return result

@@ -17,6 +17,8 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
+from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_walk import walk_device_graph
 from graphbox.sample.walk_plan import (
     TimeStrategy,
     WalkOptions,
@@ -35,7 +37,7 @@ __all__ = ["metapath_walk", "random_walk"]
 
 @overload
 def random_walk(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: torch.Tensor,
     length: int,
     p: float = ...,
@@ -52,7 +54,7 @@ def random_walk(
 
 @overload
 def random_walk(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: npt.ArrayLike,
     length: int,
     p: float = ...,
@@ -68,7 +70,7 @@ def random_walk(
 
 
 def random_walk(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: Any,
     length: int,
     p: float = 1.0,
@@ -121,7 +123,9 @@ def random_walk(
     alone, so walkers that meet part again, and the number of threads does not matter.
 
     Args:
-        graph: a graph with one edge type, or a CSR; with a metapath a graph.
+        graph: a graph with one edge type, or a CSR; with a metapath a graph. Or a
+            :class:`graphbox.sample.DeviceGraph`, whose walks are the same bits and stay on its device, where
+            ``second`` and times are refused.
         start: integers [n], node indices.
         length: number of steps, 0 or more.
         p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
@@ -161,6 +165,26 @@ def random_walk(
         UnsupportedError: ``temporal`` with what it does not go with.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
+    if isinstance(graph, DeviceGraph):
+        return walk_device_graph(
+            graph,
+            start,
+            length,
+            p,
+            q,
+            metapath,
+            (seed_number(seed), epoch_number(epoch), batch_number(batch)),
+            metapaths=metapaths,
+            metapath_of=metapath_of,
+            weighted=weighted,
+            restart_probability=restart_probability,
+            unknown={
+                "second": second,
+                "temporal": temporal,
+                "start_time": start_time,
+                "time_window": time_window,
+            },
+        )
     plan = plan_walk(
         graph,
         start,

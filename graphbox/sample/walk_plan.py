@@ -32,13 +32,17 @@ __all__ = [
     "Walkers",
     "check_weighted",
     "column_types",
+    "node2vec_parameter",
     "plan_steps",
     "plan_walk",
     "probability",
+    "refuse_several_types",
+    "several_metapaths",
     "step_count",
     "steps_to_follow",
     "walk_step",
     "walkers_of",
+    "weighted_steps",
     "whole_number",
 ]
 
@@ -144,11 +148,11 @@ def plan_walk(
         DataError: the adjacency is damaged.
     """
     length = step_count(length)
-    looks_back = (_parameter(p, "p"), _parameter(q, "q")) != (1.0, 1.0)
+    looks_back = (node2vec_parameter(p, "p"), node2vec_parameter(q, "q")) != (1.0, 1.0)
     restart_probability = probability(restart_probability)
-    paths = _several(metapath, metapaths)
+    paths = several_metapaths(metapath, metapaths)
     if looks_back or restart_probability > 0:
-        _refuse_several_types(paths)
+        refuse_several_types(paths)
     rule = (strictly_later, time_window, temporal_strategy)
     if temporal:
         _refuse_other_choices(looks_back, restart_probability > 0, weighted)
@@ -234,9 +238,14 @@ def _one_each(values: object | None, walkers: int, where: str) -> Int64Array | N
     return array
 
 
-def _several(
+def several_metapaths(
     metapath: Sequence[EdgeType] | None, metapaths: Sequence[Sequence[EdgeType]] | None
 ) -> list[Sequence[EdgeType] | None]:
+    """Return the metapaths of walkers, which are given in one way or the other.
+
+    Raises:
+        UsageError: they are given in both, or there are none.
+    """
     if metapaths is None:
         return [metapath]
     if metapath is not None:
@@ -292,7 +301,7 @@ def plan_steps(
     """
     if not steps:
         raise UsageError("expected at least one CSR, received none", where="csrs")
-    by_weight = _weighted_steps(weighted, [name for _, name in steps])
+    by_weight = weighted_steps(weighted, [name for _, name in steps])
     timed = [temporal and edge_column(adjacency, "timestamp", name) is not None for adjacency, name in steps]
     if temporal and not any(timed):
         raise UsageError(
@@ -345,7 +354,8 @@ def check_weighted(weighted: object, names: Collection[str]) -> None:
         )
 
 
-def _weighted_steps(weighted: bool | Collection[EdgeType], names: list[str]) -> list[bool]:
+def weighted_steps(weighted: bool | Collection[EdgeType], names: list[str]) -> list[bool]:
+    """Return which of the steps with these names are chosen by weight."""
     if isinstance(weighted, bool):
         return [weighted] * len(names)
     wanted = {edge_type_name(edge_type) for edge_type in weighted}
@@ -358,7 +368,8 @@ def column_types(graph: GraphLike, metapath: Sequence[EdgeType] | None, length: 
     return [path[0][0], *(path[step % len(path)][-1] for step in range(length))]
 
 
-def _refuse_several_types(paths: Sequence[Sequence[EdgeType] | None]) -> None:
+def refuse_several_types(paths: Sequence[Sequence[EdgeType] | None]) -> None:
+    """Raise UsageError unless walkers stay among nodes of one type, along one edge type."""
     steps = [step for path in paths for step in path or ()]
     if len(paths) > 1 or len(steps) > 1 or any(step[0] != step[-1] for step in steps):
         raise UsageError(
@@ -390,7 +401,12 @@ def _check_rule(strictly_later: object, time_window: object, strategy: object) -
         whole_number(time_window, "time_window", 0, 2**63 - 1, "a length of time, 0 or more, or None")
 
 
-def _parameter(value: object, name: str) -> float:
+def node2vec_parameter(value: object, name: str) -> float:
+    """Return ``p`` or ``q``.
+
+    Raises:
+        UsageError: not from 1e-30 to 1e30.
+    """
     number = float(value) if _is_number(value) else 0.0  # type: ignore[arg-type]
     if not 1e-30 <= number <= 1e30:
         raise UsageError(f"expected a number from 1e-30 to 1e30, received {value!r}", where=name)

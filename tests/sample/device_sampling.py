@@ -24,11 +24,14 @@ class Csc:
 
 
 class Lists:
-    """A graph of in-neighbours alone."""
+    """A graph of in-neighbours; unless `turn_around` makes out-neighbours of them, these serve as such."""
 
     def __init__(self, num_nodes: dict[str, int], cscs: dict[EdgeType, Csc]) -> None:
-        self._num_nodes, self._cscs = num_nodes, cscs
+        self._num_nodes, self._cscs, self._csrs = num_nodes, cscs, cscs
         self.node_types, self.edge_types = list(num_nodes), list(cscs)
+
+    def turn_around(self) -> None:
+        self._csrs = {name: turned(csc, self._num_nodes[name[0]]) for name, csc in self._cscs.items()}
 
     def num_nodes(self, node_type: str) -> int:
         return self._num_nodes[node_type]
@@ -36,7 +39,16 @@ class Lists:
     def csc(self, edge_type: EdgeType) -> Csc:
         return self._cscs[edge_type]
 
-    csr = csc
+    def csr(self, edge_type: EdgeType) -> Csc:
+        return self._csrs[edge_type]
+
+
+def turned(csc: Csc, columns: int) -> Csc:
+    order = np.argsort(csc.indices, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(csc.indices, minlength=columns))]).astype(np.int64)
+    targets = np.repeat(np.arange(len(csc.indptr) - 1), np.diff(csc.indptr))
+    weight = None if csc.weight is None else csc.weight[order]
+    return Csc(indptr, targets[order].astype(csc.indices.dtype), weight)
 
 
 def random_csc(

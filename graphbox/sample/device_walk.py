@@ -1,0 +1,145 @@
+"""Walks on a device: the arguments of :func:`graphbox.sample.random_walk`, checked, as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphbox.errors import UnsupportedError, UsageError
+from graphbox.sample.adjacency import Direction, EdgeType, directed_steps, edge_type_name
+from graphbox.sample.device import DeviceGraph, node_tensor
+from graphbox.sample.walk_plan import (
+    check_weighted,
+    node2vec_parameter,
+    probability,
+    refuse_several_types,
+    several_metapaths,
+    step_count,
+    weighted_steps,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["walk_device_graph"]
+
+DirectedStep = tuple[EdgeType, Direction, str]
+
+
+def walk_device_graph(
+    graph: DeviceGraph,
+    start: object,
+    length: int,
+    p: float,
+    q: float,
+    metapath: Sequence[EdgeType] | None,
+    key: tuple[int, int, int],
+    *,
+    metapaths: Sequence[Sequence[EdgeType]] | None,
+    metapath_of: object | None,
+    weighted: bool | Collection[EdgeType],
+    restart_probability: float,
+    unknown: Mapping[str, object],
+) -> torch.Tensor:
+    """Walk on the device of ``graph``: see :func:`graphbox.sample.random_walk`.
+
+    Args:
+        graph: where to walk.
+        start: as there.
+        length: as there.
+        p: as there.
+        q: as there.
+        metapath: as there.
+        key: seed, epoch, batch.
+        metapaths: as there.
+        metapath_of: as there.
+        weighted: as there.
+        restart_probability: as there.
+        unknown: arguments that walks on a device do not know, by name; they must be empty.
+
+    Raises:
+        UsageError: a wrong argument.
+        UnsupportedError: an argument that walks on a device do not know.
+    """
+    for name, value in unknown.items():
+        if value is not None and value is not False:
+            raise UnsupportedError(
+                f"walks on a device know no {name}",
+                where=name,
+                hint="walk along the graph itself instead of its DeviceGraph",
+            )
+    from graphbox.sample.walk_gpu import (
+        DeviceWalk,
+        DeviceWalkStep,
+        walk_on_device,
+    )  # Triton, where it is used
+
+    length = step_count(length)
+    p, q = node2vec_parameter(p, "p"), node2vec_parameter(q, "q")
+    restart_probability = probability(restart_probability)
+    paths = several_metapaths(metapath, metapaths)
+    looks_back = (p, q) != (1.0, 1.0)
+    if looks_back or restart_probability > 0:
+        refuse_several_types(paths)
+    followed = [_directed_path(graph, path, length) for path in paths]
+    check_weighted(weighted, [name for path in followed for _, _, name in path])
+    walk = DeviceWalk(
+        [
+            [
+                DeviceWalkStep(
+                    graph.csc(edge_type) if direction == "in" else graph.csr(edge_type),
+                    graph.weights(edge_type, direction) if by_weight else None,
+                )
+                for (edge_type, direction, _), by_weight in zip(
+                    path, weighted_steps(weighted, [name for _, _, name in path]), strict=True
+                )
+            ]
+            for path in followed
+        ],
+        length,
+        p,
+        q,
+        graph.most_parallel(*followed[0][0][:2]) if looks_back else 1,
+        restart_probability,
+    )
+    walkers, path_of = _walkers(graph, start, metapath_of, followed)
+    return walk_on_device(walk, walkers, path_of, key)
+
+
+def _directed_path(
+    graph: DeviceGraph, metapath: Sequence[EdgeType] | None, length: int
+) -> list[DirectedStep]:
+    if metapath is not None:
+        return directed_steps(graph.edge_types, metapath, length)
+    if len(graph.edge_types) == 1 and graph.edge_types[0][0] == graph.edge_types[0][2]:
+        (edge_type,) = graph.edge_types
+        return [(edge_type, "out", edge_type_name(edge_type))]
+    raise UsageError(
+        f"expected a metapath, since the graph has {len(graph.edge_types)} edge types: "
+        + ", ".join(map(edge_type_name, graph.edge_types)),
+        where="metapath",
+    )
+
+
+def _walkers(
+    graph: DeviceGraph, start: object, metapath_of: Any, followed: Sequence[Sequence[DirectedStep]]
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return where each walker starts, and the number of its metapath where there are several."""
+    import torch
+
+    counts = []
+    for (edge_type, direction, _), *_ in followed:
+        counts.append(graph.num_nodes(edge_type[0] if direction == "out" else edge_type[2]))
+    nodes = node_tensor(start, max(counts), graph.device, "start")
+    if metapath_of is not None:
+        path_of = node_tensor(metapath_of, len(followed), graph.device, "metapath_of")
+        if len(path_of) != len(nodes):
+            raise UsageError(
+                f"expected one for each of {len(nodes)} walkers, received {len(path_of)}", where="metapath_of"
+            )
+    else:
+        path_of = torch.arange(len(nodes), device=graph.device) % len(followed)
+    for number, count in enumerate(counts):
+        if count < max(counts):
+            node_tensor(nodes[path_of == number], count, graph.device, "start")
+    return nodes, path_of if len(followed) > 1 else None

@@ -1,0 +1,288 @@
+"""Walks that look back, in a Triton kernel: the twin of ``csrc/sample/node2vec.cpp``, bit for bit.
+
+A lane is a walker. All walkers of a program throw their darts together until each has hit or has missed 32
+times; those choose by looking at all edges. The kernel is launched with ``enable_fp_fusion=False``, since a
+multiplication and an addition that are rounded once give other bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+
+from graphbox.sample.philox_gpu import bounded_word, draw_block
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphbox.sample.walk_gpu import DeviceWalk
+
+__all__ = ["node2vec_walks"]
+
+_BLOCK = 32
+_HOP = tl.constexpr(1)
+_ALIAS_HOP = tl.constexpr(4)
+_MOST_DARTS = tl.constexpr(32)
+
+
+@triton.jit
+def _unit_interval(low, high):
+    return ((high.to(tl.uint64) << 32 | low.to(tl.uint64)) >> 11).to(tl.float64) * 2.0**-53
+
+
+@triton.jit
+def _lower_bound(indices, begin, degree, node, wanted):
+    """Return how many of the first ``degree`` neighbours from ``begin`` on, ascending, are below ``node``."""
+    low = tl.zeros_like(degree)
+    high = tl.where(wanted, degree, 0)
+    while tl.max((low < high).to(tl.int32)) > 0:
+        middle = (low + high) // 2
+        searching = low < high
+        value = tl.load(indices + begin + middle, mask=searching, other=0).to(tl.int64)
+        is_below = searching & (value < node)
+        high = tl.where(searching & (value >= node), middle, high)
+        low = tl.where(is_below, middle + 1, low)
+    return low
+
+
+@triton.jit
+def _has(indices, begin, degree, node, rank, wanted):
+    """Return whether the neighbours have ``node`` more than ``rank`` times."""
+    place = _lower_bound(indices, begin, degree, node, wanted).to(tl.int64) + rank
+    is_there = wanted & (place < degree)
+    return is_there & (tl.load(indices + begin + place, mask=is_there, other=-1).to(tl.int64) == node)
+
+
+@triton.jit
+def _kind(indices, begins, offset, previous, previous_begin, previous_degree, wanted):
+    """Return a neighbour and where it leads: 0 back, 1 to a neighbour of the node before, 2 elsewhere."""
+    node = tl.load(indices + begins + offset, mask=wanted, other=-1).to(tl.int64)
+    near = _has(indices, previous_begin, previous_degree, node, 0, wanted)
+    return node, tl.where(node == previous, 0, tl.where(near, 1, 2))
+
+
+@triton.jit
+def _choose_by_counting(
+    indices, begin, degree, previous, previous_begin, previous_degree, wanted, step, key, position,
+    return_weight, far_weight,
+):  # fmt: skip
+    """Return an exact choice among equal edges, in time that grows with the degree."""
+    count0 = tl.zeros_like(degree)
+    count1 = tl.zeros_like(degree)
+    count2 = tl.zeros_like(degree)
+    most = tl.max(tl.where(wanted, degree, 0))
+    for offset in range(most):
+        here = wanted & (offset < degree)
+        _, kind = _kind(indices, begin, offset, previous, previous_begin, previous_degree, here)
+        count0 += (here & (kind == 0)).to(tl.int32)
+        count1 += (here & (kind == 1)).to(tl.int32)
+        count2 += (here & (kind == 2)).to(tl.int32)
+    weight0 = count0.to(tl.float64) * return_weight
+    weight1 = count1.to(tl.float64)
+    weight2 = count2.to(tl.float64) * far_weight
+    place = _HOP | _MOST_DARTS << 8
+    word0, word1, word2, _ = draw_block(key, place, step, position, 0)
+    left = _unit_interval(word1, word2) * (weight0 + weight1 + weight2)
+    # Of the kinds that have edges the first below whose weight it falls, the last where rounding leaves none.
+    in0 = (count0 > 0) & ((left < weight0) | ((count1 == 0) & (count2 == 0)))
+    left = tl.where(count0 > 0, left - weight0, left)
+    in1 = (in0 == 0) & (count1 > 0) & ((left < weight1) | (count2 == 0))
+    chosen = tl.where(in0, 0, tl.where(in1, 1, 2))
+    count = tl.where(in0, count0, tl.where(in1, count1, count2))
+    ranges = tl.where(wanted, count, 1).to(tl.uint32)
+    before = bounded_word(word0, ranges, key, place, step, position, wanted, 0).to(tl.int32)
+    result = tl.zeros_like(previous) - 1
+    for offset in range(most):
+        here = wanted & (offset < degree)
+        node, kind = _kind(indices, begin, offset, previous, previous_begin, previous_degree, here)
+        is_of_kind = here & (kind == chosen)
+        result = tl.where(is_of_kind & (before == 0), node, result)
+        before -= is_of_kind.to(tl.int32)
+    return result
+
+
+@triton.jit
+def _choose_by_adding(
+    indices, weight, begin, degree, previous, previous_begin, previous_degree, wanted, step, key, position,
+    return_weight, far_weight,
+):  # fmt: skip
+    """Return an exact choice by weights, in time that grows with the degree."""
+    most = tl.max(tl.where(wanted, degree, 0))
+    total = tl.zeros(degree.shape, tl.float64)
+    for offset in range(most):
+        here = wanted & (offset < degree)
+        _, kind = _kind(indices, begin, offset, previous, previous_begin, previous_degree, here)
+        factor = tl.where(kind == 0, return_weight, tl.where(kind == 1, 1.0, far_weight))
+        share = tl.load(weight + begin + offset, mask=here, other=0.0).to(tl.float64) * factor
+        total = tl.where(here, total + share, total)
+    _, word1, word2, _ = draw_block(key, _HOP | _MOST_DARTS << 8, step, position, 0)
+    left = _unit_interval(word1, word2) * total
+    result = tl.zeros_like(previous) - 1
+    for offset in range(most):
+        here = wanted & (offset < degree)
+        node, kind = _kind(indices, begin, offset, previous, previous_begin, previous_degree, here)
+        result = tl.where(here & (left >= 0), node, result)
+        factor = tl.where(kind == 0, return_weight, tl.where(kind == 1, 1.0, far_weight))
+        share = tl.load(weight + begin + offset, mask=here, other=0.0).to(tl.float64) * factor
+        left = tl.where(here, left - share, left)
+    return result
+
+
+@triton.jit
+def _judge(
+    indices, candidate, fell, looks_at, back, going, previous, rank, return_weight, far_weight, sure_below,
+    never_above,
+):  # fmt: skip
+    """Return which darts hit.
+
+    Args:
+        indices: of all lists.
+        candidate: where the chosen edges lead.
+        fell: how high darts fell in their columns.
+        looks_at: where the list begins that decides, and its length.
+        back: darts that fell on the area of the edges back.
+        going: the others.
+        previous: the node before.
+        rank: which of the edges back was hit.
+        return_weight: 1 / p.
+        far_weight: 1 / q.
+        sure_below: all edges are at least so high.
+        never_above: no edge is higher, edges back apart.
+    """
+    begin, degree = looks_at
+    is_return = going & (candidate == previous)
+    is_sure = fell < sure_below
+    is_open = going & (is_return == 0) & (is_sure == 0) & (fell < never_above)
+    found = _has(indices, begin, degree, tl.where(back, previous, candidate), rank, back | is_open)
+    prefers_near = tl.zeros_like(fell) + far_weight < 1
+    hit = tl.where(is_open, found == prefers_near, is_sure)
+    hit = tl.where(is_return, fell < return_weight, hit)
+    return tl.where(back, found, going & hit)
+
+
+@triton.jit
+def _throw_darts(
+    indices, alias_tables, parameters, begin, degree, previous, previous_begin, previous_degree, pending,
+    most_parallel, step, key, position, WEIGHTED: tl.constexpr,
+):  # fmt: skip
+    """Return where walkers in ``pending`` go, and who of them missed with all darts."""
+    return_weight, far_weight = tl.load(parameters), tl.load(parameters + 1)
+    height, excess = tl.load(parameters + 2), tl.load(parameters + 3)
+    sure_below, never_above = tl.load(parameters + 4), tl.load(parameters + 5)
+    arrived = tl.zeros_like(previous) - 1
+    looks = previous >= 0
+    columns = degree.to(tl.float64) * height
+    area_back = tl.minimum(degree, most_parallel).to(tl.float64) * excess
+    dart = 0
+    while (dart < _MOST_DARTS) & (tl.max(pending.to(tl.int32)) > 0):
+        place = _HOP | dart << 8
+        word0, word1, word2, _ = draw_block(key, place, step, position, 0)
+        dart_at = _unit_interval(word1, word2) * (columns + area_back)
+        back = pending & looks & (dart_at >= columns) & (area_back > 0)
+        going = pending & (back == 0)
+        rank = tl.where(back, (dart_at - columns) / tl.where(back, excess, 1.0), 0.0).to(tl.int64)
+        fell = tl.where(looks, dart_at / tl.where(pending, degree, 1).to(tl.float64), -1.0)
+        ranges = tl.where(pending, degree, 1).to(tl.uint32)
+        edge = begin + bounded_word(word0, ranges, key, place, step, position, going, 0).to(tl.int64)
+        if WEIGHTED:
+            fraction, _, _, _ = draw_block(key, _ALIAS_HOP | dart << 8, step, position, 0)
+            threshold = tl.load(alias_tables + 2 * edge, mask=going, other=0).to(tl.uint32, bitcast=True)
+            alias = tl.load(alias_tables + 2 * edge + 1, mask=going, other=0).to(tl.int64)
+            edge = tl.where(fraction < threshold, edge, begin + alias)
+        candidate = tl.load(indices + edge, mask=going, other=-1).to(tl.int64)
+        looks_at = tl.where(back, begin, previous_begin), tl.where(back, degree, previous_degree)
+        hit = _judge(
+            indices, candidate, fell, looks_at, back, going, previous, rank, return_weight, far_weight,
+            sure_below, never_above,
+        )  # fmt: skip
+        arrived = tl.where(hit, tl.where(back, previous, candidate), arrived)
+        pending &= hit == 0
+        dart += 1
+    return arrived, pending
+
+
+@triton.jit
+def _walk_back(
+    starts, out, size, length, indptr, indices, alias_tables, weight, parameters, most_parallel,
+    restart_below, key, WEIGHTED: tl.constexpr, RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = position < size
+    start = tl.load(starts + position, mask=inside, other=-1)
+    row = out + position * (length + 1)
+    tl.store(row, start, mask=inside)
+    node = start
+    previous = tl.zeros_like(node) - 1
+    previous_begin = tl.zeros_like(node)
+    previous_degree = tl.zeros_like(node).to(tl.int32)
+    for step in range(length):
+        walking = node >= 0
+        begin = tl.load(indptr + node, mask=walking, other=0)
+        degree = (tl.load(indptr + node + 1, mask=walking, other=0) - begin).to(tl.int32)
+        returns = node < -1  # nobody
+        if RESTARTS:
+            _, _, _, word = draw_block(key, _HOP, step, position, 0)
+            returns = walking & ((degree == 0) | (word.to(tl.int64) < restart_below))
+        pending = walking & (degree > 0) & (returns == 0)
+        arrived, missed = _throw_darts(
+            indices, alias_tables, parameters, begin, degree, previous, previous_begin, previous_degree,
+            pending, most_parallel, step, key, position, WEIGHTED,
+        )  # fmt: skip
+        if tl.max(missed.to(tl.int32)) > 0:
+            return_weight, far_weight = tl.load(parameters), tl.load(parameters + 1)
+            if WEIGHTED:
+                chosen = _choose_by_adding(
+                    indices, weight, begin, degree, previous, previous_begin, previous_degree, missed, step,
+                    key, position, return_weight, far_weight,
+                )  # fmt: skip
+            else:
+                chosen = _choose_by_counting(
+                    indices, begin, degree, previous, previous_begin, previous_degree, missed, step, key,
+                    position, return_weight, far_weight,
+                )  # fmt: skip
+            arrived = tl.where(missed, chosen, arrived)
+        previous = tl.where(returns, -1, node)
+        previous_begin = begin
+        previous_degree = degree
+        node = tl.where(returns, start, arrived)
+        tl.store(row + step + 1, node, mask=inside)
+
+
+def node2vec_walks(walk: DeviceWalk, start: Tensor, out: Tensor, restart_below: int, key: int) -> None:
+    """Write walks that look back to ``out``; see :func:`graphbox.sample.walk_gpu.walk_on_device`.
+
+    Args:
+        walk: what walkers do: one step, whose lists ascend.
+        start: int64 [n].
+        out: int64 [n, length + 1].
+        restart_below: words below it mean a restart.
+        key: of the draws.
+    """
+    (step,) = walk.paths[0]
+    return_weight, far_weight = 1 / walk.p, 1 / walk.q
+    height = max(1.0, far_weight, return_weight if step.weights is not None else 0.0)
+    excess = max(0.0, return_weight - height)
+    parameters = [return_weight, far_weight, height, excess, min(1.0, far_weight), max(1.0, far_weight)]
+    alias_tables = start if step.weights is None else step.weights.alias_tables
+    _walk_back[triton.cdiv(max(len(start), 1), _BLOCK),](
+        start,
+        out,
+        len(start),
+        walk.length,
+        step.lists.indptr,
+        step.lists.indices,
+        alias_tables,
+        start if step.weights is None else step.weights.weight,
+        torch.tensor(parameters, dtype=torch.float64, device=start.device),
+        walk.most_parallel,
+        restart_below,
+        key,
+        WEIGHTED=step.weights is not None,
+        RESTARTS=walk.restart_probability > 0,
+        BLOCK=_BLOCK,
+        num_warps=1,
+        enable_fp_fusion=False,
+    )

@@ -1,0 +1,207 @@
+"""Random walks in Triton kernels: the twin of ``csrc/sample/walk.cpp``, bit for bit.
+
+A lane is a walker and takes all its steps by itself. The lists of each step of a metapath are found by their
+addresses in a table, so that one kernel walks along any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from graphbox import _core
+from graphbox.sample.node2vec_gpu import node2vec_walks
+from graphbox.sample.philox_gpu import bounded_word, draw_block
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from graphbox.sample.device import DeviceAdjacency, DeviceWeights
+
+__all__ = ["DeviceWalk", "DeviceWalkStep", "walk_on_device"]
+
+_WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
+_BLOCK = 128
+_RESTART_HOP = tl.constexpr(2)  # hops of the counter: see csrc/sample/walk.cpp
+_PAIR_HOP = tl.constexpr(3)
+_FIELDS = tl.constexpr(4)  # of a step in the table
+
+
+class DeviceWalkStep(NamedTuple):
+    """What a walker can go along at one step.
+
+    Attributes:
+        lists: where it can go.
+        weights: choose in proportion to these; None: every edge is equally likely.
+    """
+
+    lists: DeviceAdjacency
+    weights: DeviceWeights | None
+
+
+class DeviceWalk(NamedTuple):
+    """What walkers do; see :func:`graphbox.sample.random_walk`.
+
+    Attributes:
+        paths: of each metapath its steps.
+        length: number of steps.
+        p: return parameter of node2vec.
+        q: in-out parameter.
+        most_parallel: the most edges between two nodes; used with ``p`` and ``q``.
+        restart_probability: as there.
+    """
+
+    paths: Sequence[Sequence[DeviceWalkStep]]
+    length: int
+    p: float
+    q: float
+    most_parallel: int
+    restart_probability: float
+
+
+@triton.jit
+def _neighbor(indices, edge, is_wide, going):
+    """Return the neighbours at ``edge``, from a list of int64 or int32 at the address ``indices``."""
+    if is_wide != 0:
+        node = tl.load(indices.to(tl.pointer_type(tl.int64)) + edge, mask=going, other=-1)
+    else:
+        node = tl.load(indices.to(tl.pointer_type(tl.int32)) + edge, mask=going, other=-1).to(tl.int64)
+    return node
+
+
+@triton.jit
+def _step(
+    node, start, step, block, table, period, restart_below, key, position, word, restart_word,
+    RESTARTS: tl.constexpr, WORD: tl.constexpr,
+):  # fmt: skip
+    """Return where walkers are after a step; ``word`` is number ``WORD`` of the block of the step."""
+    fields = table + step % period * _FIELDS
+    indptr = tl.load(fields).to(tl.pointer_type(tl.int64))
+    indices = tl.load(fields + 1)
+    alias_address = tl.load(fields + 2)
+    is_wide = tl.load(fields + 3)
+    going = node >= 0
+    begin = tl.load(indptr + node, mask=going, other=0)
+    degree = (tl.load(indptr + node + 1, mask=going, other=0) - begin).to(tl.int32)
+    returns = node < -1  # nobody
+    if RESTARTS:
+        returns = going & ((degree == 0) | (restart_word.to(tl.int64) < restart_below))
+    going &= (degree > 0) & (returns == 0)
+    ranges = tl.where(going, degree, 1).to(tl.uint32)
+    if alias_address == 0:
+        edge = begin + bounded_word(word, ranges, key, 0, block, position, going, WORD).to(tl.int64)
+    else:
+        pair0, pair1, pair2, pair3 = draw_block(key, _PAIR_HOP, step // 2, position, 0)
+        if WORD % 2 == 0:
+            column = bounded_word(pair0, ranges, key, _PAIR_HOP, step // 2, position, going, 0).to(tl.int64)
+            fraction = pair1
+        else:
+            column = bounded_word(pair2, ranges, key, _PAIR_HOP, step // 2, position, going, 2).to(tl.int64)
+            fraction = pair3
+        entry = alias_address.to(tl.pointer_type(tl.int32)) + 2 * (begin + column)
+        threshold = tl.load(entry, mask=going, other=0).to(tl.uint32, bitcast=True)
+        alias = tl.load(entry + 1, mask=going, other=0).to(tl.int64)
+        edge = begin + tl.where(fraction < threshold, column, alias)
+    arrived = _neighbor(indices, edge, is_wide, going)
+    return tl.where(returns, start, arrived)
+
+
+@triton.jit
+def _walk(
+    starts, numbers, out, size, length, table, period, restart_below, key,
+    RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = lane < size
+    position = tl.load(numbers + lane, mask=inside, other=0)
+    start = tl.load(starts + position, mask=inside, other=-1)
+    row = out + position * (length + 1)
+    tl.store(row, start, mask=inside)
+    node = start
+    for block in range((length + 3) // 4):
+        step = 4 * block
+        word0, word1, word2, word3 = draw_block(key, 0, block, position, 0)
+        again0, again1, again2, again3 = word0, word1, word2, word3
+        if RESTARTS:
+            again0, again1, again2, again3 = draw_block(key, _RESTART_HOP, block, position, 0)
+        node = _step(
+            node, start, step, block, table, period, restart_below, key, position, word0, again0, RESTARTS, 0
+        )  # fmt: skip
+        tl.store(row + step + 1, node, mask=inside)
+        if step + 1 < length:
+            node = _step(
+                node, start, step + 1, block, table, period, restart_below, key, position, word1, again1,
+                RESTARTS, 1,
+            )  # fmt: skip
+            tl.store(row + step + 2, node, mask=inside)
+        if step + 2 < length:
+            node = _step(
+                node, start, step + 2, block, table, period, restart_below, key, position, word2, again2,
+                RESTARTS, 2,
+            )  # fmt: skip
+            tl.store(row + step + 3, node, mask=inside)
+        if step + 3 < length:
+            node = _step(
+                node, start, step + 3, block, table, period, restart_below, key, position, word3, again3,
+                RESTARTS, 3,
+            )  # fmt: skip
+            tl.store(row + step + 4, node, mask=inside)
+
+
+def walk_on_device(
+    walk: DeviceWalk, start: Tensor, path_of: Tensor | None, key: tuple[int, int, int]
+) -> Tensor:
+    """Walk from each start.
+
+    Args:
+        walk: what walkers do.
+        start: int64 [n], nodes that exist, of the type that the walker's metapath starts at.
+        path_of: int64 [n], the number of each walker's metapath; None where there is one.
+        key: seed, epoch, batch.
+
+    Returns:
+        int64 [n, length + 1], -1 after a dead end.
+    """
+    out = torch.empty(len(start), walk.length + 1, dtype=torch.int64, device=start.device)
+    philox_key = _core.philox_key(_WALK_STREAM, *key)
+    restart_below = int(walk.restart_probability * 2.0**32 + 0.5)
+    if (walk.p, walk.q) != (1.0, 1.0):
+        node2vec_walks(walk, start, out, restart_below, philox_key)
+        return out
+    everybody = torch.arange(len(start), device=start.device)
+    for number, path in enumerate(walk.paths):
+        walkers = everybody if path_of is None else everybody[path_of == number]
+        if len(walkers) == 0:
+            continue
+        _walk[triton.cdiv(len(walkers), _BLOCK),](
+            start,
+            walkers,
+            out,
+            len(walkers),
+            walk.length,
+            _table(path, start.device),
+            len(path),
+            restart_below,
+            philox_key,
+            RESTARTS=walk.restart_probability > 0,
+            BLOCK=_BLOCK,
+        )
+    return out
+
+
+def _table(path: Sequence[DeviceWalkStep], device: torch.device) -> Tensor:
+    """Return the addresses of the arrays of each step, int64 [steps, 4]: they stay the graph's."""
+    rows = [
+        [
+            step.lists.indptr.data_ptr(),
+            step.lists.indices.data_ptr(),
+            0 if step.weights is None else step.weights.alias_tables.data_ptr(),
+            int(step.lists.indices.dtype == torch.int64),
+        ]
+        for step in path
+    ]
+    return torch.tensor(rows, dtype=torch.int64, device=device)

@@ -1,0 +1,19 @@
+"""Walks by kernels, run by Triton's interpreter."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.sample.device_walks import DeviceWalks
+
+pytestmark = pytest.mark.gpu_kernel
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device("cpu")
+
+
+class TestInterpreted(DeviceWalks):
+    pass
