@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from graphbox.config import (
     GivenSplitConfig,
     RandomSplitConfig,
 )
-from graphbox.errors import DataError, InterruptedRunError, UsageError
+from graphbox.errors import DataError, DoesNotFitError, InterruptedRunError, UsageError
 from graphbox.graph import Graph
 from graphbox.train import (
     CompleteSplit,
@@ -307,6 +308,45 @@ class TestBaselines:
         row = score(np.array([head]), np.array([west]), to_heads=False)[0]
         assert row[tail] == pytest.approx(confidence, abs=2e-3)
         assert int(row.argmax()) == tail
+
+    def test_rules_equal_plain_counts(self, split: CompleteSplit) -> None:
+        score = rule_scores(split, "validation", {"place": PLACES})
+        by_pair: dict[tuple[int, int], set[int]] = {}
+        for head, relation, tail in split.train.tolist():
+            by_pair.setdefault((head, tail), set()).add(relation)
+            by_pair.setdefault((tail, head), set()).add(relation + len(split.relations))
+        for head, relation, _ in split.validation[::5].tolist():
+            expected = np.zeros(PLACES)
+            for (first, second), said in by_pair.items():
+                for step in said - {relation} if first == head else ():
+                    joined = [steps for steps in by_pair.values() if step in steps]
+                    expected[second] += sum(relation in steps for steps in joined) / len(joined)
+            found = score(np.array([head]), np.array([relation]), to_heads=False)[0]
+            np.testing.assert_allclose(found, expected, atol=1.1e-3)  # but for popularity
+
+    def test_as_many_relations_as_there_are_links(
+        self, split: CompleteSplit, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        generator = np.random.default_rng(0)
+        triples = np.column_stack(
+            [generator.integers(0, 50, 3000), np.arange(3000) % 100_000 * 33, generator.integers(0, 50, 3000)]
+        )
+        many = replace(
+            split,
+            relations=tuple(f"r{number}" for number in range(100_000)),
+            relation_ends=np.zeros((100_000, 2), dtype=np.int64),
+            train=triples[:2000],
+            validation=triples[2000:],
+        )
+        report = rank_triples(
+            many, "validation", {"place": 50}, rule_scores(many, "validation", {"place": 50})
+        )
+        assert report["queries"] == 2000
+        assert sum(name.startswith("queries_relation_") for name in report) == 1000
+        monkeypatch.setattr("graphbox.train.completion.baselines._MOST_RULES", 10)
+        with pytest.raises(DoesNotFitError, match="at most 10 pairs of relations") as raised:
+            rule_scores(many, "validation", {"place": 50})
+        assert "baselines: [popular]" in str(raised.value.hint)
 
 
 def train_model(

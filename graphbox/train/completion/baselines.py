@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.config import CompleteTaskConfig
+from graphbox.errors import DoesNotFitError
 from graphbox.train.completion.evaluation import TripleScores, rank_triples
 from graphbox.train.completion.queries import concatenated_ranges
 from graphbox.train.tasks import CompleteSplit, Fold
@@ -16,6 +17,10 @@ __all__ = ["completion_baselines", "popular_scores", "rule_scores"]
 
 _POPULARITY_SHARE = 1e-3
 """What the most popular candidate adds to the confidence of rules: it tells apart what they hold alike."""
+
+_MOST_RULES = 1 << 25
+"""Pairs of steps between the same two entities, at most, over all entities: each takes some 60 bytes while
+rules are found."""
 
 Metrics = dict[str, float | int]
 
@@ -64,6 +69,9 @@ def rule_scores(split: CompleteSplit, fold: Fold, num_nodes: dict[str, int]) -> 
     its confidence is the share of the triples of ``s`` for which that is known to hold. A candidate's score
     is the sum of the confidences of what speaks for it, plus a little for being popular. Inverse and
     symmetric relations give themselves away so; Dettmers et al. (AAAI 2018) showed how much that can be.
+
+    Raises:
+        DoesNotFitError: so many relations join the same entities that their rules would fill the memory.
     """
     known = split.known(fold)
     offsets = np.cumsum([0, *(num_nodes[node_type] for node_type in split.node_types)])
@@ -76,7 +84,7 @@ def rule_scores(split: CompleteSplit, fold: Fold, num_nodes: dict[str, int]) -> 
     )
     steps = steps[np.lexsort((steps[:, 2], steps[:, 1], steps[:, 0]))]
     start = np.searchsorted(steps[:, 0], np.arange(offsets[-1] + 1))
-    confidence = _confidence(steps, num_relations)
+    confidence = _Confidence(steps, num_relations)
     popular = popular_scores(split, fold, num_nodes)
 
     def score(
@@ -92,7 +100,7 @@ def rule_scores(split: CompleteSplit, fold: Fold, num_nodes: dict[str, int]) -> 
         inside = (found[:, 1] >= offsets[answer_type]) & (found[:, 1] < offsets[answer_type + 1])
         row, found = row[inside], found[inside]
         wanted = relations[row] + num_relations * to_heads
-        said = confidence[found[:, 2], wanted].astype(np.float32)
+        said = confidence.of(found[:, 2], wanted)
         np.add.at(result, (row, found[:, 1] - offsets[answer_type]), said)
         return result
 
@@ -103,19 +111,46 @@ def _with(pairs: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64
     return np.column_stack([pairs, last])
 
 
-def _confidence(steps: NDArray[np.int64], relations: int) -> NDArray[np.float64]:
-    """Return the share of the pairs that a step joins that another step joins too: float64 [2 r, 2 r].
+class _Confidence:
+    """How far steps speak for others: the share of the pairs that one joins that the other joins too.
+
+    Only what is above 0 is kept. A step speaks for nothing but others: what it joins itself is known, and
+    no candidate.
 
     Args:
         steps: int64 [n, 3], first and second entity and the step, ascending.
         relations: number of relations; a step is a relation, or one backwards.
     """
-    _, pair = np.unique(steps[:, :2], axis=0, return_inverse=True)
-    joined = sp.csr_array(
-        (np.ones(len(steps)), (pair.reshape(-1), steps[:, 2])), shape=(int(pair.max()) + 1, 2 * relations)
-    )
-    together = (joined.T @ joined).toarray()
-    alone = np.maximum(together.diagonal(), 1.0)
-    # A step speaks for nothing but others: what it joins itself is known, and no candidate.
-    np.fill_diagonal(together, 0.0)
-    return np.asarray(together / alone[:, None])
+
+    def __init__(self, steps: NDArray[np.int64], relations: int) -> None:
+        self._num_steps = 2 * relations
+        first = np.ones(len(steps), dtype=bool)
+        first[1:] = (np.diff(steps[:, :2], axis=0) != 0).any(axis=1)
+        start = np.append(np.flatnonzero(first), len(steps))
+        rules = int(np.square(np.diff(start)).sum())
+        if rules > _MOST_RULES:
+            raise DoesNotFitError(
+                f"expected at most {_MOST_RULES:,} pairs of relations that join the same two entities, "
+                f"received {rules:,}",
+                where="the baseline `rules`",
+                hint="leave it out: write `baselines: [popular]` in the task",
+            )
+        joined = sp.csr_array(
+            (np.ones(len(steps)), steps[:, 2], start), shape=(len(start) - 1, self._num_steps)
+        )
+        together = (joined.T @ joined).tocoo()
+        alone = together.diagonal()
+        apart = together.row != together.col
+        one, other = together.row[apart].astype(np.int64), together.col[apart].astype(np.int64)
+        keys = one * self._num_steps + other
+        order = np.argsort(keys)
+        self._keys = keys[order]
+        self._shares = (together.data[apart] / alone[one])[order].astype(np.float32)
+
+    def of(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return how far each step of the first array speaks for that of the second: float32 [n]."""
+        if not len(self._keys):
+            return np.zeros(len(one), dtype=np.float32)
+        wanted = one * self._num_steps + other
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.where(self._keys[place] == wanted, self._shares[place], np.float32(0.0))
