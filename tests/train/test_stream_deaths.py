@@ -105,14 +105,15 @@ def check_served(folder: Path, versions: list[dict[str, np.ndarray]]) -> None:
 
 def die_and_go_on(
     processes: JobServer, folder: Path, expected: tuple[End, list[Any]], deaths: list[dict[str, Any]]
-) -> None:
+) -> int:
+    """See that a training that dies so ends like one that never did; return how many of the deaths came."""
     end, versions = expected
     shop(folder)
+    came = 0
     for death in deaths:
         died = processes.run(folder=str(folder), **death)
-        if died == 0 and len(deaths) == 1:
-            pytest.skip("this moment does not come so often")
-        assert died == -signal.SIGKILL, death
+        assert died in (0, -signal.SIGKILL), death
+        came += died != 0
         check_served(folder, versions)
     assert processes.run(folder=str(folder)) == 0
     check_served(folder, versions)
@@ -124,6 +125,7 @@ def die_and_go_on(
     assert found.points == end.points
     assert found.edges == end.edges
     assert found.held == end.held
+    return came
 
 
 def test_it_learns_and_says_so(expected: tuple[End, list[Any]]) -> None:
@@ -144,20 +146,25 @@ def test_deaths_one_after_the_other(
         {"moment": "after a part of a version", "call": 3, "checkpoint_interval_s": 0.0},
         {"moment": "before a version is told", "call": 2},
     ]
-    die_and_go_on(processes, tmp_path / "shop", expected, deaths)
+    assert die_and_go_on(processes, tmp_path / "shop", expected, deaths) == len(deaths)
+
+
+# A part of a version is written with a checkpoint in the midst of a chunk alone.
+INTERVALS = [
+    (moment, interval_s)
+    for moment in sorted(MOMENTS)
+    for interval_s in (0.0, 1e9)
+    if (moment, interval_s) != ("after a part of a version", 1e9)
+]
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("interval_s", [0.0, 1e9])
-@pytest.mark.parametrize("call", range(1, 8))
-@pytest.mark.parametrize("moment", sorted(MOMENTS))
+@pytest.mark.parametrize(("moment", "interval_s"), INTERVALS)
 def test_death_at_every_moment(
-    processes: JobServer,
-    tmp_path: Path,
-    expected: tuple[End, list[Any]],
-    moment: str,
-    call: int,
-    interval_s: float,
+    processes: JobServer, tmp_path: Path, expected: tuple[End, list[Any]], moment: str, interval_s: float
 ) -> None:
-    death = {"moment": moment, "call": call, "checkpoint_interval_s": interval_s}
-    die_and_go_on(processes, tmp_path / "shop", expected, [death])
+    for call in range(1, 8):
+        death = {"moment": moment, "call": call, "checkpoint_interval_s": interval_s}
+        if not die_and_go_on(processes, tmp_path / str(call), expected, [death]):
+            break  # it does not come so often
+    assert call > 2
