@@ -97,6 +97,17 @@ def test_patience_ends_training_at_the_best_state(tmp_path: Path) -> None:
     assert kept == [4, 8]  # the best, and the last
 
 
+@pytest.mark.parametrize("loss", [float("inf"), -float("inf"), float("nan")])
+def test_a_loss_that_is_no_finite_number_ends_training(tmp_path: Path, loss: float) -> None:
+    class Breaking(Counting):
+        def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+            return (loss, 1) if epoch else super().train_batch(epoch, batch)
+
+    with pytest.raises(GraphboxError, match=f"expected a finite loss, received {loss}"):
+        run(Breaking(), tmp_path)
+    assert (tmp_path / "failed" / "m" / "batch.npz").exists()
+
+
 def test_a_run_whose_folder_is_removed_ends(tmp_path: Path) -> None:
     class Removing(Counting):
         def end_epoch(self, epoch: int) -> Mapping[str, float]:
