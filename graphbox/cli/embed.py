@@ -233,9 +233,11 @@ def show_answers(
 
 def _original_id(graph: Graph, node_type: str, text: str | None) -> str | int | None:
     """Return an id as the node type has it: some have integers."""
-    if text is not None and graph.id_type(node_type) == "int64" and text.lstrip("-").isdecimal():
-        return int(text)
-    return text
+    if text is None or graph.id_type(node_type) != "int64":
+        return text
+    if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
+        raise UsageError(f"expected an integer id of `{node_type}`, received `{text}`")
+    return int(text)
 
 
 command(group, "export")(export_embeddings)

@@ -5,6 +5,14 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from graphbox.cli.embed import _original_id
+from graphbox.errors import UsageError
+from graphbox.graph import Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
 from tests.cli.conftest import Call
 from tests.train.atlas import facts
 
@@ -72,3 +80,17 @@ def test_from_triples_to_answers(folder: Path, graphbox: Call) -> None:
     wrong = graphbox("embed", "answers", "last", "eats", "--head", "p0-0")
     assert wrong.code == 2
     assert "there is no relation `eats`" in wrong.err
+
+
+def test_ids_are_read_as_the_node_type_has_them(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [-5, 7]}), tmp_path / "number.parquet")
+    pq.write_table(pa.table({"id": ["-5", "--5"]}), tmp_path / "word.parquet")
+    nodes = {name: NodeSource(tmp_path / f"{name}.parquet") for name in ("number", "word")}
+    import_graph(GraphSource("ids", nodes, ()), tmp_path / "graph")
+    graph = Graph.open(tmp_path / "graph")
+    assert _original_id(graph, "number", "-5") == -5
+    assert _original_id(graph, "word", "--5") == "--5"
+    assert _original_id(graph, "number", None) is None
+    for text in ("--5", "five", "5.0", str(2**63)):
+        with pytest.raises(UsageError, match="expected an integer id of `number`"):
+            _original_id(graph, "number", text)
