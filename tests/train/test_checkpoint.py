@@ -142,6 +142,15 @@ def test_damage_names_the_file_and_the_way_on(tmp_path: Path, name: str, damage:
     assert before.exists()
 
 
+def test_a_whole_table_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    checkpoints = store(tmp_path)
+    before, place = checkpoints.save(make(1)), checkpoints.save(make(2))
+    shutil.rmtree(place / "item.table")
+    shutil.copytree(before / "item.table", place / "item.table")
+    with pytest.raises(FormatError, match="expected the table of this checkpoint, received another one"):
+        checkpoints.load()
+
+
 def test_what_the_system_refuses_is_told_as_such(tmp_path: Path) -> None:
     """A full disk, say, which safetensors tells in an error of its own."""
     with pytest.raises(FileNotFoundError) as caught:
