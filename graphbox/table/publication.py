@@ -168,12 +168,19 @@ class TablePublisher:
         self._write(f"delta-{number:06d}.{self.state.parts}", tables)
         self.state = replace(self.state, parts=self.state.parts + 1)
 
-    def write(self, number: int, tables: Mapping[str, EmbeddingTable]) -> int:
+    def write(
+        self,
+        number: int,
+        tables: Mapping[str, EmbeddingTable],
+        parameters: Mapping[str, torch.Tensor] | None = None,
+    ) -> int:
         """Write a version and return its bytes; :meth:`publish` tells the readers.
 
         Args:
             number: of the version, one more than that of the last one that was whole.
             tables: the tables by name, always the same ones.
+            parameters: of a network that goes with them, by name; counted here, and written when the version
+                is published.
         """
         self._begin(number)
         if self.begins_chain(number):
@@ -182,7 +189,7 @@ class TablePublisher:
         else:
             size = self._write(f"delta-{number:06d}", tables)
             self.state = replace(self.state, is_whole=True)
-        return size
+        return size + (len(_parameters_content(parameters)) if parameters else 0)
 
     def publish(
         self,
@@ -219,10 +226,8 @@ class TablePublisher:
                 path.unlink()
 
     def _write_parameters(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        from safetensors.torch import save
-
         self._folder.mkdir(parents=True, exist_ok=True)
-        content = save({name: value.detach().contiguous() for name, value in parameters.items()})
+        content = _parameters_content(parameters)
         name = f"parameters-{self.state.number:06d}.safetensors"
         with atomic_file(self._folder / name) as stream:
             stream.write(content)
@@ -288,6 +293,12 @@ class TablePublisher:
                 if number < bases[-_KEPT_BASES]:
                     shutil.rmtree(path)
         return bases[-_KEPT_BASES:][0]
+
+
+def _parameters_content(parameters: Mapping[str, torch.Tensor]) -> bytes:
+    from safetensors.torch import save
+
+    return save({name: value.detach().contiguous() for name, value in parameters.items()})
 
 
 def _number_of(checkpoint: Path) -> int:

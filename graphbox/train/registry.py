@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from graphbox.config import CustomConfig, ModelConfig, TaskConfig
+from graphbox.config import ClickModelSection, CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
 from graphbox.train.memory import TrainingMemory, check_memory
@@ -90,6 +90,16 @@ class Assignment:
     clock: StageClock = field(default_factory=StageClock)
     expiry: Expiry | None = None
     memory: TrainingMemory = field(default_factory=TrainingMemory)
+
+    def wrong_task(self, config: ModelConfig | ClickModelSection) -> UsageError:
+        """Return the error that the task is none of the kinds that models like this one do."""
+        task = self.task
+        received = "none" if task is None else f"{config.task} of kind {task.kind}"
+        return UsageError(
+            f"expected a task of kind {', '.join(config.TASK_KINDS)} for a model of kind {config.kind}, "
+            f"received {received}",
+            where=f"models.{self.name}.task",
+        )
 
 
 def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:

@@ -185,8 +185,12 @@ def test_parameters_are_those_of_the_version(tmp_path: Path) -> None:
     follower = None
     for number in range(8):
         training.learn(number, 0)
-        training.publisher.write(number, training.tables)
-        training.publisher.publish("", training.tables, {"bias": torch.full((3,), float(number))})
+        parameters = {"bias": torch.full((3,), float(number))}
+        written = training.publisher.write(number, training.tables, parameters)
+        before = sum(each.stat().st_size for each in (tmp_path / "out").glob(f"*/*-{number:06d}/*"))
+        training.publisher.publish("", training.tables, parameters)
+        file = tmp_path / "out" / f"parameters-{number:06d}.safetensors"
+        assert written == before + file.stat().st_size
         follower = follower or PublishedTables.open(tmp_path / "out")
         follower.update()
         assert follower.parameters["bias"].tolist() == [number] * 3

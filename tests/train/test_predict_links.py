@@ -259,6 +259,19 @@ class TestNegatives:
                 mine = (part.edges[:, 0] == pair[0]) & (part.time == time)
                 np.testing.assert_array_equal(part.query == query, mine)
 
+    def test_given_ones_that_are_in_no_part_are_counted(self, tmp_path: Path) -> None:
+        graph = stream_graph(tmp_path)
+        assert split_of(graph, stream_task()).unused_negatives + len(
+            split_of(graph, stream_task()).negatives
+        ) == graph.num_edges(("person", "not_wrote", "person"))
+        later = stream_task().model_copy(update={"test_fraction": 0.1, "validation_fraction": 0.1})
+        split = split_of(graph, later)
+        time = graph.csc(("person", "not_wrote", "person")).timestamp
+        assert time is not None
+        assert split.unused_negatives == (time < split.part("validation").time.min()).sum() > 0
+        drawn = split_of(graph, later.model_copy(update={"negative_relations": ()}))
+        assert drawn.unused_negatives == 0
+
     def test_batches_go_through_time(self, tmp_path: Path) -> None:
         part = split_of(stream_graph(tmp_path), stream_task()).part("test")
         rows, negative_rows = zip(*part.batches(7), strict=True)

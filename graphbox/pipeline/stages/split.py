@@ -16,17 +16,21 @@ __all__ = ["STAGE", "load_splits"]
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.train.splitting import make_split
-    from graphbox.train.tasks import save_split
+    from graphbox.train.tasks import LinkSplit, save_split
 
     graph = open_graph(context)
-    digests = {}
+    digests, unused = {}, 0
     for number, (name, task) in enumerate(context.config.tasks.items()):
         context.progress.step(f"task {name}", number, len(context.config.tasks), "tasks")
         context.stop.check()
         split = make_split(graph, task, context.config.seed)
         save_split(split, split_path(context.run_path, name))
         digests[name] = split.digest
-    return StageResult(f"held out for {_names(list(digests))}", {"digests": digests})
+        unused += split.unused_negatives if isinstance(split, LinkSplit) else 0
+    summary = f"held out for {_names(list(digests))}"
+    if unused:
+        summary += f"; {unused:,} given negatives are in no part that is measured"
+    return StageResult(summary, {"digests": digests})
 
 
 def load_splits(context: StageContext) -> dict[str, Split]:

@@ -59,11 +59,7 @@ class ClickTrainer(StreamingTrainer):
     def __init__(self, config: ClickModelSection, assignment: Assignment) -> None:
         task, split = assignment.task, assignment.split
         if not isinstance(task, ClickTaskConfig) or not isinstance(split, ClickSplit | None):
-            raise UsageError(
-                f"expected a task of kind click for a model of kind {config.kind}, received "
-                f"{'none' if task is None else f'{config.task} of kind {task.kind}'}",
-                where=f"models.{assignment.name}.task",
-            )
+            raise assignment.wrong_task(config)
         self._config = config
         self._task = task
         self._seed = assignment.seed

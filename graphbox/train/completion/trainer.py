@@ -18,7 +18,6 @@ from torch import Tensor
 
 from graphbox.config import CompleteTaskConfig, ComplExConfig, DistMultConfig, RotatEConfig, TransEConfig
 from graphbox.config.models.knowledge_graph import TranslationSection
-from graphbox.errors import UsageError
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
@@ -319,11 +318,7 @@ def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment
     """
     split, task = assignment.split, assignment.task
     if not isinstance(split, CompleteSplit) or not isinstance(task, CompleteTaskConfig):
-        received = "none" if task is None else f"{config.task} of kind {task.kind}"
-        raise UsageError(
-            f"expected a task of kind complete for a model of kind {config.kind}, received {received}",
-            where=f"models.{assignment.name}.task",
-        )
+        raise assignment.wrong_task(config)
     return CompletionTrainer(
         assignment.view,
         split,

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig
-from graphbox.errors import UsageError
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
@@ -183,8 +182,4 @@ def make_graph_network_trainer(
         return GraphNetworkTrainer(config, assignment, split)
     if isinstance(split, RecommendSplit | LinkSplit):
         return GraphLinkTrainer(config, assignment, split)
-    raise UsageError(
-        f"expected a task of kind {', '.join(config.TASK_KINDS)} for a model of kind {config.kind}, received "
-        f"{'none' if assignment.task is None else f'{config.task} of kind {assignment.task.kind}'}",
-        where=f"models.{assignment.name}.task",
-    )
+    raise assignment.wrong_task(config)

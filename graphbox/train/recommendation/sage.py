@@ -453,11 +453,7 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     """
     split, task = assignment.split, assignment.task
     if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
-        received = "none" if task is None else f"{config.task} of kind {task.kind}"
-        raise UsageError(
-            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
-            where=f"models.{assignment.name}.task",
-        )
+        raise assignment.wrong_task(config)
     view, seed, threads, clock = assignment.view, assignment.seed, assignment.threads, assignment.clock
     trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads, clock=clock)
     if config.pretrain is None:

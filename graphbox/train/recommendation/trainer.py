@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
-from graphbox.errors import DataError, UsageError
+from graphbox.errors import DataError
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
@@ -30,6 +30,7 @@ from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
+from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
@@ -251,8 +252,7 @@ class RecommendationTrainer(Trainer):
     def _contrast(self, query: Tensor, negative: Tensor, epoch: int, batch: int) -> Tensor:
         """Return the loss of telling queries, and as many candidates, apart by two noisy views of each."""
         generator = torch.Generator()
-        sequence = np.random.SeedSequence([self._seed, epoch, batch, _CONTRAST_STREAM])
-        generator.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+        generator.manual_seed(seed_of(self._seed, epoch, batch, _CONTRAST_STREAM))
         some = negative[:: max(1, len(negative) // len(query))]
         noise = self._config.contrast_noise
         first, second = (
@@ -323,11 +323,7 @@ def make_recommendation_trainer(
     """
     split, task = assignment.split, assignment.task
     if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
-        received = "none" if task is None else f"{config.task} of kind {task.kind}"
-        raise UsageError(
-            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
-            where=f"models.{assignment.name}.task",
-        )
+        raise assignment.wrong_task(config)
     return RecommendationTrainer(
         assignment.view,
         split,

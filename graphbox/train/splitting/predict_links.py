@@ -122,6 +122,7 @@ def split_links(graph: Graph, task: PredictLinksTaskConfig, seed: int) -> LinkSp
         pairs=pairs[held],
         pair_fold=pair_part[held],
         repeated=repeated,
+        unused_negatives=negatives.unused,
         digest=digest_of(task.model_dump_json(), seed, ends, edge_fold, time, negatives.ends),
     )
 
@@ -281,6 +282,8 @@ def known_targets(
 class _Negatives:
     """Negatives of both held-out parts: ``ends``, ``fold``, ``time``, and the queries of both sides.
 
+    ``unused`` is how many of those given are in neither part.
+
     Drawn ones are none of ``joined``, the edges of all parts and of none, nor joined by an excluded relation.
     """
 
@@ -320,6 +323,8 @@ class _Negatives:
             times.append(when)
             queries.append(query)
         self.ends = np.concatenate(ends)
+        measured = () if given is None else np.isin(given.part, (VALIDATION, TEST))
+        self.unused = len(measured) - int(np.count_nonzero(measured))
         self.fold = np.concatenate(folds)
         self.time = np.concatenate(times)
         self.negative_query = np.concatenate(queries)

@@ -135,7 +135,8 @@ class ChunkEpochs(Trainer):
         values = dict(self._trainer.close_chunk(chunk))
         with self._clock.stage("checkpoint"):
             dropped = self._age_tables(epoch)
-            written = self._publisher.write(epoch, self._trainer.tables())
+            parameters = self._trainer.served_parameters()
+            written = self._publisher.write(epoch, self._trainer.tables(), parameters)
         self._is_open, self._learnt, self._name = False, epoch, chunk.name
         figures = {"rows": float(chunk.rows), **self._figures, **values, "published_bytes": float(written)}
         if dropped is not None:

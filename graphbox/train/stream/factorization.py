@@ -285,11 +285,7 @@ def make_streaming_factorization(
     """
     task = assignment.task
     if not isinstance(task, RecommendTaskConfig):
-        received = "none" if task is None else f"{config.task} of kind {task.kind}"
-        raise UsageError(
-            f"expected a task of kind recommend for a model of kind {config.kind}, received {received}",
-            where=f"models.{assignment.name}.task",
-        )
+        raise assignment.wrong_task(config)
     known = assignment.view.node_types
     for node_type in (task.node_type, task.candidate_type):
         if node_type not in known:

@@ -85,6 +85,8 @@ class LinkSplit(Split):
         pairs: uint64, ascending keys (:meth:`pair_keys`) of the pairs that are held out.
         pair_fold: int8, the fold of each; 3 is in no part.
         repeated: held-out edges that are known from an earlier fold and not to be told; none of events.
+        unused_negatives: given negatives that are in neither held-out part: in training's, by their column or
+            their time, or in none.
     """
 
     KIND: ClassVar[str] = "predict_links"
@@ -108,6 +110,7 @@ class LinkSplit(Split):
     pairs: NDArray[np.uint64]
     pair_fold: NDArray[np.int8]
     repeated: int
+    unused_negatives: int
 
     @property
     def within_one_type(self) -> bool:
