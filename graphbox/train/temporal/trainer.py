@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from graphbox.table import EmbeddingTable
 from graphbox.train.losses import sigmoid
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment
+from graphbox.train.seeded import seeded
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import FOLDS, LinkPart, LinkSplit, Split
@@ -84,7 +84,7 @@ class TemporalTrainer(StreamingTrainer):
                 seed=self._seed,
                 threads=assignment.threads,
             )
-        with _seeded(self._seed, _TORCH):
+        with seeded(self._seed, _TORCH):
             self.network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
         groups = [(list(self.network.parameters()), 0.0)]
         self._optimization = Optimization(self.network, config, groups)
@@ -246,7 +246,7 @@ class TemporalTrainer(StreamingTrainer):
                 np.concatenate([events.time, events.time[repeated]]),
             )
         self.network.train()
-        with clock.stage("compute"), _seeded(self._seed, _TORCH, *key):
+        with clock.stage("compute"), seeded(self._seed, _TORCH, *key):
             logits = self.network(inputs)
             positive, negative = logits[: len(events)], logits[len(events) :]
             loss = sigmoid(positive, negative.view(len(events), -1), 1.0 / negatives.shape[1])
@@ -443,13 +443,3 @@ def _checked_split(split: Split | None, assignment: Assignment) -> LinkSplit | N
                 "exclude_relations",
             )
     return split
-
-
-@contextmanager
-def _seeded(*numbers: int) -> Iterator[None]:
-    """Let torch draw by these numbers while the block runs."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(
-            int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
-        )
-        yield
