@@ -119,6 +119,11 @@ def test_a_run_whose_folder_is_removed_ends(tmp_path: Path) -> None:
         run(Removing(), tmp_path / "run")
 
 
+def test_patience_begins_anew_with_each_better_figure(tmp_path: Path) -> None:
+    outcome = run(Counting(patience=2, values=(0.1, 0.05, 0.2, 0.15, 0.3, 0.1)), tmp_path)
+    assert (outcome.epochs, outcome.best_epoch) == (6, 5)
+
+
 def test_a_figure_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
     outcome = run(Counting(values=(float("nan"), 0.1, float("nan"))), tmp_path)
     assert (outcome.epochs, outcome.best_epoch) == (3, 2)
