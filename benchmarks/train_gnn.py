@@ -1,4 +1,4 @@
-"""Training of GraphSAGE on sampled batches: the bundled Debian graph beside PyTorch Geometric, and tiers.
+"""Training of GraphSAGE on sampled batches of the bundled Debian graph, beside PyTorch Geometric.
 
 The same network (rows of 64 numbers, two layers, each relation its own mean of 10 and 5 neighbours, summed)
 classifies packages into sections, by the run file's split by source. `graphbox` trains through its trainer,
@@ -6,10 +6,7 @@ PyTorch Geometric as its users do: its own loader, `torch.nn.Embedding`, Adam. R
 `accuracy` that on the test part after the last epoch. Ours shows the share of each stage:
 `compute` is torch's forward and backward alone.
 
-With ``--tiers`` a random graph with vectors trains in memory, and with topology, vectors and table each on
-disk under a fifth of their size.
-
-    python -m benchmarks.train_gnn [--quick] [--json] [--tiers] [--folder FOLDER] [--epochs 5]
+    python -m benchmarks.train_gnn [--quick] [--json] [--folder FOLDER] [--epochs 5]
 """
 
 from __future__ import annotations
@@ -19,15 +16,13 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor, nn
@@ -38,14 +33,14 @@ from torch_geometric.nn import HeteroConv, SAGEConv
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
 import graphbox.demo
-from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MemoryConfig, load_config
-from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, load_config
+from graphbox.graph import Graph
 from graphbox.graph.ingest import import_graph
 from graphbox.pipeline.stages.import_graph import graph_source
 from graphbox.train import Assignment, ClassifySplit, GraphView, make_split
-from graphbox.train.memory import TrainingMemory
 from graphbox.train.network.classify import make_graph_network_trainer
 
+CASE = "GraphSAGE, sections of the Debian graph"
 DIM, HOPS, BATCH_SIZE = 64, (10, 5), 512
 LEARNING_RATE, ROW_LEARNING_RATE = 0.01, 0.05
 
@@ -73,7 +68,7 @@ def debian(folder: Path) -> tuple[Graph, ClassifySplit, ClassifyTaskConfig]:
     return graph, split, task
 
 
-def settings(epochs: int, **changes: Any) -> GraphNetworkConfig:
+def settings(epochs: int) -> GraphNetworkConfig:
     """Return the section of the model."""
     return GraphNetworkConfig.model_validate(
         {
@@ -88,7 +83,6 @@ def settings(epochs: int, **changes: Any) -> GraphNetworkConfig:
             "weight_decay": 0.0,
             "learning_rate": LEARNING_RATE,
             "table_learning_rate": ROW_LEARNING_RATE,
-            **changes,
         }
     )
 
@@ -98,15 +92,11 @@ def train_graphbox(
     split: ClassifySplit,
     task: ClassifyTaskConfig,
     config: GraphNetworkConfig,
-    *,
-    system: str = "graphbox",
-    memory: TrainingMemory | None = None,
     batches: int | None = None,
-    test: bool = True,
 ) -> Result:
     """Train with graphbox's trainer, all epochs or the first ``batches`` of each."""
     view = GraphView(graph, split, "train")
-    assignment = Assignment("sage", view, split, task, 0, 1, memory=memory or TrainingMemory())
+    assignment = Assignment("sage", view, split, task, 0, 1)
     trainer = make_graph_network_trainer(config, assignment)
     rates = []
     for epoch in range(config.epochs):
@@ -119,12 +109,12 @@ def train_graphbox(
         rates.append(seeds / (time.perf_counter() - started))
     stages = assignment.clock.seconds()
     accuracy = None
-    if test:
+    if batches is None:
         logits = trainer.trained("sage", GraphView(graph, split, "test")).logits
         nodes = split.nodes("test")
         assert logits is not None  # noqa: S101 - for the type checker
         accuracy = float((logits[nodes].argmax(axis=1) == split.labels[nodes]).mean())
-    return Result(system, rates, accuracy, stages)
+    return Result("graphbox", rates, accuracy, stages)
 
 
 class PygNetwork(nn.Module):
@@ -202,63 +192,14 @@ def train_pyg(graph: Graph, split: ClassifySplit, epochs: int, batches: int | No
     return Result(name, rates, right / total, {})
 
 
-def random_graph(folder: Path, nodes: int, edges: int, width: int) -> tuple[Graph, ClassifySplit, Any]:
-    """Import a random graph whose nodes have a vector and a label."""
-    generator = np.random.default_rng(0)
-    vectors = generator.random((nodes, width), dtype=np.float32)
-    columns = {
-        "id": np.arange(nodes),
-        "label": [f"l{each}" for each in generator.integers(0, 8, nodes)],
-        "x": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), width),
-    }
-    pq.write_table(pa.table(columns), folder / "nodes.parquet")
-    ends = generator.integers(0, nodes, (2, edges))
-    pq.write_table(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.parquet")
-    features: Any = {"label": "categorical", "x": "vector"}
-    source = GraphSource(
-        "random",
-        {"node": NodeSource(folder / "nodes.parquet", features=features)},
-        (EdgeSource(("node", "links", "node"), folder / "edges.parquet", csr=True),),
-    )
-    import_graph(source, folder / "random")
-    graph = Graph.open(folder / "random")
-    task = ClassifyTaskConfig(kind="classify", node_type="node", label="label")
-    split = make_split(graph, task, 0)
-    assert isinstance(split, ClassifySplit)  # noqa: S101 - for the type checker
-    return graph, split, task
-
-
-def tiers(folder: Path, *, quick: bool) -> Iterator[tuple[str, Result]]:
-    """Yield what trains in memory, and with everything on disk under a fifth of its size."""
-    nodes, edges, width = (100_000, 800_000, 64) if quick else (1_000_000, 8_000_000, 64)
-    graph, split, task = random_graph(folder, nodes, edges, width)
-    changes = {"batch_size": 128} if quick else {}  # so that the rows of a batch fit the table's budget
-    config = settings(3, features=None, embeddings=("node",), reverse=False, merge_relations=False, **changes)
-    row_bytes = DIM * 4 + 4 + 20
-    memory = MemoryConfig(
-        topology=(edges * 4 + nodes * 8) // 5,
-        features=nodes * width * 4 // 5,
-        tables=max(24 << 20, nodes * row_bytes // 5),  # its buffers take 10 MiB of it
-        passes=256 << 20,
-    )
-    case = f"GraphSAGE, {nodes:,} nodes, {edges:,} edges, vectors and rows of {DIM}"
-    batches = 40 if quick else 100
-    yield case, train_graphbox(graph, split, task, config, batches=batches, test=False)
-    place = TrainingMemory(memory, folder / "tables")
-    yield (
-        case,
-        train_graphbox(
-            graph, split, task, config, system="graphbox tiers", memory=place, batches=batches, test=False
-        ),
-    )
-
-
-def lines(case: str, result: Result) -> Iterator[dict[str, Any]]:
-    """Yield what is printed of a result; the first epoch warms up."""
+def line_of(result: Result) -> dict[str, Any]:
+    """Return what is printed of a result; the first epoch warms up."""
     rates = result.rates[1:] or result.rates
-    common = {"case": case, "threads": 1, "unit": "seeds/s", "repeats": len(rates)}
-    line = {
-        **common,
+    line: dict[str, Any] = {
+        "case": CASE,
+        "threads": 1,
+        "unit": "seeds/s",
+        "repeats": len(rates),
         "system": result.system,
         "rate": statistics.median(rates),
         "min": min(rates),
@@ -269,7 +210,7 @@ def lines(case: str, result: Result) -> Iterator[dict[str, Any]]:
     total = sum(result.stages.values())
     if total:
         line["stages"] = {name: round(seconds / total, 3) for name, seconds in result.stages.items()}
-    yield line
+    return line
 
 
 def main() -> None:
@@ -277,32 +218,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small inputs: checks that it runs")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument("--tiers", action="store_true", help="in memory beside on disk under budgets")
     parser.add_argument("--folder", type=Path, help="on the disk to measure")
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         folder = Path(temporary)
-        if options.tiers:
-            results = list(tiers(folder, quick=options.quick))
-        else:
-            epochs, batches = (2, 15) if options.quick else (options.epochs, None)
-            graph, split, task = debian(folder)
-            case = "GraphSAGE, sections of the Debian graph"
-            test = batches is None
-            config = settings(epochs)
-            results = [(case, train_graphbox(graph, split, task, config, batches=batches, test=test))]
-            if WITH_PYG_LIB or WITH_TORCH_SPARSE:
-                results.append((case, train_pyg(graph, split, epochs, batches)))
-        for case, result in results:
-            for line in lines(case, result):
-                if options.json:
-                    print(json.dumps(line), flush=True)
-                    continue
-                print(f"{case}: {line['system']:24} {line['rate']:10,.0f} seeds/s", end="")
-                print(f" accuracy {result.accuracy:.4f}" if result.accuracy is not None else "", end="")
-                print("".join(f" {name} {share:.0%}" for name, share in line.get("stages", {}).items()))
+        epochs, batches = (2, 15) if options.quick else (options.epochs, None)
+        graph, split, task = debian(folder)
+        results = [train_graphbox(graph, split, task, settings(epochs), batches=batches)]
+        if WITH_PYG_LIB or WITH_TORCH_SPARSE:
+            results.append(train_pyg(graph, split, epochs, batches))
+        for result in results:
+            line = line_of(result)
+            if options.json:
+                print(json.dumps(line), flush=True)
+                continue
+            print(f"{CASE}: {line['system']:24} {line['rate']:10,.0f} seeds/s", end="")
+            print(f" accuracy {result.accuracy:.4f}" if result.accuracy is not None else "", end="")
+            print("".join(f" {name} {share:.0%}" for name, share in line.get("stages", {}).items()))
 
 
 if __name__ == "__main__":

@@ -74,6 +74,11 @@ class PassSample(Sequence[HeteroSample[Int64Array]]):
         self._disjoint = disjoint
         self._list_bytes = list_bytes
 
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types."""
+        return list(self._node_types)
+
     def __len__(self) -> int:
         """Return the number of batches."""
         return self._batches

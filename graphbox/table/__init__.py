@@ -16,6 +16,7 @@ from graphbox.table.policy import (
     TablePolicies,
 )
 from graphbox.table.publication import PublishedTables, TablePublisher
+from graphbox.table.rows_ahead import RowsAhead
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
@@ -51,6 +52,7 @@ __all__ = [
     "ProbabilityAdmission",
     "PublishedTables",
     "RowCounters",
+    "RowsAhead",
     "ServingTable",
     "ShowClickScore",
     "ShrinkReport",

@@ -16,6 +16,7 @@ from graphbox.table.arguments import (
     Float32Array,
     budget_bytes,
     float32_rows,
+    integer,
     new_rows,
     nonnegative,
     writable_rows,
@@ -37,6 +38,8 @@ __all__ = ["TableRows"]
 
 _ASSIGNED_BYTES: Final = 1 << 22
 """Rows of a part that is assigned at once: less than the least memory of a table on SSD."""
+
+_MOST_ROWS: Final = (1 << 31) - 1
 
 
 class TableRows:
@@ -153,6 +156,15 @@ class TableRows:
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+
+    def reserve(self, rows: int) -> None:
+        """Make room in the index for so many more rows, so that it need not grow: then it is there twice.
+
+        Raises:
+            UsageError: no number of rows.
+            DoesNotFitError: the index would leave no room for rows within ``memory_bytes``.
+        """
+        self._table.reserve(integer(rows, "rows", 0, _MOST_ROWS))
 
     @overload
     def pull(

@@ -63,6 +63,7 @@ class TierStatistics:
 
     Attributes:
         hot_rows: rows in memory.
+        room_rows: rows that memory has room for, beside the index as it is.
         cold_rows: rows on SSD alone.
         hits: keys looked up whose rows were in memory, since the table was opened.
         misses: keys looked up whose rows were read from SSD.
@@ -76,6 +77,7 @@ class TierStatistics:
     """
 
     hot_rows: int
+    room_rows: int
     cold_rows: int
     hits: int
     misses: int

@@ -80,10 +80,14 @@ class TrainingMemory:
                 name: {"path": self.folder / name, "memory_bytes": self.config.tables * count // total}
                 for name, count in rows.items()
             }
-        return {
+        tables = {
             name: EmbeddingTable(dim, optimizer, lr, seed=seeds[name], **places[name], **options)
             for name in rows
         }
+        for name, table in tables.items():
+            if table.path is not None:
+                table.reserve(rows[name])  # an index that grows is there twice, and leaves less to rows
+        return tables
 
     def clear(self) -> None:
         """Remove rows that an earlier training left: its checkpoints have them."""

@@ -73,6 +73,7 @@ nb::dict figures(Table& table) {
   }
   nb::dict result;
   result["hot_rows"] = figures.hot_rows;
+  result["room_rows"] = figures.room_rows;
   result["cold_rows"] = figures.cold_rows;
   result["hits"] = figures.hits;
   result["misses"] = figures.misses;

@@ -174,6 +174,7 @@ class Table {
 
   struct TierFigures {
     std::uint64_t hot_rows;
+    std::uint64_t room_rows;  // the most that memory has room for, beside the index as it is
     std::uint64_t cold_rows;
     std::uint64_t hits;
     std::uint64_t misses;

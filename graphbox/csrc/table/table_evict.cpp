@@ -381,6 +381,7 @@ Table::TierFigures Table::tier_figures() const {
   const std::shared_lock lock(mutex_);
   const TierFiles files = tier_->cold.files();
   return {live_rows(),
+          hot_limit(index_.bytes()),
           tier_->cold_rows,
           tier_->hits.load(std::memory_order_relaxed),
           tier_->misses.load(std::memory_order_relaxed),

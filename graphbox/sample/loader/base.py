@@ -24,15 +24,18 @@ from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.sample.loader.stages import (
     FetchStage,
     MemorySampler,
+    MemoryStages,
     NeighborOptions,
     SampleRequest,
     SampleStage,
 )
 from graphbox.sample.loader.tiered import TieredStages
 from graphbox.sample.sampled import HeteroSample
+from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
 
@@ -62,6 +65,7 @@ class LoadingOptions:
     prefetch: int
     pass_batches: int | None
     timeout: float
+    tables: Mapping[str, EmbeddingTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +156,17 @@ class Loader(ABC):
             self._graph, neighbors, 1 if self._pass_batches == 1 else self._threads
         )
         names = {} if loading.fetch is not None else feature_names(self._graph, loading.features)
-        self._tiered = None
+        self._passes: TieredStages | MemoryStages | None = None
+        rows = RowsAhead(loading.tables)
+        pass_batches = None if loading.pass_batches is None else self._pass_batches
         if is_tiered(graph):
-            pass_batches = None if loading.pass_batches is None else self._pass_batches
-            self._tiered = TieredStages(
-                graph, neighbors, names, pass_batches, self._threads, fetched_lists=fetched_lists
+            self._passes = TieredStages(
+                graph, neighbors, names, rows, pass_batches, self._threads, fetched_lists=fetched_lists
             )
             names = {}
+        elif rows.is_needed:
+            sampler = MemorySampler(self._graph, neighbors, self._threads)
+            self._passes = MemoryStages(sampler, rows, pass_batches)
         self._fetch: FetchStage = loading.fetch or MemoryFetch(self._graph, names)
         self._assemble = assembly(loading.output, self._graph)
         self._next = _Position()
@@ -202,7 +210,7 @@ class Loader(ABC):
         epoch, first = self._next.epoch, self._next.batch
         order = self._order(epoch)
         stream = None
-        if self._tiered is None:
+        if self._passes is None:
             numbers = range(-(-(len(self) - first) // self._pass_batches))
             made = OrderedPrefetch(
                 partial(self._make_pass, order, epoch, first),
@@ -211,7 +219,7 @@ class Loader(ABC):
                 self._prefetching(),
             )
         else:
-            stream = self._stream(self._tiered, order, epoch, first)
+            stream = self._stream(self._passes, order, epoch, first)
             made = OrderedPrefetch(
                 partial(self._next_of, stream),
                 range(first, len(self)),
@@ -263,9 +271,9 @@ class Loader(ABC):
         return made
 
     def _stream(
-        self, tiered: TieredStages, order: Int64Array, epoch: int, first: int
+        self, stages: TieredStages | MemoryStages, order: Int64Array, epoch: int, first: int
     ) -> Generator[Any, None, None]:
-        """Give the batches of an epoch over a graph on disk; one thread at a time goes on with it."""
+        """Give the batches of an epoch that reads from disk; one thread at a time goes on with it."""
         drawn: deque[Drawn] = deque()
         size = self._batch_size
 
@@ -274,7 +282,7 @@ class Loader(ABC):
                 drawn.append(self._draw(order[batch * size : (batch + 1) * size], epoch, batch))
                 yield drawn[-1].request
 
-        with closing(tiered.batches(requests())) as batches:
+        with closing(stages.batches(requests())) as batches:
             for batch, (sample, rows) in enumerate(batches, first):
                 request = drawn.popleft()
                 features = rows | self._fetch.fetch([sample])[0]

@@ -23,6 +23,7 @@ from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleReq
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["LinkNeighborLoader", "links_of"]
 
@@ -102,6 +103,7 @@ class LinkNeighborLoader(Loader):
         prefetch: as in :class:`NeighborLoader`.
         pass_batches: as in :class:`NeighborLoader`.
         timeout: as in :class:`NeighborLoader`.
+        tables: as in :class:`NeighborLoader`.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
@@ -143,6 +145,7 @@ class LinkNeighborLoader(Loader):
         prefetch: int = DEFAULT_PREFETCH,
         pass_batches: int | None = None,
         timeout: float = 0,
+        tables: Mapping[str, EmbeddingTable] | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
@@ -198,6 +201,7 @@ class LinkNeighborLoader(Loader):
                 prefetch=prefetch,
                 pass_batches=pass_batches,
                 timeout=timeout,
+                tables=tables or {},
             ),
             fetched_lists=None if self._negatives is None else self._negatives.fetched_lists,
         )

@@ -25,6 +25,7 @@ from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleReq
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["NeighborLoader"]
 
@@ -91,6 +92,9 @@ class NeighborLoader(Loader):
             fetched. None: one; of a graph in tiers as many as its ``pass_bytes`` hold. With more, one pass is
             made while the one before is used.
         timeout: seconds to wait for a batch; 0: no limit.
+        tables: tables with a row for each node, by node type, that the loop pulls rows of the batches' nodes
+            from: those with rows on SSD have them read ahead, see :class:`graphbox.table.RowsAhead`. One
+            thread then makes all batches ahead.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
@@ -128,6 +132,7 @@ class NeighborLoader(Loader):
         prefetch: int = DEFAULT_PREFETCH,
         pass_batches: int | None = None,
         timeout: float = 0,
+        tables: Mapping[str, EmbeddingTable] | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(NeighborLoader.__init__.__annotations__))
@@ -160,6 +165,7 @@ class NeighborLoader(Loader):
                 prefetch=prefetch,
                 pass_batches=pass_batches,
                 timeout=timeout,
+                tables=tables or {},
             ),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice, tee
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,8 +18,21 @@ from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.loader.arguments import NodeTimes
 from graphbox.sample.neighbor import sample_heterogeneous
 from graphbox.sample.sampled import HeteroSample
+from graphbox.table.rows_ahead import RowsAhead
 
-__all__ = ["Features", "FetchStage", "MemorySampler", "NeighborOptions", "SampleRequest", "SampleStage"]
+__all__ = [
+    "Features",
+    "FetchStage",
+    "MemorySampler",
+    "MemoryStages",
+    "NeighborOptions",
+    "SampleRequest",
+    "SampleStage",
+]
+
+_SAMPLED_AHEAD = 32
+"""Batches of a pass in memory, unless another number is asked for."""
+
 
 Features: TypeAlias = dict[str, dict[str, npt.NDArray[Any]]]
 """Rows of a sample's nodes by node type and name; of slots the values, and their offsets as ``name_ptr``."""
@@ -114,3 +129,34 @@ class MemorySampler:
             batch=request.batch,
             threads=self._threads,
         )
+
+
+class MemoryStages:
+    """Samples from adjacency in memory so far ahead that rows of tables on SSD can be read meanwhile.
+
+    Args:
+        sampler: samples.
+        rows: reads the rows of nodes.
+        pass_batches: batches that are sampled together; two such passes are held.
+    """
+
+    def __init__(self, sampler: MemorySampler, rows: RowsAhead, pass_batches: int | None) -> None:
+        self._sampler = sampler
+        self._rows = rows
+        self._pass_batches = pass_batches or _SAMPLED_AHEAD
+
+    def batches(
+        self, requests: Iterator[SampleRequest]
+    ) -> Generator[tuple[HeteroSample[Int64Array], Features], None, None]:
+        """Give the sample of each request, in order, when the rows of its nodes are in memory."""
+        own, others = tee(self._passes(requests))
+        wanted = ([sample.nodes for sample in samples] for samples in others)
+        with closing(self._rows.over(wanted)) as rows:
+            for samples in own:
+                for sample in samples:
+                    next(rows)
+                    yield sample, {}
+
+    def _passes(self, requests: Iterator[SampleRequest]) -> Iterator[list[HeteroSample[Int64Array]]]:
+        while chosen := list(islice(requests, self._pass_batches)):
+            yield self._sampler.sample(chosen)

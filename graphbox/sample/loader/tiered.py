@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from itertools import islice
+from itertools import islice, tee
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
+from graphbox.table.rows_ahead import BatchKeys, RowsAhead
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
@@ -38,6 +39,7 @@ class TieredStages:
         graph: the graph.
         options: what neighbours.
         names: of the features to fetch by node type.
+        rows: reads rows of tables ahead.
         pass_batches: batches in a pass; None: as many as the graph's ``pass_bytes`` hold. With one, memory
             keeps rows by how often they were used; with more, by when they will be.
         threads: of one pass.
@@ -52,6 +54,7 @@ class TieredStages:
         graph: TieredGraph,
         options: NeighborOptions,
         names: Mapping[str, Sequence[str]],
+        rows: RowsAhead,
         pass_batches: int | None,
         threads: int,
         *,
@@ -66,6 +69,7 @@ class TieredStages:
         self._graph = graph
         self._options = options
         self._names = names
+        self._rows = rows
         self._pass_batches = pass_batches
         self._threads = threads
         self._fetched_lists = fetched_lists
@@ -83,18 +87,35 @@ class TieredStages:
         """
         with ThreadPoolExecutor(1, thread_name_prefix="graphbox-pass") as executor:
             passes = self._passes(requests, executor)
-            if self._pass_batches == 1:
-                fetch = TierFetch(self._graph, self._names)
-                for each in passes:
-                    yield each[0], fetch.fetch([each[0]])[0]
+            if not self._rows.is_needed:
+                yield from self._fetched(passes)
                 return
-            try:
-                fetch_pass = self._idle.pop()
-            except IndexError:
-                fetch_pass = PassFetch(self._graph, self._names)
-            with closing(fetch_pass.fetch(passes)) as batches:
-                yield from batches
-            self._idle = [fetch_pass]
+            own, others = tee(passes)
+            del passes
+            with (
+                closing(self._rows.over(map(_keys, others))) as rows,
+                closing(self._fetched(own)) as batches,
+            ):
+                del own, others  # so that a pass goes when both are past it
+                for batch in batches:
+                    next(rows)
+                    yield batch
+
+    def _fetched(
+        self, passes: Iterator[PassSample]
+    ) -> Generator[tuple[HeteroSample[Int64Array], BatchFeatures], None, None]:
+        if self._pass_batches == 1:
+            fetch = TierFetch(self._graph, self._names)
+            for each in passes:
+                yield each[0], fetch.fetch([each[0]])[0]
+            return
+        try:
+            fetch_pass = self._idle.pop()
+        except IndexError:
+            fetch_pass = PassFetch(self._graph, self._names)
+        with closing(fetch_pass.fetch(passes)) as batches:
+            yield from batches
+        self._idle = [fetch_pass]
 
     def _passes(
         self, requests: Iterator[SampleRequest], executor: ThreadPoolExecutor
@@ -150,3 +171,9 @@ class TieredStages:
                 hint=f"give None or at most {most}, or more pass_bytes to Graph.tiered",
             )
         return self._pass_batches
+
+
+def _keys(samples: PassSample) -> list[BatchKeys]:
+    """Return the nodes of each batch of a pass by type."""
+    nodes = {name: samples.nodes(name) for name in samples.node_types}
+    return [{name: each[batch] for name, each in nodes.items()} for batch in range(len(samples))]

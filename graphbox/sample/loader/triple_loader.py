@@ -33,6 +33,7 @@ from graphbox.sample.negative import NegativeSampler
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["Corrupt", "TripleLoader"]
 
@@ -99,6 +100,7 @@ class TripleLoader(Loader):
         prefetch: as in :class:`NeighborLoader`.
         pass_batches: as in :class:`NeighborLoader`.
         timeout: as in :class:`NeighborLoader`.
+        tables: as in :class:`NeighborLoader`.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
@@ -136,6 +138,7 @@ class TripleLoader(Loader):
         prefetch: int = DEFAULT_PREFETCH,
         pass_batches: int | None = None,
         timeout: float = 0,
+        tables: Mapping[str, EmbeddingTable] | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(TripleLoader.__init__.__annotations__))
@@ -181,6 +184,7 @@ class TripleLoader(Loader):
                 prefetch=prefetch,
                 pass_batches=pass_batches,
                 timeout=timeout,
+                tables=tables or {},
             ),
             fetched_lists=self._fetched_lists,
         )

@@ -74,8 +74,10 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
-        super().restore(dense, tables)
         self._close_batches()
+        super().restore(dense, tables)
+        if self._loader is not None:
+            self._loader = self._new_loader(self._nodes)  # which reads ahead in the tables there are now
 
     def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
         clock, node_type = self._clock, self._split.node_type
@@ -166,6 +168,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             output="numpy",
             seed=self._seed,
             num_threads=self._threads,
+            tables=self.tables(),
         )
 
 
