@@ -31,8 +31,8 @@ from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MemoryConfig
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import Assignment, ClassifySplit, GraphView, make_split
-from graphbox.train.network.classify import make_graph_network_trainer
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.classify import make_graph_network_trainer
 
 WIDTH, CLASSES = 64, 8
 SHARE = 5

@@ -6,10 +6,11 @@ the wrong type is the schema's to report and is passed over here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphbox.config.models import MODEL_SECTIONS
+from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
 from graphbox.config.source import KeyPath, Source
 from graphbox.config.tasks import TASK_KINDS
@@ -86,11 +87,21 @@ class _Checker:
                 "sampled ahead of them alone",
                 "it counts beside `topology` or `features`: give one of these, or leave it out",
             )
+        if memory and _mapping(self._source.data, "stream"):
+            yield self._problem(
+                ("memory",),
+                "expected a stream whose models are in memory, received budgets of what is read from disk",
+                "leave `memory` out, or `stream`",
+            )
+            return
         for budget in ("topology", "features", "tables"):
             for name, model in self._models.items() if budget in memory else ():
                 kind = str(model.get("kind")) if isinstance(model, dict) else ""
                 section = MODEL_SECTIONS.get(kind)
-                if section is None or budget in section.BUDGETS:
+                if section is None:
+                    continue
+                if budget in section.BUDGETS:
+                    yield from self._check_budget(budget, name, model, section)
                     continue
                 able = [kind for kind, other in MODEL_SECTIONS.items() if budget in other.BUDGETS]
                 yield self._problem(
@@ -99,6 +110,25 @@ class _Checker:
                     f"{kind}",
                     f"leave it out, or train models of kind {' or '.join(able)} in a run of their own",
                 )
+
+    def _check_budget(
+        self, budget: str, name: str, model: Mapping[str, Any], section: type[ModelSection]
+    ) -> Iterator[Problem]:
+        """Yield settings with which a kind of model cannot keep to a budget that it keeps to otherwise."""
+        for setting, reason in section.ALL_ROWS_WITH.items() if budget == "tables" else ():
+            if model.get(setting):
+                yield self._problem(
+                    ("memory", budget),
+                    f"expected tables that can have a budget, received `{name}` with `{setting}`: {reason}",
+                    f"leave `models.{name}.{setting}` out, or the budget",
+                )
+        if budget != "tables" and model.get("num_neighbors") is None:
+            yield self._problem(
+                ("memory", budget),
+                f"expected models that are trained on batches of sampled neighbours, received `{name}`, "
+                "which is trained on the whole graph",
+                f"give `models.{name}` some `num_neighbors`, like [10, 10], or leave the budget out",
+            )
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
@@ -75,6 +77,10 @@ class ClickNetwork(nn.Module, ABC):
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""
         return {"fields": self._sums("fields", batch, batch.keys, batch.offsets, batch.weights)}
+
+    def keys(self, batch: FieldBatch) -> dict[str, NDArray[np.int64]]:
+        """Return the keys that :meth:`fetch` looks up, by table."""
+        return {"fields": batch.keys.numpy()}
 
     @abstractmethod
     def forward(self, vectors: Mapping[str, Tensor], numbers: Tensor) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.models.click_fields import FieldBatch
@@ -33,19 +35,24 @@ class WideAndDeep(ClickNetwork):
         """Return the length of a row of each table that the network needs, by name."""
         return {"fields": shape.dim, "wide": 1}
 
+    def keys(self, batch: FieldBatch) -> dict[str, NDArray[np.int64]]:
+        """Return the keys that :meth:`fetch` looks up, by table."""
+        wide = np.concatenate([batch.keys.numpy(), batch.crosses.flatten().numpy()])
+        return {**super().keys(batch), "wide": wide}
+
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table.
 
         The linear model has the crosses as further fields.
         """
-        crosses = batch.crosses.flatten()
-        ends = batch.offsets[-1] + torch.arange(1, len(crosses) + 1)
+        crosses = batch.crosses.numel()
+        ends = batch.offsets[-1] + torch.arange(1, crosses + 1)
         wide = self._sums(
             "wide",
             batch,
-            torch.cat([batch.keys, crosses]),
+            torch.from_numpy(self.keys(batch)["wide"]),
             torch.cat([batch.offsets, ends]),
-            torch.cat([batch.weights, torch.ones(len(crosses))]),
+            torch.cat([batch.weights, torch.ones(crosses)]),
         )
         return {**super().fetch(batch), "wide": wide}
 

@@ -20,7 +20,7 @@ from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
-from graphbox.train.trained import TrainedModel, save_trained
+from graphbox.train.trained import TrainedModel, load_trained, save_trained
 from graphbox.train.view import GraphView
 
 __all__ = ["fit", "load_outcome", "torch_threads"]
@@ -79,23 +79,29 @@ def fit(
     assignment = Assignment(name, view, split, task, seed, threads, memory=place)
     with torch_threads(threads):
         trainer = make_trainer(config, assignment)
-        outcome = train(
-            trainer,
-            model=name,
-            run_folder=run_folder,
-            settings=_settings(config, split, seed),
-            clock=assignment.clock,
-            trackers=trackers,
-            progress=progress,
-            stop=stop,
-            resume=resume,
-            threads=threads,
-            checkpoint_interval_s=checkpoint_interval_s,
-        )
-        trained = trainer.trained(name, GraphView(graph, split, "test"))
-        for table in trainer.tables().values():
-            discard_table(table)
-    save_trained(trained, graph, run_folder)
+        try:
+            outcome = train(
+                trainer,
+                model=name,
+                run_folder=run_folder,
+                settings=_settings(config, split, seed),
+                clock=assignment.clock,
+                trackers=trackers,
+                progress=progress,
+                stop=stop,
+                resume=resume,
+                threads=threads,
+                checkpoint_interval_s=checkpoint_interval_s,
+            )
+            trained = trainer.trained(name, GraphView(graph, split, "test"))
+            save_trained(trained, graph, run_folder)
+        finally:
+            trainer.close()
+    are_on_disk = [table.path is not None for table in trainer.tables().values()]
+    for table in trainer.tables().values():
+        discard_table(table)
+    if trained.click is not None and any(are_on_disk):
+        trained = load_trained(run_folder, name)  # whose rows were those of the tables
     with write_atomically(run_folder / "trained" / name / "outcome.json") as stream:
         stream.write(json.dumps(asdict(outcome), indent=1).encode())
     return trained

@@ -73,21 +73,53 @@ class TrainingMemory:
         Raises:
             DoesNotFitError: the budget has no room for the index of all keys.
         """
-        total = max(1, sum(rows.values()))
-        places: dict[str, dict[str, Any]] = {name: {} for name in rows}
-        if self.config.tables is not None and self.folder is not None:
-            places = {
-                name: {"path": self.folder / name, "memory_bytes": self.config.tables * count // total}
-                for name, count in rows.items()
-            }
-        tables = {
-            name: EmbeddingTable(dim, optimizer, lr, seed=seeds[name], **places[name], **options)
-            for name in rows
+        shares = self.shares(rows)
+        return {
+            name: self.new_table(
+                name, dim, optimizer, lr, share=shares[name], rows=count, seed=seeds[name], **options
+            )
+            for name, count in rows.items()
         }
-        for name, table in tables.items():
-            if table.path is not None:
-                table.reserve(rows[name])  # an index that grows is there twice, and leaves less to rows
-        return tables
+
+    def shares(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """Return which part of the budget of tables each has: what buffers take, and the rest by size."""
+        total = max(1, sum(sizes.values()))
+        budget = max(1, self.config.tables or 0)
+        buffers = min(_BUFFER_BYTES / budget, 1 / max(1, len(sizes)))
+        rest = 1 - buffers * len(sizes)
+        return {name: buffers + rest * size / total for name, size in sizes.items()}
+
+    def new_table(
+        self,
+        name: str,
+        dim: int,
+        optimizer: Optimizer,
+        lr: float,
+        *,
+        share: float = 1.0,
+        rows: int = 0,
+        **options: Any,
+    ) -> EmbeddingTable:
+        """Return a table, on SSD where tables have a budget.
+
+        Args:
+            name: of the table, unique in the model.
+            dim: length of a row.
+            optimizer: see :class:`graphbox.table.EmbeddingTable`.
+            lr: learning rate.
+            share: the part of the budget it has.
+            rows: how many it will have, as far as that is known.
+            **options: more arguments of :class:`graphbox.table.EmbeddingTable`.
+
+        Raises:
+            DoesNotFitError: the budget has no room for the index of all keys.
+        """
+        if self.config.tables is None or self.folder is None:
+            return EmbeddingTable(dim, optimizer, lr, **options)
+        place: dict[str, Any] = {"path": self.folder / name, "memory_bytes": int(self.config.tables * share)}
+        table = EmbeddingTable(dim, optimizer, lr, **place, **options)
+        table.reserve(rows)  # an index that grows is there twice, and leaves less to rows
+        return table
 
     def clear(self) -> None:
         """Remove rows that an earlier training left: its checkpoints have them."""
@@ -96,6 +128,9 @@ class TrainingMemory:
 
 
 _EVERYTHING = 1 << 50
+
+_BUFFER_BYTES = 12 << 20
+"""What a table with rows on SSD takes beside rows and index, about."""
 
 
 def discard_table(table: EmbeddingTable) -> None:
@@ -125,4 +160,11 @@ def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> Non
                 f"{config.kind}: {can}",
                 where=f"memory.{name}",
                 hint="leave it out, or train a model of kind gnn with `num_neighbors`",
+            )
+    for setting, reason in config.ALL_ROWS_WITH.items() if "tables" in asked else ():
+        if getattr(config, setting):
+            raise UsageError(
+                f"expected tables that can have a budget, received `{model}` with `{setting}`: {reason}",
+                where="memory.tables",
+                hint=f"leave `models.{model}.{setting}` out, or the budget",
             )

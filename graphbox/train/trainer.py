@@ -103,6 +103,9 @@ class Trainer(ABC):
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
 
+    def close(self) -> None:  # noqa: B027 - for those with threads
+        """End the threads that make batches ahead, and let the tables go: nothing is trained any more."""
+
     @abstractmethod
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return what was trained as the model ``name``; vectors come from the graph as ``view`` shows it."""

@@ -14,6 +14,7 @@ from graphbox.config import (
     ClassifyTaskConfig,
     DeepWalkConfig,
     GraphNetworkConfig,
+    LightGCNConfig,
     MemoryConfig,
     PredictLinksTaskConfig,
     RecommendTaskConfig,
@@ -145,18 +146,12 @@ def test_budgets_that_cannot_be_kept_are_refused(graph: Graph, split: ClassifySp
         for number, memory in enumerate((MemoryConfig(), MemoryConfig(features=4096)))
     ]
     np.testing.assert_array_equal(*found)
-    walks = DeepWalkConfig(kind="deepwalk")
+    kept: dict[str, Any] = {"name": "m", "task": None, "run_folder": tmp_path, "seed": 0}
+    tables = MemoryConfig(tables=12 << 20)
     with pytest.raises(UsageError, match=r"memory.tables: expected a model that keeps its tables"):
-        fit(
-            graph,
-            None,
-            name="m",
-            config=walks,
-            task=None,
-            run_folder=tmp_path,
-            seed=0,
-            memory=MemoryConfig(tables=1 << 20),
-        )
+        fit(graph, None, config=LightGCNConfig(kind="lightgcn", task="t"), memory=tables, **kept)
+    with pytest.raises(UsageError, match=r"memory.tables: expected tables .* received `m` with `lock_free`"):
+        fit(graph, None, config=DeepWalkConfig(kind="deepwalk", lock_free=True), memory=tables, **kept)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class ClickModelSection(ModelSection, OptimizationSection):
     """
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
 
     kind: str
     """Kind of model."""

@@ -76,5 +76,7 @@ class LightGCNConfig(RecommendationSection):
 class MatrixFactorizationConfig(RecommendationSection):
     """A row for each query and candidate, without a graph between them."""
 
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+
     kind: Literal["matrix_factorization"]
     """Kind of model."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -18,6 +19,10 @@ class SageConfig(ModelSection, LearningRateSchedule):
     """Heterogeneous two-tower GraphSAGE over table embeddings and features."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {
+        "pretrain": "rows then start from embeddings of all nodes, which are in memory"
+    }
 
     kind: Literal["sage"]
     """Kind of model."""

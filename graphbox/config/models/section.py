@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from graphbox.config.section import Name, Section
@@ -17,6 +18,9 @@ class ModelSection(Section):
 
     BUDGETS: ClassVar[tuple[str, ...]] = ()
     """Keys of the section `memory` that models of the kind keep to."""
+
+    ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {}
+    """Settings with which the tables cannot have a budget, and why."""
 
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +20,9 @@ __all__ = [
 ]
 
 Exponent = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+_LOCK_FREE: Mapping[str, str] = {"lock_free": "threads that do not wait for each other change any row"}
 
 
 class NegativeSamplingSection(Section):
@@ -63,6 +67,9 @@ class SkipGramSection(NegativeSamplingSection):
 class Metapath2VecConfig(ModelSection, SkipGramSection):
     """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
 
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = _LOCK_FREE
+
     kind: Literal["metapath2vec"]
     """Kind of model."""
     dim: PositiveInt = 64
@@ -71,6 +78,9 @@ class Metapath2VecConfig(ModelSection, SkipGramSection):
 
 class OneTypeSection(ModelSection, NegativeSamplingSection):
     """A model that takes all nodes and edges for those of one type; edges lead both ways."""
+
+    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = _LOCK_FREE
 
     edge_types: tuple[EdgeTypeList, ...] = ()
     """Edge types that are followed; none means all. Edges of one pair of nodes are one."""

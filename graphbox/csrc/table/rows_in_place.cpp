@@ -26,17 +26,22 @@ void write_shared(const float* from, float* to, std::size_t count) {
 }
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(ErrorKind::kUsage, std::string("rows are trained in place only where all are in memory as float32; the table ") + what,
+  throw Error(ErrorKind::kUsage, std::string("rows are trained in place only where they are float32 and follow no policy; the table ") + what,
               {}, "make a table without it, or train in batches that are pulled and pushed: graphbox.models.SkipGram");
 }
 
 }  // namespace
 
-RowsInPlace::RowsInPlace(Table& table, std::int64_t num_keys, NumberedRows& numbered, int threads)
-    : lock_(table.mutex_), table_(table), slab_(table.slab_), numbered_(numbered), dim_(table.config_.dim) {
-  if (table.tier_ != nullptr) {
-    refuse("has rows on SSD");
-  }
+bool RowsInPlace::needs_keys(const Table& table) { return table.tier_ != nullptr; }
+
+std::uint64_t RowsInPlace::room(const Table& table) {
+  const std::shared_lock lock(table.mutex_);
+  return table.hot_limit(table.index_.bytes());
+}
+
+RowsInPlace::RowsInPlace(Table& table, std::int64_t num_keys, std::span<const std::int64_t> keys,
+                         NumberedRows& numbered, int threads)
+    : table_(table), slab_(table.slab_), numbered_(numbered), dim_(table.config_.dim) {
   if (table.config_.value_type != ValueType::kFloat32) {
     refuse("keeps float16");
   }
@@ -46,11 +51,23 @@ RowsInPlace::RowsInPlace(Table& table, std::int64_t num_keys, NumberedRows& numb
   if (table.config_.optimizer.mean_gradient) {
     refuse("averages gradients");
   }
-  if (numbered.version != table.version_ || numbered.rows.size() != num_keys) {
-    PooledArray<std::int64_t> keys(num_keys);
-    std::iota(keys.data(), keys.data() + num_keys, std::int64_t{0});
+  if (table.tier_ != nullptr) {
+    PooledArray<std::uint32_t> rows(std::ssize(keys));
     numbered.rows.resize(num_keys);
-    table.locate_or_create({keys.data(), num_keys, numbered.rows.data(), false}, threads);
+    lock_ = table.lock_with_rows({keys.data(), std::ssize(keys), rows.data(), false}, threads);
+    table.note_changed(rows.data(), rows.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      numbered.rows[keys[i]] = rows[static_cast<std::int64_t>(i)];
+    }
+    ++table.updates_;
+    return;
+  }
+  lock_ = std::unique_lock(table.mutex_);
+  if (numbered.version != table.version_ || numbered.rows.size() != num_keys) {
+    PooledArray<std::int64_t> all(num_keys);
+    std::iota(all.data(), all.data() + num_keys, std::int64_t{0});
+    numbered.rows.resize(num_keys);
+    table.locate_or_create({all.data(), num_keys, numbered.rows.data(), false}, threads);
     numbered.version = table.version_;
   }
   ++table.updates_;

@@ -15,19 +15,26 @@ namespace graphbox {
 
 class Table;
 
-// The rows of keys 0, 1, ..., as one use found them and the next takes them up.
+// The rows of keys 0, 1, ..., as one use found them and the next takes them up. Of a table with rows on SSD only those
+// of the keys in use count.
 struct NumberedRows {
   PooledArray<std::uint32_t> rows;
   std::uint64_t version = 0;  // of the table, see PulledRows
 };
 
-// Has the table for itself while it lives. Rows of keys 0 ... num_keys - 1 are created where they are missing.
+// Has the table for itself while it lives. Rows that are missing are created: of keys 0 ... num_keys - 1 where all rows
+// are in memory, else of the keys that are named, whose rows are brought into memory.
 //
-// All rows must be in memory, of float32, and stay there: an error where the table has rows on SSD or policies, or
-// averages gradients.
+// Rows must be float32: an error where the table keeps others, has policies, or averages gradients.
 class RowsInPlace {
  public:
-  RowsInPlace(Table& table, std::int64_t num_keys, NumberedRows& numbered, int threads);
+  // `keys`, each once, are those that will be read and updated. Not asked for where all rows are in memory.
+  RowsInPlace(Table& table, std::int64_t num_keys, std::span<const std::int64_t> keys, NumberedRows& numbered,
+              int threads);
+
+  // Whether rows may be on SSD, so that keys must be named, and for how many rows there is room in memory then.
+  static bool needs_keys(const Table& table);
+  static std::uint64_t room(const Table& table);
 
   std::size_t dim() const { return dim_; }
 

@@ -205,96 +205,198 @@ std::span<const Value> part_of(std::span<const Value> whole, std::int64_t begin,
 SkipGram::SkipGram(const SkipGramSettings& settings, Table& center, Table& context)
     : settings_(settings), center_(center), context_(context) {}
 
-SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
-  const bool has_one_table = &center_ == &context_;
-  // In one order, so that nobody who holds one waits for the other.
-  std::optional<RowsInPlace> center;
-  std::optional<RowsInPlace> context;
-  if (has_one_table || &center_ < &context_) {
-    center.emplace(center_, settings_.num_keys, center_rows_, batches.threads);
-  }
-  if (!has_one_table) {
-    context.emplace(context_, settings_.num_keys, context_rows_, batches.threads);
-  }
-  if (!center) {
-    center.emplace(center_, settings_.num_keys, center_rows_, batches.threads);
-  }
-  const RowsInPlace& context_rows = has_one_table ? *center : *context;
-  const std::int64_t count = std::ssize(batches.offsets) - 1;
+// The tables, each once, while rows of some batches are trained.
+struct SkipGram::Lent {
+  const RowsInPlace& context_rows() const { return context ? *context : *center; }
 
-  const auto make = [&](std::int64_t number, SkipGramBatch& batch) {
-    const std::int64_t begin = batches.offsets[static_cast<std::size_t>(number)];
-    const std::int64_t end = batches.offsets[static_cast<std::size_t>(number) + 1];
-    const std::uint64_t in_epoch = batches.first_batch + static_cast<std::uint64_t>(number);
-    WalkRequest walks = *batches.walks;
-    walks.start = part_of(walks.start, begin, end);
-    walks.second = part_of(walks.second, begin, end);
-    walks.path_of = part_of(walks.path_of, begin, end);
-    walks.times = part_of(walks.times, begin, end);
-    walks.key = derive_key(Stream::kWalk, batches.seed, batches.epoch, in_epoch);
-    walks.threads = 1;
-    SkipGramRequest windows = *batches.windows;
-    windows.key = derive_key(Stream::kWindow, batches.seed, batches.epoch, in_epoch);
-    batch.make({&walks, &windows, settings_.negatives,
-                derive_key(Stream::kNegative, batches.negative_seed, batches.epoch, in_epoch), settings_.num_negatives,
-                settings_.num_keys, has_one_table});
-  };
+  std::unique_ptr<RowsInPlace> center;
+  std::unique_ptr<RowsInPlace> context;  // none where it is the same
+};
 
-  SkipGramResult result;
-  if (batches.is_lock_free) {
-    std::vector<SkipGramResult> results(static_cast<std::size_t>(count));
-    std::atomic<bool> is_stopped{false};
-    parallel_for(batches.threads, count, [&](std::int64_t number) {
-      if (is_stopped.load(std::memory_order_relaxed)) {
-        return;
-      }
-      SkipGramBatch batch;
-      make(number, batch);
-      if (batch.num_pairs == 0) {
-        return;
-      }
-      Step step(settings_, *center, context_rows, true);
-      step.begin(batch, batches.lr);
-      for (std::int64_t part = 0; part < step.gradient_parts(); ++part) {
-        step.compute(part);
-      }
-      results[static_cast<std::size_t>(number)] = {step.loss(), batch.num_pairs};
-      if (!std::isfinite(step.loss())) {
-        is_stopped.store(true, std::memory_order_relaxed);
-        return;
-      }
-      for (std::int64_t part = 0; part < step.update_parts(); ++part) {
-        step.update(part);
-      }
-    });
-    for (const SkipGramResult& each : results) {
-      result.loss += each.loss;
-      result.pairs += each.pairs;
+// Adds the keys of a batch that `seen` has not.
+void SkipGram::add_new(const SkipGramBatch& batch, bool are_contexts, std::vector<std::int64_t>& keys) {
+  const auto add = [&](std::int64_t key) {
+    std::uint64_t& word = seen_[static_cast<std::size_t>(key / 64)];
+    const std::uint64_t bit = std::uint64_t{1} << (key % 64);
+    if ((word & bit) == 0) {
+      word |= bit;
+      keys.push_back(key);
     }
-    return result;
+  };
+  std::for_each_n(batch.keys.begin(), batch.num_rows, add);
+  if (are_contexts) {
+    std::for_each(batch.negatives.begin(), batch.negatives.end(), add);
   }
+}
+
+void SkipGram::forget(const std::vector<std::int64_t>& keys) {
+  for (const std::int64_t key : keys) {
+    seen_[static_cast<std::size_t>(key / 64)] = 0;
+  }
+}
+
+// The keys of the rows of a table that batches read, each once.
+std::vector<std::int64_t> SkipGram::keys_of(std::span<const SkipGramBatch> batches, bool are_contexts) {
+  seen_.resize(static_cast<std::size_t>(settings_.num_keys + 63) / 64);
+  std::vector<std::int64_t> keys;
+  for (const SkipGramBatch& batch : batches) {
+    add_new(batch, are_contexts, keys);
+  }
+  forget(keys);
+  return keys;
+}
+
+SkipGram::Lent SkipGram::lend(std::span<const SkipGramBatch> batches, int threads) {
+  const bool has_one_table = &center_ == &context_;
+  const auto take = [&](Table& table, NumberedRows& numbered, bool are_contexts) {
+    const std::vector<std::int64_t> keys =
+        RowsInPlace::needs_keys(table) ? keys_of(batches, are_contexts) : std::vector<std::int64_t>();
+    return std::make_unique<RowsInPlace>(table, settings_.num_keys, keys, numbered, threads);
+  };
+  Lent lent;
+  // In one order, so that nobody who holds one waits for the other.
+  if (!has_one_table && &context_ < &center_) {
+    lent.context = take(context_, context_rows_, true);
+  }
+  lent.center = take(center_, center_rows_, has_one_table);
+  if (!has_one_table && !lent.context) {
+    lent.context = take(context_, context_rows_, true);
+  }
+  return lent;
+}
+
+// How many of the batches can have their rows in memory together: all where rows are never on SSD, at least one.
+std::size_t SkipGram::fitting(std::span<const SkipGramBatch> batches) {
+  const bool has_one_table = &center_ == &context_;
+  std::size_t count = batches.size();
+  for (const bool are_contexts : {false, true}) {
+    const Table& table = are_contexts ? context_ : center_;
+    if (!RowsInPlace::needs_keys(table)) {
+      continue;
+    }
+    const std::uint64_t room = RowsInPlace::room(table) / 2;  // the rest is for rows that come soon again
+    seen_.resize(static_cast<std::size_t>(settings_.num_keys + 63) / 64);
+    std::vector<std::int64_t> keys;
+    for (std::size_t i = 0; i < count; ++i) {
+      add_new(batches[i], are_contexts || has_one_table, keys);
+      if (keys.size() > room) {
+        count = std::max<std::size_t>(i, 1);
+      }
+    }
+    forget(keys);
+  }
+  return count;
+}
+
+void SkipGram::make(const SkipGramBatches& batches, std::int64_t number, SkipGramBatch& batch) const {
+  const std::int64_t begin = batches.offsets[static_cast<std::size_t>(number)];
+  const std::int64_t end = batches.offsets[static_cast<std::size_t>(number) + 1];
+  const std::uint64_t in_epoch = batches.first_batch + static_cast<std::uint64_t>(number);
+  WalkRequest walks = *batches.walks;
+  walks.start = part_of(walks.start, begin, end);
+  walks.second = part_of(walks.second, begin, end);
+  walks.path_of = part_of(walks.path_of, begin, end);
+  walks.times = part_of(walks.times, begin, end);
+  walks.key = derive_key(Stream::kWalk, batches.seed, batches.epoch, in_epoch);
+  walks.threads = 1;
+  SkipGramRequest windows = *batches.windows;
+  windows.key = derive_key(Stream::kWindow, batches.seed, batches.epoch, in_epoch);
+  batch.make({&walks, &windows, settings_.negatives,
+              derive_key(Stream::kNegative, batches.negative_seed, batches.epoch, in_epoch), settings_.num_negatives,
+              settings_.num_keys, &center_ == &context_});
+}
+
+SkipGramResult SkipGram::train(const SkipGramBatches& batches) {
+  return batches.is_lock_free ? train_lock_free(batches) : train_in_order(batches);
+}
+
+SkipGramResult SkipGram::train_lock_free(const SkipGramBatches& batches) {
+  for (const Table* table : {&center_, &context_}) {
+    if (RowsInPlace::needs_keys(*table)) {
+      throw Error(ErrorKind::kUsage, "expected tables in memory, whose rows threads change without locks, received one "
+                                     "with rows on SSD",
+                  "lock_free", "train without it: rows are the same for any number of threads then");
+    }
+  }
+  const Lent rows = lend({}, batches.threads);
+  const std::int64_t count = std::ssize(batches.offsets) - 1;
+  std::vector<SkipGramResult> results(static_cast<std::size_t>(count));
+  std::atomic<bool> is_stopped{false};
+  parallel_for(batches.threads, count, [&](std::int64_t number) {
+    if (is_stopped.load(std::memory_order_relaxed)) {
+      return;
+    }
+    SkipGramBatch batch;
+    make(batches, number, batch);
+    if (batch.num_pairs == 0) {
+      return;
+    }
+    Step step(settings_, *rows.center, rows.context_rows(), true);
+    step.begin(batch, batches.lr);
+    for (std::int64_t part = 0; part < step.gradient_parts(); ++part) {
+      step.compute(part);
+    }
+    results[static_cast<std::size_t>(number)] = {step.loss(), batch.num_pairs};
+    if (!std::isfinite(step.loss())) {
+      is_stopped.store(true, std::memory_order_relaxed);
+      return;
+    }
+    for (std::int64_t part = 0; part < step.update_parts(); ++part) {
+      step.update(part);
+    }
+  });
+  SkipGramResult result;
+  for (const SkipGramResult& each : results) {
+    result.loss += each.loss;
+    result.pairs += each.pairs;
+  }
+  return result;
+}
+
+SkipGramResult SkipGram::train_in_order(const SkipGramBatches& batches) {
+  const bool are_named = RowsInPlace::needs_keys(center_) || RowsInPlace::needs_keys(context_);
+  Lent rows = are_named ? Lent() : lend({}, batches.threads);
+  const std::int64_t count = std::ssize(batches.offsets) - 1;
   std::vector<SkipGramBatch> ahead(static_cast<std::size_t>(std::min(count, kBatchesAhead)));
-  Step step(settings_, *center, context_rows, false);
+  SkipGramResult result;
   for (std::int64_t first = 0; first < count; first += kBatchesAhead) {
     const std::int64_t made = std::min(kBatchesAhead, count - first);
     parallel_for(batches.threads, made,
-                 [&](std::int64_t i) { make(first + i, ahead[static_cast<std::size_t>(i)]); });
-    for (std::int64_t i = 0; i < made; ++i) {
-      const SkipGramBatch& batch = ahead[static_cast<std::size_t>(i)];
-      if (batch.num_pairs == 0) {
-        continue;
+                 [&](std::int64_t i) { make(batches, first + i, ahead[static_cast<std::size_t>(i)]); });
+    for (std::span<const SkipGramBatch> left(ahead.data(), static_cast<std::size_t>(made)); !left.empty();) {
+      std::span group = left;
+      if (are_named) {
+        rows = Lent();  // others have the tables in between
+        group = left.first(fitting(left));
+        rows = lend(group, batches.threads);
       }
-      step.begin(batch, batches.lr);
-      parallel_for(batches.threads, step.gradient_parts(), [&](std::int64_t part) { step.compute(part); });
-      result.loss += step.loss();
-      result.pairs += batch.num_pairs;
-      if (!std::isfinite(result.loss)) {
+      if (!train_made(group, rows, batches, result)) {
         return result;
       }
-      parallel_for(batches.threads, step.update_parts(), [&](std::int64_t part) { step.update(part); });
+      left = left.subspan(group.size());
     }
   }
   return result;
+}
+
+// Trains batches whose rows are there, adding to `result`; false where the loss is not finite.
+bool SkipGram::train_made(std::span<const SkipGramBatch> group, const Lent& rows, const SkipGramBatches& batches,
+                          SkipGramResult& result) const {
+  Step step(settings_, *rows.center, rows.context_rows(), false);
+  for (const SkipGramBatch& batch : group) {
+    if (batch.num_pairs == 0) {
+      continue;
+    }
+    step.begin(batch, batches.lr);
+    parallel_for(batches.threads, step.gradient_parts(), [&](std::int64_t part) { step.compute(part); });
+    result.loss += step.loss();
+    result.pairs += batch.num_pairs;
+    if (!std::isfinite(result.loss)) {
+      return false;
+    }
+    parallel_for(batches.threads, step.update_parts(), [&](std::int64_t part) { step.update(part); });
+  }
+  return true;
 }
 
 }  // namespace graphbox

@@ -15,6 +15,7 @@
 #include "sample/walk_windows.h"
 #include "table/rows_in_place.h"
 #include "table/table.h"
+#include "train/skip_gram_batch.h"
 
 namespace graphbox {
 
@@ -54,12 +55,25 @@ class SkipGram {
 
  private:
   class Step;
+  struct Lent;
+
+  void make(const SkipGramBatches& batches, std::int64_t number, SkipGramBatch& batch) const;
+  void add_new(const SkipGramBatch& batch, bool are_contexts, std::vector<std::int64_t>& keys);
+  void forget(const std::vector<std::int64_t>& keys);
+  std::vector<std::int64_t> keys_of(std::span<const SkipGramBatch> batches, bool are_contexts);
+  Lent lend(std::span<const SkipGramBatch> batches, int threads);
+  std::size_t fitting(std::span<const SkipGramBatch> batches);
+  SkipGramResult train_in_order(const SkipGramBatches& batches);
+  SkipGramResult train_lock_free(const SkipGramBatches& batches);
+  bool train_made(std::span<const SkipGramBatch> group, const Lent& rows, const SkipGramBatches& batches,
+                  SkipGramResult& result) const;
 
   SkipGramSettings settings_;
   Table& center_;
   Table& context_;
   NumberedRows center_rows_;
   NumberedRows context_rows_;
+  std::vector<std::uint64_t> seen_;  // a bit for each key, where rows may be on SSD; all 0 between uses
 };
 
 }  // namespace graphbox

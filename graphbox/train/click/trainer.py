@@ -18,6 +18,7 @@ from graphbox.fields import NumberScale
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import FieldBatch, choose_fields, scale_from_tensors, scale_tensors
 from graphbox.table import EmbeddingTable
+from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.click.labels import ClickLabel
 from graphbox.train.click.model import (
     ClickModel,
@@ -76,17 +77,21 @@ class ClickTrainer(StreamingTrainer):
             )
         fields = choose_fields(specs, config.features, unread_features(task), where)
         self._fields = make_fields(config, fields, section)
+        dims = table_dims(config, self._fields)
+        shares = assignment.memory.shares({name: _row_bytes(dim) for name, dim in dims.items()})
         tables = {
-            name: EmbeddingTable(
+            name: assignment.memory.new_table(
+                name,
                 dim,
                 "adagrad",
                 config.table_learning_rate,
+                share=shares[name],
                 init_scale=config.initial_row_scale if name == "fields" else 0.0,
                 seed=assignment.seed + number,
                 expiry=assignment.expiry,
                 threads=assignment.threads,
             )
-            for number, (name, dim) in enumerate(table_dims(config, self._fields).items())
+            for number, (name, dim) in enumerate(dims.items())
         }
         with seeded(self._seed, _START_STREAM):
             self.network = make_network(config, self._fields, tables)
@@ -103,6 +108,7 @@ class ClickTrainer(StreamingTrainer):
                 self._validation = self._rows(assignment.view, split.is_in("validation"), split.labels)
         self._is_stream = split is None
         self._batches: ShuffledBatches | None = None
+        self._ahead = self._batches_ahead()
 
     # ---------------------------------------------------------------------------- training
 
@@ -129,7 +135,8 @@ class ClickTrainer(StreamingTrainer):
         with clock.stage("sample"):
             if self._scale is None:
                 self._find_scale()
-            fields, labels = self._batch(epoch, batch)
+            batches = self._shuffled(epoch) if self._batches is None else self._batches
+            fields, labels = self._ahead.take(epoch, batch, len(batches))
         self.network.train()
         with seeded(self._seed, _BATCH_STREAM, epoch, batch):
             with clock.stage("fetch"):
@@ -223,9 +230,15 @@ class ClickTrainer(StreamingTrainer):
             prefix = next(each for each in parts if name.startswith(each))
             parts[prefix][name.removeprefix(prefix)] = value
         set_network_values(self.network, parts[_MODEL])
+        self._ahead.close()
         self.network.set_tables(tables)
+        self._ahead = self._batches_ahead()
         self._optimization.restore(parts[""])
         self._scale = scale_from_tensors(parts[_SCALE]) if parts[_SCALE] else None
+        self._close_batches()
+
+    def close(self) -> None:
+        """End the threads that make batches ahead."""
         self._close_batches()
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows have no vectors
@@ -260,7 +273,11 @@ class ClickTrainer(StreamingTrainer):
         self._batches = ShuffledBatches(self._log, self._config.batch_size, self._seed, epoch)
         return self._batches
 
+    def _batches_ahead(self) -> BatchesAhead[tuple[FieldBatch, Tensor]]:
+        return BatchesAhead(self._batch, lambda made: self.network.keys(made[0]), self.network.tables())
+
     def _close_batches(self) -> None:
+        self._ahead.close()
         if self._batches is not None:
             self._batches.close()
             self._batches = None
@@ -277,6 +294,11 @@ class ClickTrainer(StreamingTrainer):
         if self._is_stream or self._batches is None:  # a stream has no end: what comes after the warm-up
             return self._config.warmup
         return (epoch + batch / len(self._batches)) / self.epochs
+
+
+def _row_bytes(dim: int) -> int:
+    """Return what a row takes with the state of its optimizer and its place in the index."""
+    return 2 * 4 * dim + 20
 
 
 def unread_features(task: ClickTaskConfig) -> list[str]:

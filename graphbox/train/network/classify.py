@@ -79,6 +79,10 @@ class GraphNetworkTrainer(NetworkTrainer):
         if self._loader is not None:
             self._loader = self._new_loader(self._nodes)  # which reads ahead in the tables there are now
 
+    def close(self) -> None:
+        """End the threads that make batches ahead."""
+        self._close_batches()
+
     def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
         clock, node_type = self._clock, self._split.node_type
         if self._loader is None:

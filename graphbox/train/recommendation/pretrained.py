@@ -81,6 +81,11 @@ class PretrainedTrainer(Trainer):
         self._started = bool(dense)
         (self._then if self._started else self._first).restore(dense, tables)
 
+    def close(self) -> None:
+        """End the threads of both."""
+        self._first.close()
+        self._then.close()
+
     def trained(self, name: str, view: GraphView) -> TrainedModel:
         """Return what the second trained."""
         return self._then.trained(name, view)

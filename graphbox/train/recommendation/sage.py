@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,11 @@ from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation, sample_heterogeneous
 from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
+from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.optimization import RunningAverage, set_learning_rates, set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
@@ -49,6 +52,25 @@ _INFERENCE_BLOCK = 8192
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    """What is drawn of a batch.
+
+    Attributes:
+        queries: int64 [queries].
+        candidates: int64 [candidates], ascending.
+        seeds: how many different nodes both are.
+        place: int64 [queries + candidates], which of these each is.
+        sample: their neighbourhoods.
+    """
+
+    queries: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+    seeds: int
+    place: NDArray[np.int64]
+    sample: HeteroSample[NDArray[np.int64]]
+
+
 class SageTrainer(StartingTrainer):
     """See the module.
 
@@ -60,6 +82,7 @@ class SageTrainer(StartingTrainer):
         k: length of the ranked lists in validation.
         threads: threads of samplers and tables; those of torch are set elsewhere.
         clock: measures the stages.
+        memory: where the tables are kept.
 
     Raises:
         UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
@@ -76,7 +99,9 @@ class SageTrainer(StartingTrainer):
         k: int = 20,
         threads: int | None = None,
         clock: StageClock | None = None,
+        memory: TrainingMemory | None = None,
     ) -> None:
+        self._memory = memory or TrainingMemory()
         self._clock = clock or StageClock()
         if not split.within_one_type:
             raise UsageError(
@@ -108,7 +133,7 @@ class SageTrainer(StartingTrainer):
         self._base: dict[str, Tensor] = {}
         self._average = RunningAverage()
         types = dict.fromkeys([split.node_type, *(relation[0] for relation in self._relations)])
-        self._set_tables({name: self._new_table(name, config.initial_row_scale) for name in types})
+        self._set_tables(self._new_tables(list(types), config.initial_row_scale))
         self._positives = HeldOutLinks(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
@@ -133,7 +158,7 @@ class SageTrainer(StartingTrainer):
                 rows = torch.from_numpy(embeddings[name])
                 size = rows.square().mean(dim=1, keepdim=True).sqrt()
                 self._base[name] = rows * (scale / size.clamp(min=1e-12))
-                self._set_tables(self.tables() | {name: self._new_table(name, 0.0)})
+                self._set_tables(self.tables() | self._new_tables([name], 0.0))
 
     # ---------------------------------------------------------------------------- training
 
@@ -144,6 +169,7 @@ class SageTrainer(StartingTrainer):
 
     def begin_epoch(self, epoch: int) -> int:
         """Hold out this epoch's pairs, and return the number of batches of queries."""
+        self._batches.close()
         held_pairs, edges = self._positives.hold_out(
             self._config.holdout_fraction, np.random.default_rng([self._seed, epoch, _RESPLIT_STREAM])
         )
@@ -152,13 +178,14 @@ class SageTrainer(StartingTrainer):
         self._queries_of = np.bincount(edges[:, 1], minlength=len(self._degree))
         queries = np.unique(edges[:, 0])
         self._order = queries[permutation(len(queries), self._seed, epoch)]
-        return math.ceil(len(queries) / self._config.batch_size)
+        return self._batches_of_epoch()
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on a batch of queries with all their positives of the epoch."""
         self._set_learning_rates(epoch, batch)
         with self._clock.stage("sample"):
-            queries, candidates = self._seeds(epoch, batch)
+            drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
+            queries, candidates = drawn.queries, drawn.candidates
             row, positive = self.epoch_positives.take(queries)
             place = np.full(len(self._degree), -1, dtype=np.int64)
             place[candidates] = np.arange(len(candidates))
@@ -170,7 +197,7 @@ class SageTrainer(StartingTrainer):
 
         with self._clock.stage("compute"):
             self.model.train()
-            query_vectors, target_vectors = self._encode(queries, candidates, epoch, batch)
+            query_vectors, target_vectors = self._encode(drawn, epoch, batch)
             logits = self.model.logits(query_vectors, target_vectors)
             asked = torch.from_numpy(row)
             # A positive is corrected as well: had it not been that of its query, it could have been drawn.
@@ -234,7 +261,12 @@ class SageTrainer(StartingTrainer):
         restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
         self._base = _with_prefix(dense, "base.")
         self._average.restore(_with_prefix(dense, "average."))
+        self._batches.close()
         self._set_tables(dict(tables))
+
+    def close(self) -> None:
+        """End the reading of rows ahead."""
+        self._batches.close()
 
     # --------------------------------------------------------------------------- inference
 
@@ -324,13 +356,18 @@ class SageTrainer(StartingTrainer):
             len(queries) - 1,
         )
 
-    def _encode(
-        self, queries: NDArray[np.int64], candidates: NDArray[np.int64], epoch: int, batch: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
+    def _draw(self, epoch: int, batch: int) -> _Drawn:
+        queries, candidates = self._seeds(epoch, batch)
         seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
-        with self._clock.stage("sample"):
-            sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
+        sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
+        return _Drawn(queries, candidates, len(seeds), place, sample)
+
+    def _batches_of_epoch(self) -> int:
+        return math.ceil(len(self._order) / self._config.batch_size)
+
+    def _encode(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
+        """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
+        queries, place, sample = drawn.queries, drawn.place, drawn.sample
         with self._clock.stage("fetch"):
             rows = {
                 name: self._rows[name].train()(torch.from_numpy(nodes))
@@ -341,7 +378,7 @@ class SageTrainer(StartingTrainer):
             name: self._input_rows(self.model, name, sample.nodes[name], each) for name, each in rows.items()
         }
         around = {
-            relation: CompressedRows(_offsets(sample.cols[relation], len(seeds)), sample.rows[relation])
+            relation: CompressedRows(_offsets(sample.cols[relation], drawn.seeds), sample.rows[relation])
             for relation in self._relations
         }
         query_place, target_place = place[: len(queries)], place[len(queries) :]
@@ -384,23 +421,24 @@ class SageTrainer(StartingTrainer):
         codes, numbers = torch.from_numpy(table.codes[nodes]), torch.from_numpy(table.numbers[nodes])
         return model.input_rows(node_type, rows, codes, numbers)
 
-    def _new_table(self, node_type: str, scale: float) -> EmbeddingTable:
-        return EmbeddingTable(
+    def _new_tables(self, node_types: Sequence[str], scale: float) -> dict[str, EmbeddingTable]:
+        return self._memory.new_tables(
+            {name: self._view.num_nodes(name) for name in node_types},
             self._config.dim,
             "rowwise_adagrad",
             self._config.table_learning_rate,
+            seeds={name: self._seed + self._view.node_types.index(name) for name in node_types},
             init_scale=scale,
-            seed=self._seed + self._view.node_types.index(node_type),
             threads=self._threads,
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
         self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
         self._table_optimizer = TableOptimizer(*self._rows.values())
+        self._batches = BatchesAhead(self._draw, lambda drawn: drawn.sample.nodes, tables)
 
     def _set_learning_rates(self, epoch: int, batch: int) -> None:
-        batches = math.ceil(len(self._order) / self._config.batch_size)
-        done = (epoch + batch / batches) / self.epochs
+        done = (epoch + batch / self._batches_of_epoch()) / self.epochs
         set_learning_rates(self._optimizer, self._config, self._config.learning_rate, done)
         set_table_learning_rates(self.tables().values(), self._config, self._config.table_learning_rate, done)
 
@@ -455,7 +493,9 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
         raise assignment.wrong_task(config)
     view, seed, threads, clock = assignment.view, assignment.seed, assignment.threads, assignment.clock
-    trainer = SageTrainer(view, split, config, seed=seed, k=task.k, threads=threads, clock=clock)
+    trainer = SageTrainer(
+        view, split, config, seed=seed, k=task.k, threads=threads, clock=clock, memory=assignment.memory
+    )
     if config.pretrain is None:
         return trainer
     first = make_metapath_trainer(

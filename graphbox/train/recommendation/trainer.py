@@ -9,8 +9,8 @@ them, by the probability with which each was drawn.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,9 @@ from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
@@ -53,6 +55,9 @@ _CONTRAST_STREAM = 1
 
 _QUERIES, _TARGETS = "queries", "targets"
 
+Drawn: TypeAlias = tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]
+"""Queries of a batch, their answers, and the candidates drawn for it."""
+
 
 class RecommendationTrainer(Trainer):
     """See the module.
@@ -65,6 +70,7 @@ class RecommendationTrainer(Trainer):
         k: length of the ranked lists in validation.
         threads: threads of samplers and tables; those of torch are set elsewhere.
         clock: measures the stages.
+        memory: where the tables are kept.
 
     Raises:
         DataError: there are no answers to learn from.
@@ -80,7 +86,9 @@ class RecommendationTrainer(Trainer):
         k: int = 20,
         threads: int | None = None,
         clock: StageClock | None = None,
+        memory: TrainingMemory | None = None,
     ) -> None:
+        self._memory = memory or TrainingMemory()
         self._clock = clock or StageClock()
         self._view, self._split, self._config = view, split, config
         self._seed, self._k, self._threads = seed, k, threads
@@ -100,7 +108,7 @@ class RecommendationTrainer(Trainer):
         self._order = self._active
         self._validation: RankingQueries | None = None
         sides = (_QUERIES,) if split.within_one_type else (_QUERIES, _TARGETS)
-        self._set_tables({name: self._new_table(number) for number, name in enumerate(sides)})
+        self._set_tables(self._new_tables(sides))
 
     # ---------------------------------------------------------------------------- training
 
@@ -112,13 +120,14 @@ class RecommendationTrainer(Trainer):
     def begin_epoch(self, epoch: int) -> int:
         """Put the queries in a new order and return the number of batches."""
         self._order = self._active[permutation(len(self._active), self._seed, epoch)]
-        return math.ceil(len(self._order) / self._config.batch_size)
+        self._batches.close()
+        return self._batches_of_epoch()
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on a batch of queries with all their answers."""
         self._set_learning_rate(epoch, batch)
         with self._clock.stage("sample"):
-            queries, known, drawn = self._draw(epoch, batch)
+            queries, known, drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
             excluded = self._no_negatives(queries, known, drawn)
         row = torch.from_numpy(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
         positive = torch.from_numpy(known.indices.astype(np.int64))
@@ -160,7 +169,12 @@ class RecommendationTrainer(Trainer):
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
+        self._batches.close()
         self._set_tables(dict(tables))
+
+    def close(self) -> None:
+        """End the reading of rows ahead."""
+        self._batches.close()
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - the loop's interface
         """Return the vectors of queries and candidates, ranked by their inner product.
@@ -186,12 +200,23 @@ class RecommendationTrainer(Trainer):
 
     # ----------------------------------------------------------------------------- details
 
-    def _draw(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]:
+    def _draw(self, epoch: int, batch: int) -> Drawn:
         """Return the queries of a batch, their answers, and the candidates drawn for it, ascending."""
         size = self._config.batch_size
         queries = self._order[batch * size : (batch + 1) * size]
         drawn = self._candidates.draw(epoch, batch, self._threads)
         return queries, sp.csr_array(self.answers[queries]), drawn
+
+    def _keys(self, drawn: Drawn) -> dict[str, NDArray[np.int64]]:
+        """Return the keys of the rows that a batch reads, by table."""
+        queries, known, candidates = drawn
+        targets = np.concatenate([known.indices.astype(np.int64), candidates])
+        if _TARGETS in self._rows:
+            return {_QUERIES: queries, _TARGETS: targets}
+        return {_QUERIES: np.concatenate([queries, targets])}
+
+    def _batches_of_epoch(self) -> int:
+        return math.ceil(len(self._order) / self._config.batch_size)
 
     def _loss(
         self,
@@ -275,19 +300,21 @@ class RecommendationTrainer(Trainer):
             excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
         return torch.from_numpy(excluded)
 
-    def _new_table(self, number: int) -> EmbeddingTable:
+    def _new_tables(self, sides: Sequence[str]) -> dict[str, EmbeddingTable]:
         config = self._config
-        return EmbeddingTable(
+        return self._memory.new_tables(
+            dict(zip(sides, self.answers.shape, strict=False)),
             config.dim - (config.popularity > 0),
             "adam",
             config.learning_rate,
+            seeds={name: self._seed + number for number, name in enumerate(sides)},
             init_scale=config.initial_row_scale,
-            seed=self._seed + number,
             threads=self._threads,
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
         self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+        self._batches = BatchesAhead(self._draw, self._keys, tables)
         queries = self._rows[_QUERIES]
         targets = self._rows.get(_TARGETS, queries)
         if isinstance(self._config, LightGCNConfig):
@@ -298,8 +325,7 @@ class RecommendationTrainer(Trainer):
             self.model = MatrixFactorization(queries, targets, self.answers.shape)
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
-        batches = math.ceil(len(self._order) / self._config.batch_size)
-        done = (epoch + batch / batches) / self.epochs
+        done = (epoch + batch / self._batches_of_epoch()) / self.epochs
         set_table_learning_rates(self.tables().values(), self._config, self._config.learning_rate, done)
 
 
@@ -332,4 +358,5 @@ def make_recommendation_trainer(
         k=task.k,
         threads=assignment.threads,
         clock=assignment.clock,
+        memory=assignment.memory,
     )

@@ -97,6 +97,11 @@ class LineTrainer(EmbeddingTrainer):
             name: np.concatenate([_of_length_1(part[name]) for part in parts], axis=1) for name in parts[0]
         }
 
+    def close(self) -> None:
+        """Let the tables go, so that they can be closed."""
+        for trainer in self._orders.values():
+            trainer.close()
+
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
         """Return the embeddings as a trained model."""
         embeddings = self.embeddings()
@@ -124,6 +129,7 @@ def make_line_trainer(config: LineConfig, assignment: Assignment) -> LineTrainer
             where=f"models.{assignment.name}.dim",
         )
     graph = one_type_graph(assignment.view, config.edge_types, weighted=config.weighted)
+    tables = sum(2 if order == 2 else 1 for order in orders)  # nodes have one row of the first order
     trainers = {
         f"order_{order}": SkipGramTrainer(
             EdgeSource(
@@ -136,6 +142,9 @@ def make_line_trainer(config: LineConfig, assignment: Assignment) -> LineTrainer
             one_table=order == 1,
             threads=assignment.threads,
             clock=assignment.clock,
+            memory=assignment.memory,
+            place=f"order_{order}.",
+            share=(2 if order == 2 else 1) / tables,
         )
         for order in orders
     }

@@ -15,6 +15,7 @@ from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.native import seed_number, thread_count
 from graphbox.sample import NegativeSampler, keep_probability
 from graphbox.table import EmbeddingTable
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
@@ -55,6 +56,9 @@ class SkipGramTrainer(EmbeddingTrainer):
         node_type: node type of the task; None: the first that walks visit.
         threads: threads of walks and tables.
         clock: measures the stages.
+        memory: where the tables are kept.
+        place: begins the names of their folders.
+        share: the part of the budget of tables that they have.
     """
 
     def __init__(
@@ -72,8 +76,13 @@ class SkipGramTrainer(EmbeddingTrainer):
         node_type: str | None = None,
         threads: int | None = None,
         clock: StageClock | None = None,
+        memory: TrainingMemory | None = None,
+        place: str = "",
+        share: float = 1.0,
     ) -> None:
         self._clock = clock or StageClock()
+        self._memory = memory or TrainingMemory()
+        self._place, self._share = place, share if one_table else share / 2
         self._source = source
         self._config = config
         self._dim = dim
@@ -91,7 +100,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._group = 1
         center = self._new_table(_CENTER)
         tables = {_CENTER: center} if one_table else {_CENTER: center, _CONTEXT: self._new_table(_CONTEXT)}
-        self._native = self._take_up(tables)
+        self._native: _core.SkipGramTrainer | None = self._take_up(tables)
 
     @property
     def epochs(self) -> int:
@@ -108,8 +117,8 @@ class SkipGramTrainer(EmbeddingTrainer):
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on the next group of batches, up to one whose loss is not finite."""
-        if self._batches is None:
-            raise RuntimeError("begin_epoch comes first")
+        if self._batches is None or self._native is None:
+            raise RuntimeError("begin_epoch comes first, and nothing after close")
         first = batch * self._group
         offsets = self._batches.offsets[first : first + self._group + 1]
         with self._clock.stage("compute"):
@@ -154,6 +163,10 @@ class SkipGramTrainer(EmbeddingTrainer):
             rows += np.float32(self._context_share) * contexts
         return rows
 
+    def close(self) -> None:
+        """Let the tables go, so that they can be closed."""
+        self._native = None
+
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
         """Return the embeddings as a trained model."""
         embeddings = self.embeddings()
@@ -179,10 +192,13 @@ class SkipGramTrainer(EmbeddingTrainer):
     def _new_table(self, name: str) -> EmbeddingTable:
         # Contexts start at nothing, as in word2vec: then centres are apart only where the walks say so.
         context = name == _CONTEXT
-        return EmbeddingTable(
+        return self._memory.new_table(
+            f"{self._place}{name}",
             self._dim,
             "rowwise_adagrad",
             self._config.learning_rate,
+            share=self._share,
+            rows=self._source.keys.total,
             init_scale=0.0 if context else 0.5 / self._dim**0.5,
             seed=self._seed + context,
             threads=self._threads,
@@ -199,6 +215,7 @@ def make_metapath_trainer(
     node_type: str | None = None,
     threads: int | None = None,
     clock: StageClock | None = None,
+    memory: TrainingMemory | None = None,
 ) -> SkipGramTrainer:
     """Return the trainer of embeddings on metapath walks.
 
@@ -211,6 +228,7 @@ def make_metapath_trainer(
         node_type: node type of the task.
         threads: threads of walks and tables.
         clock: measures the stages.
+        memory: where the tables are kept.
 
     Raises:
         UsageError: the graph lacks an edge type of a metapath or its weights, or the steps do not meet.
@@ -237,6 +255,7 @@ def make_metapath_trainer(
         node_type=node_type,
         threads=threads,
         clock=clock,
+        memory=memory,
     )
 
 
@@ -251,6 +270,7 @@ def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -
         node_type=None if assignment.split is None else assignment.split.node_type,
         threads=assignment.threads,
         clock=assignment.clock,
+        memory=assignment.memory,
     )
 
 
@@ -280,4 +300,5 @@ def make_deepwalk_trainer(config: DeepWalkConfig, assignment: Assignment) -> Ski
         node_type=None if assignment.split is None else assignment.split.node_type,
         threads=assignment.threads,
         clock=assignment.clock,
+        memory=assignment.memory,
     )
