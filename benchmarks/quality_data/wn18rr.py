@@ -25,7 +25,7 @@ DATA_SET = DataSet(
     remark=(
         "Filtered, both sides, ties at the middle rank; triples with entities that train lacks are kept. As "
         "published, the model learns from train alone and the validation part chooses among epochs. The test "
-        "part was looked at once before, with a model of two epochs, when the command was tried out; no "
-        "setting was chosen by it."
+        "part was looked at twice before: by a model of two epochs, when the command was tried out, and by "
+        "one of dim 200 and 18 epochs, which reached .458 / .535; no setting was chosen by it."
     ),
 )
