@@ -1,4 +1,4 @@
-"""The data sets of the quality benchmark: each module here that has a ``DATA_SET`` is one."""
+"""The data sets of the quality benchmark: those that the modules here define."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["data_sets"]
 def data_sets() -> dict[str, DataSet]:
     """Return the data sets by name, in the order of the names."""
     modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    found: list[DataSet] = [module.DATA_SET for module in modules if hasattr(module, "DATA_SET")]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, DataSet)]
     return {data.name: data for data in sorted(found, key=lambda data: data.name)}

@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
+from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import ScoreBlock
-from graphbox.native import thread_count
 
 __all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
 
 _BLOCK_ROWS = 128
-_BLOCK_BYTES = 64 << 20
-_SCORES_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,7 @@ def filtered_ranks(
             where=f"query {place}",
         )
     ranks = np.empty(count)
-    row_bytes = num_candidates * np.dtype(np.float32).itemsize
-    rows_of_block = max(1, min(block_rows, _BLOCK_BYTES // row_bytes))
-    threads = max(1, min(thread_count(threads), _SCORES_BYTES // (rows_of_block * row_bytes)))
+    rows_of_block, threads = rows_and_threads(block_rows, num_candidates, threads)
 
     def rank(start: int) -> None:
         block = slice(start, min(start + rows_of_block, count))

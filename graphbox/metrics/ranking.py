@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.native import thread_count
+from graphbox.metrics.blocks import rows_and_threads
 
 __all__ = [
     "POPULARITY_BUCKETS",
@@ -24,6 +24,8 @@ __all__ = [
     "evaluate_ranking",
     "top_k",
 ]
+
+_BLOCK_ROWS = 64
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Maps query nodes [b] to their scores of all candidates, float32 [b, candidates]; higher is better."""
@@ -136,7 +138,8 @@ def evaluate_ranking(
     k: int | Sequence[int] = 20,
     buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
     query_groups: Mapping[str, NDArray[np.bool_]] | None = None,
-    block_rows: int = 512,
+    positive_groups: Mapping[str, NDArray[np.bool_]] | None = None,
+    block_rows: int = _BLOCK_ROWS,
     threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.
@@ -146,8 +149,10 @@ def evaluate_ranking(
     the share of queries with a positive among their first k; ``coverage@k`` the share of candidates that are
     among the first k of any query. ``mrr`` is 1 / rank of the best positive in the whole ranking, where a tie
     takes the middle of its ranks. Of a popularity bucket, ``recall@k_<bucket>`` is the share of the bucket's
-    held-out edges that are found, and ``positives_<bucket>`` their number; of a group of queries,
-    ``recall@k_<group>``, ``ndcg@k_<group>`` and ``queries_<group>``.
+    held-out edges that are found, and ``positives_<bucket>`` their number; the same of a group of positives;
+    of a group of queries, ``recall@k_<group>``, ``ndcg@k_<group>`` and ``queries_<group>``.
+
+    The report is the same, bit for bit, for any number of threads: blocks do not depend on it.
 
     Args:
         score: gives the scores of a block of queries.
@@ -156,8 +161,9 @@ def evaluate_ranking(
         k: length of the ranked list, or several.
         buckets: popularity buckets, disjoint.
         query_groups: bool [q] by name: which queries are of the group, such as those of one node type.
-        block_rows: queries scored at once, by all threads together: ``block_rows * candidates * 4`` bytes,
-            and as much again while they are ranked.
+        positive_groups: bool [p] by name: which positives are of the group, such as those of one edge type.
+        block_rows: queries scored at once; see :func:`graphbox.metrics.blocks.rows_and_threads`, also for
+            when there are fewer. Ranking takes as much memory again as the scores.
         threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
 
     Returns:
@@ -172,6 +178,10 @@ def evaluate_ranking(
         raise UsageError(
             "expected at least one query to rank for, received none", hint="enlarge the part that is held out"
         )
+    of_positives = {bucket.name: bucket.holds(in_degree[queries.positives]) for bucket in buckets}
+    of_positives |= positive_groups or {}
+    _check_groups(of_positives, len(queries.positives), "positive")
+    _check_groups(query_groups or {}, len(queries.queries), "query")
     places = np.empty(len(queries.positives), dtype=np.int64)
     reciprocal_rank = np.empty(len(queries.queries))
     best_place = np.full(len(in_degree), lengths[-1], dtype=np.int64)
@@ -188,9 +198,9 @@ def evaluate_ranking(
         ranked[np.take_along_axis(scores, ranked, axis=1) == -np.inf] = -1  # masked ones fill up short lists
         return ranked
 
-    threads = thread_count(threads)
+    rows_of_block, threads = rows_and_threads(block_rows, len(in_degree), threads)
     with ThreadPoolExecutor(threads) as executor:
-        for ranked in executor.map(rank, queries.blocks(max(1, block_rows // threads))):
+        for ranked in executor.map(rank, queries.blocks(rows_of_block)):
             for place in range(ranked.shape[1]):
                 shown = ranked[:, place]
                 shown = shown[shown >= 0]
@@ -199,11 +209,10 @@ def evaluate_ranking(
     for length in lengths:
         report |= _at(length, queries, places, query_groups or {})
         report[f"coverage@{length}"] = float(np.mean(best_place < length))
-        for bucket in buckets:
-            inside = bucket.holds(in_degree[queries.positives])
+        for name, inside in of_positives.items():
             if inside.any():
-                report[f"recall@{length}_{bucket.name}"] = float(_found(places[inside], length).mean())
-            report[f"positives_{bucket.name}"] = int(inside.sum())
+                report[f"recall@{length}_{name}"] = float(_found(places[inside], length).mean())
+            report[f"positives_{name}"] = int(inside.sum())
     return report | {
         "mrr": float(reciprocal_rank.mean()),
         "queries": len(queries.queries),
@@ -227,6 +236,14 @@ def _lengths(k: int | Sequence[int]) -> list[int]:
     if not lengths or lengths[0] < 1:
         raise UsageError(f"expected lengths of ranked lists, at least 1, received {k!r}", where="k")
     return lengths
+
+
+def _check_groups(groups: Mapping[str, NDArray[np.bool_]], count: int, each: str) -> None:
+    for name, inside in groups.items():
+        if inside.shape != (count,):
+            raise UsageError(
+                f"expected bool [{count}], a value for each {each}, received {inside.shape}", where=name
+            )
 
 
 def _rows(indptr: NDArray[np.int64], rows: slice) -> NDArray[np.int64]:
@@ -259,10 +276,6 @@ def _at(
         f"hit@{length}": float(np.mean(hits > 0)),
     }
     for name, inside in query_groups.items():
-        if inside.shape != number.shape:
-            raise UsageError(
-                f"expected bool [{len(number)}], a value for each query, received {inside.shape}", where=name
-            )
         if inside.any():
             report[f"recall@{length}_{name}"] = float(recall[inside].mean())
             report[f"ndcg@{length}_{name}"] = float(ndcg[inside].mean())

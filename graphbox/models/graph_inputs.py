@@ -125,6 +125,7 @@ class NodeInputs(nn.Module):
         vectors = self.bias.expand(len(batch.keys), self._dim)
         if rows is not None:
             if self._row_dropout and self.training:
+                # What is kept is not scaled up: outside training a row is there as it is, or not at all.
                 rows = rows * (torch.rand(len(rows), 1) >= self._row_dropout)
             vectors = vectors + rows
         if self.features is not None:

@@ -234,10 +234,14 @@ def recommend_baselines(
         fold: validation or test.
     """
     queries = ranking_queries(view, split, fold)
-    popularity = in_degree(view, split)
+    popularity, groups = in_degree(view, split), split.edges_by_relation(fold)
     return {
         name: evaluate_ranking(
-            RECOMMEND_BASELINES[name](view, split, task.category), queries, popularity, k=task.k
+            RECOMMEND_BASELINES[name](view, split, task.category),
+            queries,
+            popularity,
+            k=task.k,
+            positive_groups=groups,
         )
         for name in baselines_of(split, task)
     }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
-from graphbox.config import RecommendTaskConfig, TaskConfig
+from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
 from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
@@ -20,6 +17,7 @@ from graphbox.train.completion.baselines import completion_baselines
 from graphbox.train.completion.evaluation import evaluate_completion
 from graphbox.train.links.baselines import link_baselines
 from graphbox.train.links.evaluation import evaluate_links
+from graphbox.train.node_classifier import predict_classes
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
@@ -35,9 +33,6 @@ __all__ = [
     "evaluate_scores",
     "evaluate_trained",
 ]
-
-_TOLERANCE = 1e-3
-_MOST_ITERATIONS = 500
 
 Metrics = dict[str, float | int]
 
@@ -61,54 +56,53 @@ def evaluate_scores(
         raise UsageError(f"expected a task of kind recommend, received one of kind {task.kind}")
     view = GraphView(graph, split, fold)
     queries = ranking_queries(view, split, fold)
-    return evaluate_ranking(score, queries, in_degree(view, split), k=task.k)
+    groups = split.edges_by_relation(fold)
+    return evaluate_ranking(score, queries, in_degree(view, split), k=task.k, positive_groups=groups)
 
 
 def evaluate_embeddings(
-    graph: Graph, split: Split, task: TaskConfig, vectors: NDArray[np.float32], fold: Fold = "test"
+    graph: Graph,
+    split: Split,
+    task: TaskConfig,
+    embeddings: Mapping[str, NDArray[np.float32]],
+    fold: Fold = "test",
 ) -> Metrics:
     """Measure frozen embeddings on a task: by a classifier, or by ranking with the cosine.
 
-    The classifier is multinomial logistic regression on the standardized embeddings, with an L2 penalty of
-    strength 1, trained on the nodes of the folds before ``fold``.
+    The classifier is that of :func:`graphbox.train.node_classifier.predict_classes`.
 
     Args:
         graph: the whole graph.
         split: the split of the task.
         task: the task's section of the run file.
-        vectors: float32 [nodes of the task's node type, dim].
+        embeddings: float32 [nodes, dim] by node type, that of the task among them.
         fold: validation or test.
 
     Raises:
         UsageError: embeddings alone do not do such a task.
-        DataError: the vectors hold NaN or infinity, or are not one for each node.
+        DataError: there are none of the task's node type, they hold NaN or infinity, or are not one for each
+            node.
     """
-    count = graph.num_nodes(split.node_type)
-    if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
+    if split.node_type not in embeddings:
         raise DataError(
-            f"expected finite embeddings float32 [{count}, dim], received {vectors.dtype} {vectors.shape}"
-            f"{'' if np.isfinite(vectors).all() else ' with NaN or infinity'}",
-            where=f"node type {split.node_type}",
+            f"expected embeddings of {split.node_type}, received those of {', '.join(embeddings) or 'none'}",
+            hint="let its walks or layers reach the node type of the task",
         )
+    for node_type, vectors in embeddings.items():
+        count = graph.num_nodes(node_type)
+        if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
+            raise DataError(
+                f"expected finite embeddings float32 [{count}, dim], received {vectors.dtype} "
+                f"{vectors.shape}{'' if np.isfinite(vectors).all() else ' with NaN or infinity'}",
+                where=f"node type {node_type}",
+            )
     if isinstance(split, RecommendSplit):
-        return evaluate_scores(graph, split, task, cosine_scores(vectors), fold)
-    if not isinstance(split, ClassifySplit):
+        return evaluate_scores(graph, split, task, cosine_scores(embeddings[split.node_type]), fold)
+    if not isinstance(split, ClassifySplit) or not isinstance(task, ClassifyTaskConfig):
         raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
-    known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
-    nodes = split.nodes(fold)
-    mean = vectors[known].mean(axis=0, dtype=np.float64)
-    deviation = vectors[known].std(axis=0, dtype=np.float64)
-    standardized = (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
-    if len(np.unique(split.labels[known])) == 1:  # nothing to separate
-        predicted = np.full(len(nodes), split.labels[known[0]])
-        return classification_report(split.labels[nodes], predicted)
-    classifier = LogisticRegression(C=1.0, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
-    with warnings.catch_warnings():
-        # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        classifier.fit(standardized[known], split.labels[known])
-    predicted = np.asarray(classifier.predict(standardized[nodes]), dtype=np.int64)
-    return classification_report(split.labels[nodes], predicted)
+    view = GraphView(graph, split, fold)
+    predicted = predict_classes(view, split, embeddings, fold, neighbors=task.neighbors)
+    return classification_report(split.labels[split.nodes(fold)], predicted)
 
 
 def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "test") -> Metrics:
@@ -161,7 +155,7 @@ def _evaluate_classify(
 ) -> Metrics:
     if trained.logits is not None:
         return evaluate_logits(split, trained.logits, fold)
-    return evaluate_embeddings(graph, split, task, trained.embeddings[trained.node_type], fold)
+    return evaluate_embeddings(graph, split, task, trained.embeddings, fold)
 
 
 def _evaluate_recommend(

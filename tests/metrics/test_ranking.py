@@ -114,6 +114,48 @@ def test_blocks_do_not_change_a_bit_and_scores_are_not_written_to() -> None:
     np.testing.assert_array_equal(scores, before)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 5, 16])
+def test_the_number_of_threads_changes_no_bit(threads: int) -> None:
+    """Scores whose rounding depends on how many are made at once, as those of a matrix product may."""
+    queries, candidates, dim = 700, 300, 61
+    generator = np.random.default_rng(11)
+    left = generator.normal(size=(queries, dim)).astype(np.float32)
+    right = generator.normal(size=(candidates, dim)).astype(np.float32)
+    answers = generator.integers(0, candidates, queries)
+    asked = as_queries([{int(answer)} for answer in answers], [set() for _ in answers])
+    sizes: dict[int, set[int]] = {1: set(), threads: set()}
+
+    def report(number: int) -> dict[str, float | int]:
+        def score(rows: NDArray[np.int64]) -> Scores:
+            sizes[number].add(len(rows))
+            shift = np.float32(len(rows)) * np.float32(1e-3)
+            return np.round(left[rows] @ right.T + shift, 2)
+
+        return evaluate_ranking(score, asked, np.zeros(candidates, np.int64), k=5, threads=number)
+
+    assert report(threads) == report(1)
+    assert sizes[threads] == sizes[1]
+
+
+def test_groups_of_positives_are_told_apart() -> None:
+    scores, positives, masked = problem(8)
+    in_degree = np.zeros(scores.shape[1], np.int64)
+    queries = as_queries(positives, masked)
+    inside = np.arange(len(queries.positives)) % 3 == 0
+    groups = {"third": inside, "none": np.zeros(len(inside), bool)}
+    report = evaluate_ranking(block_of(scores), queries, in_degree, k=5, positive_groups=groups)
+    row = np.repeat(np.arange(len(positives)), np.diff(queries.positive_indptr))
+    found = [
+        node in ranked_by_loop(scores, query, masked[query])[:5]
+        for query, node in zip(row.tolist(), queries.positives.tolist(), strict=True)
+    ]
+    assert report["recall@5_third"] == pytest.approx(np.mean(np.array(found)[inside]))
+    assert (report["positives_third"], report["positives_none"]) == (inside.sum(), 0)
+    assert "recall@5_none" not in report
+    with pytest.raises(UsageError, match="a value for each positive"):
+        evaluate_ranking(block_of(scores), queries, in_degree, positive_groups={"short": inside[1:]})
+
+
 def test_several_lengths_are_those_of_one_after_another() -> None:
     scores, positives, masked = problem(5)
     queries, in_degree = as_queries(positives, masked), np.zeros(scores.shape[1], np.int64)

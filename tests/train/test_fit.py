@@ -282,7 +282,7 @@ class TestQuality:
         tmp_path: Path,
     ) -> None:
         trained = run(graph, (classify_split, skip_gram_config, classify_task), tmp_path)
-        metrics = evaluate_embeddings(graph, classify_split, classify_task, trained.embeddings["item"])
+        metrics = evaluate_embeddings(graph, classify_split, classify_task, trained.embeddings)
         majority = evaluate_baselines(graph, classify_split, classify_task)["majority"]
         assert metrics["accuracy"] > majority["accuracy"] + 0.2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ from pydantic import ValidationError
 from graphbox.config import ClassifyTaskConfig, GivenSplitConfig, RecommendTaskConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
-from graphbox.train import ClassifySplit, GraphView, RecommendSplit, load_split, make_split, save_split
+from graphbox.train import (
+    ClassifySplit,
+    GraphView,
+    RecommendSplit,
+    evaluate_baselines,
+    load_split,
+    make_split,
+    save_split,
+)
 from graphbox.train.recommendation.queries import in_degree, known_answers, ranking_queries
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.shop import ITEMS, USERS, build_shop
@@ -128,6 +137,31 @@ class TestEveryKind:
         assert vars(again).keys() == vars(split).keys()
         for key, value in vars(split).items():
             np.testing.assert_array_equal(getattr(again, key), value)
+
+
+@pytest.mark.parametrize("fold", ["validation", "test"])
+def test_edges_to_find_are_told_apart_by_relation(
+    graph: Graph, recommend_split: RecommendSplit, recommend_task: RecommendTaskConfig, fold: Fold
+) -> None:
+    found = recommend_split.edges_by_relation(fold)
+    assert list(found) == ["likes", "fits"]
+    for relation, inside in found.items():
+        csc = graph.csc(("item", relation, "item"))
+        source, target = csc.coo()
+        clause = np.asarray(graph.edge_feature(("item", relation, "item"), "clause"))[
+            csc.ids_at(np.arange(csc.num_edges))
+        ]
+        alternatives = Counter(zip(source.tolist(), clause.tolist(), strict=True))
+        single = [alternatives[key] == 1 for key in zip(source.tolist(), clause.tolist(), strict=True)]
+        pairs = pairs_of(np.stack([source, target], axis=1)[single])
+        expected = [tuple(edge) in pairs for edge in recommend_split.edges(fold).tolist()]
+        assert inside.tolist() == expected
+        assert 0 < inside.sum() < len(inside)
+    assert recommend_task.k == 10
+    report = evaluate_baselines(graph, recommend_split, recommend_task, fold)["popular"]
+    for relation, inside in found.items():
+        assert report[f"positives_{relation}"] == inside.sum()
+        assert 0 <= report[f"recall@10_{relation}"] <= 1
 
 
 def test_by_time_what_is_tested_is_later(shop: Graph) -> None:

@@ -24,6 +24,9 @@ class ClassifyTaskConfig(HeldOutSection):
     """Categorical node feature to predict; models of this task do not read it."""
     split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
     """Which nodes are held out."""
+    neighbors: bool = False
+    """Let the logistic regression read the mean embedding of a node's neighbours, too, of each node type that
+    edges join to it. Models that predict classes themselves do not ask."""
     baselines: tuple[Literal["majority", "neighbors_vote"], ...] = ("majority", "neighbors_vote")
     """Baselines reported beside the models."""
 

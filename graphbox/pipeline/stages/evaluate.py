@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from graphbox.config import PredictLinksTaskConfig, RecommendTaskConfig
+from graphbox.artifact import LookupForm
+from graphbox.config import ClassifyTaskConfig, PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
@@ -76,10 +77,17 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
             for name in (split.node_type, split.target_type)
         )
         return evaluate_link_embeddings(split, task, sources, targets)
-    nodes = np.arange(graph.num_nodes(split.node_type), dtype=np.int64)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
-        return evaluate_embeddings(graph, split, task, model.encode_indices(nodes, split.node_type))
+        names: tuple[str, ...] = (split.node_type,)
+        form = model.artifact.preprocess
+        if isinstance(task, ClassifyTaskConfig) and task.neighbors and isinstance(form, LookupForm):
+            names = tuple(form.tables)
+        embeddings = {
+            name: model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
+            for name in names
+        }
+        return evaluate_embeddings(graph, split, task, embeddings)
     count = graph.num_nodes(model.target_type(split.node_type))
     candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
     return evaluate_scores(

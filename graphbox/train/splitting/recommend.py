@@ -40,12 +40,14 @@ class _Answers:
 
     Attributes:
         edges: int64 [e, 2], query and target.
+        relation: int64 [e], the number of the relation.
         single: bool [e], whether the edge is a single alternative.
         time: int64 [e]; empty where the split asks for none.
         part: int8 [e], the part that the data says.
     """
 
     edges: NDArray[np.int64]
+    relation: NDArray[np.int64]
     single: NDArray[np.bool_]
     time: NDArray[np.int64]
     part: NDArray[np.int8]
@@ -79,22 +81,24 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
     fold = np.where(eligible | (part == IGNORED), part, TRAIN)
     repeated = int((eligible & (wanted > fold) & (wanted != IGNORED)).sum())
 
-    found = {}
+    given = task.split if isinstance(task.split, GivenSplitConfig) else None
+    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
+    relations = (*task.relations, *held_out)
+    found, joined_by = {}, {}
     for position, name in enumerate(FOLDS):
-        chosen = fold == position
-        found[name] = np.unique(answers.edges[chosen if position == 0 else chosen & answers.single], axis=0)
+        chosen = fold == position if position == 0 else (fold == position) & answers.single
+        found[name] = np.unique(answers.edges[chosen], axis=0)
+        joined_by[name] = _joined_by(found[name], answers, chosen, len(relations))
         if not len(found[name]):
             raise DataError(
                 f"expected edges of {', '.join(task.relations)} in each fold, received none in {name}",
                 where=f"{task.node_type} to {task.candidate_type}",
                 hint=why_empty(task.split.kind),
             )
-    given = task.split if isinstance(task.split, GivenSplitConfig) else None
-    held_out = () if given is None else (*given.validation_relations, *given.test_relations)
     return RecommendSplit(
         node_type=task.node_type,
         target_type=task.candidate_type,
-        relations=(*task.relations, *held_out),
+        relations=relations,
         held_out_relations=held_out,
         exclude_relations=task.exclude_relations,
         group=group,
@@ -102,6 +106,8 @@ def split_recommend(graph: Graph, task: RecommendTaskConfig, seed: int) -> Recom
         train=found["train"],
         validation=found["validation"],
         test=found["test"],
+        validation_joined_by=joined_by["validation"],
+        test_joined_by=joined_by["test"],
         validation_pairs=np.unique(keys[fold == VALIDATION]),
         test_pairs=np.unique(keys[fold == TEST]),
         ignored_pairs=np.unique(keys[fold == IGNORED]),
@@ -120,13 +126,14 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
     if given is not None:
         relations += [(relation, VALIDATION) for relation in given.validation_relations]
         relations += [(relation, TEST) for relation in given.test_relations]
-    edges, single, part = [], [], []
+    edges, numbers, single, part = [], [], [], []
     times = [np.empty(0, np.int64)]
-    for relation, its_part in relations:
+    for number, (relation, its_part) in enumerate(relations):
         edge_type = (task.node_type, relation, task.candidate_type)
         csc = graph.csc(edge_type)
         source, target = csc.coo()
         edges.append(np.stack([source, target], axis=1))
+        numbers.append(np.full(len(source), number, dtype=np.int64))
         single.append(_single(graph, edge_type, task.alternative, source))
         if isinstance(task.split, TimeSplitConfig | LeaveLastOutSplitConfig):
             times.append(timestamps(csc, edge_type, task.split.kind))
@@ -137,8 +144,22 @@ def _answers(graph: Graph, task: RecommendTaskConfig) -> _Answers:
         else:
             part.append(np.full(len(source), its_part, dtype=np.int8))
     return _Answers(
-        np.concatenate(edges), np.concatenate(single), np.concatenate(times), np.concatenate(part)
+        np.concatenate(edges),
+        np.concatenate(numbers),
+        np.concatenate(single),
+        np.concatenate(times),
+        np.concatenate(part),
     )
+
+
+def _joined_by(
+    pairs: NDArray[np.int64], answers: _Answers, chosen: NDArray[np.bool_], relations: int
+) -> NDArray[np.bool_]:
+    """Return which relations' chosen edges join each pair: bool [pairs, relations]."""
+    keys = pair_keys(pairs[:, 0], pairs[:, 1], ordered=True)
+    edges, number = answers.edges[chosen], answers.relation[chosen]
+    of_edges = pair_keys(edges[:, 0], edges[:, 1], ordered=True)
+    return np.stack([np.isin(keys, of_edges[number == each]) for each in range(relations)], axis=1)
 
 
 def _single(

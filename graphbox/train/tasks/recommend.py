@@ -33,6 +33,8 @@ class RecommendSplit(Split):
         train: int64 [e, 2], distinct (query, target) of the train fold.
         validation: int64 [e, 2], distinct (query, target) to find in validation.
         test: int64 [e, 2], distinct (query, target) to find in test.
+        validation_joined_by: bool [e, relations], which relations join each of ``validation``.
+        test_joined_by: bool [e, relations], the same of ``test``.
         validation_pairs: uint64, ascending keys (:meth:`pair_keys`) of the pairs of groups held out for
             validation.
         test_pairs: uint64, the same for test.
@@ -52,6 +54,8 @@ class RecommendSplit(Split):
     train: NDArray[np.int64]
     validation: NDArray[np.int64]
     test: NDArray[np.int64]
+    validation_joined_by: NDArray[np.bool_]
+    test_joined_by: NDArray[np.bool_]
     validation_pairs: NDArray[np.uint64]
     test_pairs: NDArray[np.uint64]
     ignored_pairs: NDArray[np.uint64]
@@ -66,6 +70,19 @@ class RecommendSplit(Split):
     def edges(self, fold: Fold) -> NDArray[np.int64]:
         """Return the distinct (query, target) of a fold: int64 [e, 2]."""
         return {"train": self.train, "validation": self.validation, "test": self.test}[fold]
+
+    def edges_by_relation(self, fold: Fold) -> dict[str, NDArray[np.bool_]]:
+        """Return which of the edges to find each relation has, where several have any: bool [e] by name.
+
+        An edge that several relations have counts for each.
+
+        Args:
+            fold: validation or test.
+        """
+        joined_by = self.validation_joined_by if fold == "validation" else self.test_joined_by
+        found = {name: joined_by[:, number] for number, name in enumerate(self.relations)}
+        found = {name: inside for name, inside in found.items() if inside.any()}
+        return found if len(found) > 1 else {}
 
     def known(self, fold: Fold) -> NDArray[np.int64]:
         """Return the distinct (query, target) that are known when ``fold`` is predicted: int64 [e, 2]."""

@@ -1,0 +1,112 @@
+"""Classifies nodes by logistic regression on frozen embeddings, their own and those of their neighbours."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from graphbox.train.recommendation.queries import adjacency
+from graphbox.train.tasks import ClassifySplit, Fold
+from graphbox.train.view import GraphView
+
+__all__ = ["mean_of_neighbors", "predict_classes"]
+
+_TOLERANCE = 1e-3
+_MOST_ITERATIONS = 500
+_PENALTY = 1.0
+_PENALTY_WITH_NEIGHBORS = 10.0
+"""Strength of the L2 penalty: with neighbours there are several times the columns."""
+
+
+def predict_classes(
+    view: GraphView,
+    split: ClassifySplit,
+    embeddings: Mapping[str, NDArray[np.float32]],
+    fold: Fold,
+    *,
+    neighbors: bool,
+) -> NDArray[np.int64]:
+    """Return the class of each node of a fold, by a classifier that is trained on the folds before it.
+
+    The classifier is multinomial logistic regression on standardized columns, with an L2 penalty of strength
+    1, or 10 with neighbours.
+
+    Args:
+        view: the graph as it is known when ``fold`` is predicted.
+        split: the split of the task.
+        embeddings: float32 [nodes, dim] by node type.
+        fold: validation or test.
+        neighbors: give the classifier :func:`mean_of_neighbors` of each node type, too.
+
+    Returns:
+        int64 [nodes of the fold].
+    """
+    known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
+    nodes = split.nodes(fold)
+    if len(np.unique(split.labels[known])) == 1:  # nothing to separate
+        return np.full(len(nodes), split.labels[known[0]])
+    columns = [embeddings[split.node_type]]
+    if neighbors:
+        columns += mean_of_neighbors(view, split.node_type, embeddings).values()
+    both = [_standardized(each, known) for each in columns]
+    penalty = _PENALTY_WITH_NEIGHBORS if neighbors else _PENALTY
+    classifier = LogisticRegression(C=1.0 / penalty, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
+    with warnings.catch_warnings():
+        # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        classifier.fit(np.concatenate([each[known] for each in both], axis=1), split.labels[known])
+    predicted = classifier.predict(np.concatenate([each[nodes] for each in both], axis=1))
+    return np.asarray(predicted, dtype=np.int64)
+
+
+def mean_of_neighbors(
+    view: GraphView, node_type: str, embeddings: Mapping[str, NDArray[np.float32]]
+) -> dict[str, NDArray[np.float32]]:
+    """Return the mean embedding of the neighbours of each node, by the neighbours' type.
+
+    An edge of any type joins its ends both ways; a neighbour counts for each edge type that joins it, by one
+    over the root of its own number of such edges, so that those which everything is joined to say little.
+    Nodes without neighbours of a type get zeros.
+
+    Args:
+        view: the graph.
+        node_type: the nodes.
+        embeddings: float32 [nodes, dim] by node type; those of types without are left out.
+
+    Returns:
+        float32 [nodes, dim] by node type, of those that edges join to ``node_type``.
+    """
+    joined: dict[str, sp.csr_array] = {}
+    for edge_type in view.edge_types:
+        if view.is_reverse(edge_type):
+            continue
+        incoming = adjacency(view.csc(edge_type))
+        for target, source, links in (
+            (edge_type[2], edge_type[0], incoming),
+            (edge_type[0], edge_type[2], sp.csr_array(incoming.T)),
+        ):
+            if target == node_type and source in embeddings:
+                joined[source] = sp.csr_array(joined[source] + links) if source in joined else links
+    return {
+        name: _weighted_mean(joined[name], embeddings[name]) for name in view.node_types if name in joined
+    }
+
+
+def _weighted_mean(links: sp.csr_array, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    degree = np.asarray(links.sum(axis=0)).ravel()
+    weight = (1.0 / np.sqrt(np.maximum(degree, 1.0))).astype(np.float32)
+    total = np.asarray(links @ weight).ravel()
+    means = np.asarray(links @ (rows * weight[:, None])) / np.where(total > 0, total, 1.0)[:, None]
+    return np.asarray(means, dtype=np.float32)
+
+
+def _standardized(columns: NDArray[np.float32], known: NDArray[np.int64]) -> NDArray[np.float64]:
+    mean = columns[known].mean(axis=0, dtype=np.float64)
+    deviation = columns[known].std(axis=0, dtype=np.float64)
+    return np.asarray((columns - mean) / np.where(deviation > 0, deviation, 1.0))
