@@ -122,7 +122,16 @@ class _Checker:
                     f"expected tables that can have a budget, received `{name}` with `{setting}`: {reason}",
                     f"leave `models.{name}.{setting}` out, or the budget",
                 )
-        if budget != "tables" and model.get("num_neighbors") is None:
+        task = self._tasks.get(model.get("task"))
+        task_kind = task.get("kind") if isinstance(task, dict) else None
+        if budget != "tables" and task_kind in ("recommend", "predict_links"):
+            yield self._problem(
+                ("memory", budget),
+                f"expected a task of kind classify for a graph on disk, received one of kind {task_kind} for "
+                f"`{name}`, of which each epoch holds out other edges",
+                "leave the budget out",
+            )
+        elif budget != "tables" and model.get("num_neighbors") is None:
             yield self._problem(
                 ("memory", budget),
                 f"expected models that are trained on batches of sampled neighbours, received `{name}`, "

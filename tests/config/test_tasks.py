@@ -180,3 +180,33 @@ def test_budgets_that_nothing_keeps_to(tmp_path: Path, line: str, message: str) 
     with pytest.raises(ConfigError, match=message) as caught:
         load(tmp_path, ("models:", f"{line}\nmodels:"))
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("budget", "model", "message"),
+    [
+        ("tables", "{kind: deepwalk, lock_free: true}", "received `light` with `lock_free`"),
+        ("features", "{kind: gnn, task: taste}", "which is trained on the whole graph"),
+        (
+            "topology",
+            "{kind: gnn, task: items, num_neighbors: [5, 5]}",
+            "expected a task of kind classify for a graph on disk, received one of kind recommend",
+        ),
+    ],
+)
+def test_budgets_that_settings_rule_out(tmp_path: Path, budget: str, model: str, message: str) -> None:
+    changes = (("models:", f"memory: {{{budget}: 1GiB}}\nmodels:"), ("{kind: lightgcn, task: items}", model))
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, *changes)
+    (problem,) = caught.value.problems
+    assert f"memory.{budget}" in str(problem)
+    assert message in str(problem)
+
+
+def test_streams_have_no_budgets(tmp_path: Path) -> None:
+    changes = (
+        ("models:", "memory: {tables: 1GiB}\nstream: {folder: in}\nmodels:"),
+        ("{kind: lightgcn, task: items}", "{kind: deepwalk}"),
+    )
+    with pytest.raises(ConfigError, match="memory: expected a stream whose models are in memory"):
+        load(tmp_path, *changes)

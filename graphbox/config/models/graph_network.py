@@ -67,7 +67,7 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     """Let messages also go against the edges, of those types that have no reverse type in the graph."""
     merge_relations: bool | None = None
     """Take all edge types between two node types as one, and all edges of a pair of nodes as one edge with
-    the sum of their weights; without a word where there is one node type."""
+    the sum of their weights; without a word where there is one node type with several edge types."""
     edge_weights: bool = False
     """Give the edges' weights to the layer, of the edge types that have them."""
     features: dict[TypeName, tuple[str, ...]] | None = None
