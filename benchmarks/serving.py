@@ -154,9 +154,9 @@ def serve_fastapi(artifact: Path, port: int) -> None:
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    from graphbox.deploy import open_model
+    from graphbox.deploy import open_encoder
 
-    model = open_model(artifact)
+    model = open_encoder(artifact)
     app = FastAPI()
 
     class Tensor(BaseModel):
@@ -291,10 +291,10 @@ def measure_server(system: str, case: Case, artifact: Path, ids: list[str], quic
 
 def measure_encode(artifact: Path, ids: list[str], quick: bool) -> dict[str, Any]:
     """Measure the model alone: the bound no server passes."""
-    from graphbox.deploy import open_model
+    from graphbox.deploy import open_encoder
 
     rates = []
-    with open_model(artifact) as model:
+    with open_encoder(artifact) as model:
         model.encode(ids)
         for _ in range(2 if quick else 5):
             count, started = 0, time.perf_counter()

@@ -159,7 +159,9 @@ def _write_dense(
     if onnx is None:
         return
     model = artifact.onnx_bytes()
-    if config.dense == "int8" and onnx.precision == "float32":
+    # What compares rows of a knowledge graph has no weights of its own.
+    has_weights = artifact.manifest.kind != "knowledge_graph"
+    if config.dense == "int8" and onnx.precision == "float32" and has_weights:
         quantized = quantize_onnx(model)
         model, changes.dense = quantized.model, quantized.report
         changes.steps.append("dense int8_dynamic")

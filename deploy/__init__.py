@@ -12,18 +12,27 @@ if __name__ != "graphbox.deploy":
         "import this package as `graphbox.deploy`, not as `deploy`: two copies of it would not share state"
     )
 
-from graphbox.deploy.encoder import DeployedModel, open_model
+from graphbox.deploy.click import DeployedClick, Predictions
+from graphbox.deploy.encoder import DeployedEncoder
+from graphbox.deploy.knowledge_graph import Answers, DeployedKnowledgeGraph
+from graphbox.deploy.model import DeployedModel
+from graphbox.deploy.opening import open_click, open_encoder, open_knowledge_graph, open_model
 from graphbox.deploy.program import CheckedProgram, compile_model
 from graphbox.deploy.protocol import Adapter, Device, Effective, Options, Program, Support, TensorSpec
 from graphbox.deploy.select import Target, adapter_names, choose, load_adapter, targets
 
 __all__ = [
     "Adapter",
+    "Answers",
     "CheckedProgram",
+    "DeployedClick",
+    "DeployedEncoder",
+    "DeployedKnowledgeGraph",
     "DeployedModel",
     "Device",
     "Effective",
     "Options",
+    "Predictions",
     "Program",
     "Support",
     "Target",
@@ -32,6 +41,9 @@ __all__ = [
     "choose",
     "compile_model",
     "load_adapter",
+    "open_click",
+    "open_encoder",
+    "open_knowledge_graph",
     "open_model",
     "targets",
 ]

@@ -9,17 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.deploy.encoder import DeployedModel
+from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.errors import UsageError
 
 __all__ = ["BatchLatency", "BenchReport", "bench", "bench_together"]
-
-Operation = Literal["encode", "neighbors", "program"]
 
 _POOL = 64
 _WARM_UP_CALLS = 3
@@ -31,10 +29,10 @@ class BatchLatency:
     """One batch size. Latencies are of one call; each figure is the median over the repeats.
 
     Attributes:
-        batch: ids of one call.
+        batch: queries of one call.
         p50_ms: median latency; ``p50_min_ms`` and ``p50_max_ms`` are its extremes over the repeats.
         p99_ms: 99th percentile of the latency.
-        rows_per_s: ids answered in a second by one caller.
+        rows_per_s: queries answered in a second by one caller.
         calls: timed calls of all repeats together.
         repeats: how many.
     """
@@ -67,7 +65,7 @@ def bench(
     batch_sizes: Sequence[int] = (1, 32, 256),
     seconds: float = 1.0,
     repeats: int = _MIN_REPEATS,
-    operation: Operation = "encode",
+    operation: Operation | None = None,
     k: int = 10,
     seed: int = 0,
 ) -> BenchReport:
@@ -80,21 +78,22 @@ def bench_together(
     batch_sizes: Sequence[int] = (1, 32, 256),
     seconds: float = 1.0,
     repeats: int = _MIN_REPEATS,
-    operation: Operation = "encode",
+    operation: Operation | None = None,
     k: int = 10,
     seed: int = 0,
 ) -> dict[str, BenchReport]:
     """Measure several models on the same queries, their repeats alternating.
 
     Args:
-        models: by any name; all have to know the same node indices.
-        batch_sizes: ids of one call.
+        models: by any name; all have to know the same queries.
+        batch_sizes: queries of one call.
         seconds: of timed calls for each model and batch size, over all repeats; at least one call each.
         repeats: at least 5.
-        operation: ``encode`` from node indices, ``neighbors`` with the ``k`` nearest of each, or
-            ``program``, the ONNX part alone on feeds made before.
-        k: neighbours of each id.
-        seed: of the ids that are asked for.
+        operation: one that all models offer; what the first is for by default: ``encode`` from node indices,
+            ``neighbors`` with the ``k`` nearest of each, ``predict`` from rows, ``answer`` with the ``k``
+            best answers of each, or ``program``, the ONNX part alone on feeds made before.
+        k: neighbours or answers of each query.
+        seed: of the queries.
 
     Returns:
         The report of each model.
@@ -107,9 +106,10 @@ def bench_together(
             f"expected batch sizes of at least 1, at least {_MIN_REPEATS} repeats and a positive time, "
             f"received {list(batch_sizes)}, {repeats} and {seconds}"
         )
+    chosen = {name: model.check_operation(operation) for name, model in models.items()}
     batches: dict[str, list[BatchLatency]] = {name: [] for name in models}
     for batch in batch_sizes:
-        calls = {name: _calls(model, operation, batch, k, seed) for name, model in models.items()}
+        calls = {name: _calls(model, chosen[name], batch, k, seed) for name, model in models.items()}
         for call in calls.values():
             for number in range(_WARM_UP_CALLS):
                 call(number)
@@ -120,7 +120,7 @@ def bench_together(
         for name, repeated in samples.items():
             batches[name].append(_summary(batch, repeated))
     return {
-        name: BenchReport(operation, dict(model.effective), tuple(batches[name]))
+        name: BenchReport(chosen[name], dict(model.effective), tuple(batches[name]))
         for name, model in models.items()
     }
 
@@ -129,16 +129,10 @@ def _calls(
     model: DeployedModel, operation: Operation, batch: int, k: int, seed: int
 ) -> Callable[[int], object]:
     """Return a function that answers the i-th of a fixed pool of queries."""
-    count = len(model.id_index())
+    count = model.num_queries
     if not count:
-        raise UsageError("expected a model with at least one id to measure it, received none")
-    pool = np.random.default_rng(seed).integers(0, count, (_POOL, batch))
-    if operation == "encode":
-        return lambda number: model.encode_indices(pool[number % _POOL])
-    if operation == "neighbors":
-        return lambda number: model.neighbors_of_indices(pool[number % _POOL], k)
-    feeds = [model.feeds(indices) for indices in pool]
-    return lambda number: model.run(feeds[number % _POOL])
+        raise UsageError("expected a model with at least one query to measure it, received none")
+    return model.calls(operation, np.random.default_rng(seed).integers(0, count, (_POOL, batch)), k)
 
 
 def _timed(call: Callable[[int], object], seconds: float) -> npt.NDArray[np.int64]:

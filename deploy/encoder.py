@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import Artifact, Ids, LookupForm, Manifest, PaddedBlockForm, TensorSpec
+from graphbox.artifact import Artifact, Ids, LookupForm, PaddedBlockForm
 from graphbox.artifact.ids import Id
 from graphbox.deploy.feeds import PaddedBlockFeeds
-from graphbox.deploy.program import CheckedProgram, compile_model
-from graphbox.deploy.protocol import Feeds, Options
-from graphbox.deploy.ranking import RANKING_MODEL, ExactRanking
-from graphbox.deploy.select import choose
-from graphbox.errors import FormatError, InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
+from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.program import CheckedProgram
+from graphbox.deploy.ranking import ExactRanking
+from graphbox.errors import InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
 
-__all__ = ["DeployedModel", "open_model"]
+__all__ = ["DeployedEncoder"]
 
 
-class DeployedModel:
-    """Answers for one model version; safe to use from several threads. Use `open_model`.
+class DeployedEncoder(DeployedModel):
+    """Original ids in, embeddings and nearest neighbours out."""
 
-    Attributes:
-        artifact: the model version.
-        manifest: what it is.
-        effective: what really runs it: the adapter, and the program's `Effective`.
-        inputs: of the bare ONNX part; empty when there is none.
-        outputs: of the bare ONNX part; empty when there is none.
-    """
+    OPERATIONS = ("encode", "neighbors", "program")
 
     def __init__(
-        self, artifact: Artifact, program: CheckedProgram | None, ranking: CheckedProgram, adapter: str
+        self,
+        artifact: Artifact,
+        form: LookupForm | PaddedBlockForm,
+        program: CheckedProgram | None,
+        ranking: CheckedProgram,
+        adapter: str,
     ) -> None:
-        self.artifact = artifact
-        self.manifest: Manifest = artifact.manifest
-        self.effective: dict[str, Any] = {"adapter": adapter, **(program or ranking).effective}
-        self.inputs: tuple[TensorSpec, ...] = program.inputs if program else ()
-        self.outputs: tuple[TensorSpec, ...] = program.outputs if program else ()
-        self._program = program
+        super().__init__(artifact, program, ranking, adapter)
+        self._form = form
         self._ranking_program = ranking
-        form = artifact.preprocess
         self._feeds = PaddedBlockFeeds(artifact, form) if isinstance(form, PaddedBlockForm) else None
         self._rankings: dict[str, ExactRanking] = {}
         self._lock = threading.Lock()
@@ -53,8 +43,7 @@ class DeployedModel:
     @property
     def query_types(self) -> tuple[str, ...]:
         """The node types whose ids can be asked for; the first is the default."""
-        form = self.artifact.preprocess
-        return tuple(dict.fromkeys((form.node_type, *form.query_types)))
+        return tuple(dict.fromkeys((self._form.node_type, *self._form.query_types)))
 
     def target_type(self, node_type: str | None = None) -> str:
         """Return the node type of the neighbours that queries of ``node_type`` get."""
@@ -62,7 +51,7 @@ class DeployedModel:
 
     def id_index(self, node_type: str | None = None) -> Ids:
         """Return all original ids of a node type, to look up, to list by prefix, to suggest from."""
-        return self.artifact.ids(node_type or self.artifact.preprocess.node_type)
+        return self.artifact.ids(node_type or self._form.node_type)
 
     def index(self, ids: Sequence[Id], node_type: str | None = None) -> npt.NDArray[np.int64]:
         """Return the node index of each original id, int64 [n].
@@ -98,9 +87,8 @@ class DeployedModel:
             InvalidRequestError: when an index is out of range.
         """
         query_type = self._query_type(node_type)
-        form = self.artifact.preprocess
-        if isinstance(form, LookupForm):
-            return self.artifact.table(form.tables[query_type]).rows(indices)
+        if isinstance(self._form, LookupForm):
+            return self.artifact.table(self._form.tables[query_type]).rows(indices)
         result: npt.NDArray[np.float32] = self.run(self.feeds(indices))[self.outputs[0].name]
         return result
 
@@ -162,43 +150,29 @@ class DeployedModel:
             else:
                 self.encode([ids[index] for index in range(min(1, len(ids)))], query_type)
 
-    def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Run the bare ONNX part; see `graphbox.deploy.program.CheckedProgram.run`.
-
-        Raises:
-            UnsupportedError: when the model has none.
-        """
-        if self._program is None:
-            raise self._no_onnx()
-        return self._program.run(feeds, out)
-
     def close(self) -> None:
         """Free the memory; a second call does nothing."""
-        if self._program is not None:
-            self._program.close()
-        self._ranking_program.close()
+        super().close()
         self._rankings.clear()
 
-    def __enter__(self) -> Self:
-        return self
+    @property
+    def num_queries(self) -> int:
+        """How many nodes of the default type there are."""
+        return len(self.id_index())
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _no_onnx(self) -> UnsupportedError:
-        return UnsupportedError(
-            "expected a model with an ONNX part, this one is tables only", where=str(self.artifact.path)
-        )
+    def calls(self, operation: Operation, pool: npt.NDArray[np.int64], k: int) -> Callable[[int], object]:
+        """Return a function that answers the i-th of a pool of nodes; see `DeployedModel.calls`."""
+        if operation == "encode":
+            return lambda number: self.encode_indices(pool[number % len(pool)])
+        if operation == "neighbors":
+            return lambda number: self.neighbors_of_indices(pool[number % len(pool)], k)
+        feeds = [self.feeds(indices) for indices in pool]
+        return lambda number: self.run(feeds[number % len(feeds)])
 
     def _query_type(self, node_type: str | None) -> str:
-        known = self.artifact.preprocess.query_types
+        known = self._form.query_types
         if node_type is None:
-            return self.artifact.preprocess.node_type
+            return self._form.node_type
         if node_type not in known:
             raise NotFoundError(
                 f"expected a query of one of the node types {list(known)}, received `{node_type}`",
@@ -218,45 +192,3 @@ class DeployedModel:
                     self.artifact.table(target.table), target.score, self._ranking_program
                 )
             return self._rankings[query_type]
-
-
-def _check_tensors(artifact: Artifact, program: CheckedProgram) -> None:
-    """Check that the ONNX file is the one the manifest describes."""
-    declared = artifact.manifest.onnx
-    if declared is None or (declared.inputs, declared.outputs) == (program.inputs, program.outputs):
-        return
-    received = [
-        (tensor.name, tensor.datatype, tensor.shape) for tensor in (*program.inputs, *program.outputs)
-    ]
-    raise FormatError(
-        f"expected the inputs and outputs that the manifest lists, received {received}",
-        where=str(artifact.path / declared.path),
-    )
-
-
-def open_model(
-    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
-) -> DeployedModel:
-    """Open a model version and make it ready on a target.
-
-    Args:
-        path: the folder of the version.
-        target: an adapter's name, ``adapter/device``, or ``auto``.
-        threads: that one call may use.
-        verify: check the digest of every file first.
-
-    Raises:
-        NotFoundError: when there is no such model or target.
-        FormatError: when the model is damaged.
-        BackendMissingError: when the target is not available.
-        UnsupportedError: when it cannot run the model.
-    """
-    artifact = Artifact.open(Path(path), verify=verify)
-    model = artifact.onnx_bytes() if artifact.manifest.onnx else None
-    adapter, device = choose(target, model or RANKING_MODEL)
-    options = Options(threads=threads)
-    program = compile_model(adapter, model, device, options) if model else None
-    if program:
-        _check_tensors(artifact, program)
-    ranking = compile_model(adapter, RANKING_MODEL, device, options)
-    return DeployedModel(artifact, program, ranking, adapter.name)

@@ -18,7 +18,17 @@ from graphbox.server.kserve.rest import KServe
 from graphbox.server.page import PageFiles
 from graphbox.server.problem import add_error_handlers
 from graphbox.server.repository import Repository
-from graphbox.server.routes import API_PREFIX, events, graphs, health, models, overview, runs, targets
+from graphbox.server.routes import (
+    API_PREFIX,
+    answers,
+    events,
+    graphs,
+    health,
+    models,
+    overview,
+    runs,
+    targets,
+)
 from graphbox.server.schema import EventEnd, MetricPoint, Problem, RunSummary
 from graphbox.server.services import Services
 from graphbox.server.settings import Settings
@@ -73,7 +83,7 @@ def build_api() -> FastAPI:
         lifespan=_lifespan,
     )
     add_error_handlers(api)
-    for noun in (health, overview, graphs, runs, events, models, targets, page):
+    for noun in (health, overview, graphs, runs, events, models, answers, targets, page):
         api.include_router(noun.router)
     describe_routes = api.openapi
 

@@ -34,8 +34,10 @@ def nearest(served: ServedModel, query_type: str, index: int, k: int, linked: bo
     Without ``linked`` those that a known link joins to it are left out too, as a recommendation wants it.
 
     Raises:
+        InvalidRequestError: the model gives no embeddings.
         NotFoundError: the model has nothing to rank for queries of that type.
     """
+    model = served.encoder
     manifest = served.artifact.manifest
     target = manifest.targets.get(query_type)
     if target is None:
@@ -44,13 +46,13 @@ def nearest(served: ServedModel, query_type: str, index: int, k: int, linked: bo
             where="query parameter `type`",
             hint=f"it ranks for: {', '.join(manifest.targets)}",
         )
-    node_type = served.model.target_type(query_type)
+    node_type = model.target_type(query_type)
     candidates = manifest.tables[target.table].rows - (node_type == query_type)
     if not candidates:
         return Found(node_type, np.empty(0, np.int64), np.empty(0, np.float32))
     ranked = min(k, candidates)
     while True:
-        found, score = served.model.neighbors_of_indices(
+        found, score = model.neighbors_of_indices(
             np.array([index]), ranked, exclude_self=True, node_type=query_type
         )
         if linked:

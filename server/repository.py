@@ -18,7 +18,13 @@ from typing import Literal
 
 from graphbox.artifact import Artifact, Manifest
 from graphbox.artifact.ids import Id
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import (
+    DeployedClick,
+    DeployedEncoder,
+    DeployedKnowledgeGraph,
+    DeployedModel,
+    open_model,
+)
 from graphbox.errors import (
     BackendMissingError,
     GraphboxError,
@@ -27,7 +33,7 @@ from graphbox.errors import (
     did_you_mean,
 )
 from graphbox.server.examples import ExampleIds
-from graphbox.server.kserve.endpoints import Endpoint, ModelEndpoint, OnnxEndpoint
+from graphbox.server.kserve.endpoints import Endpoint, OnnxEndpoint, endpoint_of
 from graphbox.server.telemetry import ModelStatistics
 from graphbox.workspace import Workspace
 
@@ -37,6 +43,12 @@ logger = logging.getLogger("graphbox.server")
 
 State = Literal["LOADING", "READY", "UNAVAILABLE"]
 _MOST_IDLE_VERSIONS = 2
+_PATH_OF_KIND = {
+    "encoder": "neighbors",
+    "embedding": "neighbors",
+    "click": "predict",
+    "knowledge_graph": "answers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,7 @@ class ServedModel:
         version: of the model.
         model: runs it.
         artifact: the files it consists of.
-        query_types: node types whose ids it can be asked about.
+        query_types: node types whose ids it can be asked about; none of a model of clicks.
     """
 
     def __init__(self, name: str, version: int, model: DeployedModel) -> None:
@@ -84,12 +96,53 @@ class ServedModel:
         self.version = version
         self.model = model
         self.artifact: Artifact = model.artifact
-        self.query_types: tuple[str, ...] = model.query_types
+        self.query_types: tuple[str, ...] = _query_types(model)
 
     @cached_property
     def endpoint(self) -> Endpoint:
         """The model as KServe clients see it."""
-        return ModelEndpoint(self.artifact, self.model)
+        return endpoint_of(self.artifact, self.model)
+
+    @property
+    def encoder(self) -> DeployedEncoder:
+        """The model, which has to give embeddings.
+
+        Raises:
+            InvalidRequestError: it gives none.
+        """
+        if isinstance(self.model, DeployedEncoder):
+            return self.model
+        raise self._other_kind("gives embeddings")
+
+    @property
+    def click(self) -> DeployedClick:
+        """The model, which has to predict rows.
+
+        Raises:
+            InvalidRequestError: it does not.
+        """
+        if isinstance(self.model, DeployedClick):
+            return self.model
+        raise self._other_kind("predicts rows")
+
+    @property
+    def knowledge_graph(self) -> DeployedKnowledgeGraph:
+        """The model, which has to answer questions about triples.
+
+        Raises:
+            InvalidRequestError: it does not.
+        """
+        if isinstance(self.model, DeployedKnowledgeGraph):
+            return self.model
+        raise self._other_kind("answers questions about triples")
+
+    def _other_kind(self, wanted: str) -> InvalidRequestError:
+        kind = self.artifact.manifest.kind
+        return InvalidRequestError(
+            f"expected a model that {wanted}, received `{self.name}` of kind {kind}",
+            where="model",
+            hint=f"of such a model, ask /api/v1/models/{self.name}/{_PATH_OF_KIND[kind]}",
+        )
 
     @cached_property
     def onnx_endpoint(self) -> Endpoint:
@@ -112,6 +165,8 @@ class ServedModel:
             NotFoundError: no query type, or not ``node_type``, has that id.
             InvalidRequestError: several have it and ``node_type`` is None.
         """
+        if not self.query_types:
+            raise self._other_kind("is asked about ids")
         if node_type is not None:
             self._check_query_type(node_type)
             ids = self.artifact.ids(node_type)
@@ -141,6 +196,8 @@ class ServedModel:
         Raises:
             NotFoundError: the model cannot be asked about ``node_type``.
         """
+        if not self.query_types:
+            raise self._other_kind("is asked about ids")
         if node_type is not None:
             self._check_query_type(node_type)
         first = [] if prefix else self.examples.first(limit, node_type)
@@ -162,6 +219,14 @@ class ServedModel:
             )
 
 
+def _query_types(model: DeployedModel) -> tuple[str, ...]:
+    if isinstance(model, DeployedEncoder):
+        return model.query_types
+    if isinstance(model, DeployedKnowledgeGraph):
+        return tuple(dict.fromkeys((model.form.node_type, *model.form.entities)))
+    return ()
+
+
 class Slot:
     """The place of one model version: opened on demand, counted while used, closed when idle.
 
@@ -175,7 +240,7 @@ class Slot:
         self.name = name
         self.version = version
         self.path = path
-        self.has_onnx = kind == "encoder"
+        self.has_onnx = kind != "embedding"
         self.statistics = ModelStatistics()
         self.onnx_statistics = ModelStatistics()
         self._target = target

@@ -15,6 +15,8 @@ __all__ = [
     "GraphSummary",
     "Health",
     "IdMatches",
+    "LikelyAnswer",
+    "LikelyAnswers",
     "MetricPoint",
     "MetricSeries",
     "ModelSummary",
@@ -24,7 +26,12 @@ __all__ = [
     "NodeId",
     "NodeTypeCount",
     "Overview",
+    "Prediction",
+    "PredictionRequest",
+    "Predictions",
     "Problem",
+    "Relation",
+    "Relations",
     "RunDetail",
     "RunError",
     "RunMetrics",
@@ -258,6 +265,67 @@ class IdMatches(Answer):
     """Original ids with the asked prefix, in ascending order."""
 
     ids: list[NodeId]
+
+
+class PredictionRequest(BaseModel):
+    """Rows to predict."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: list[dict[str, Any]] = Field(
+        description="each an object of column and value: a string, an integer or a boolean of a category, a"
+        " number, a list of numbers of a vector, a list of strings and integers of slots; null is missing."
+        " Columns that the model does not read are passed over"
+    )
+
+
+class Prediction(Answer):
+    """What a model of clicks says of a row."""
+
+    probability: float
+    unseen: list[str] = Field(
+        description="columns of whose value nothing was learnt, so that it counts as nothing"
+    )
+
+
+class Predictions(Answer):
+    """The probabilities of rows, in their order."""
+
+    model: str
+    version: int
+    predictions: list[Prediction]
+
+
+class Relation(Answer):
+    """A relation, and the node types of its heads and tails."""
+
+    name: str
+    head_type: str
+    tail_type: str
+
+
+class Relations(Answer):
+    """The relations of a model of a knowledge graph."""
+
+    relations: list[Relation]
+
+
+class LikelyAnswer(NodeId):
+    """A candidate for the missing end of a triple."""
+
+    score: float = Field(description="comparable among the answers of one question")
+    known: bool = Field(description="the data has this triple already")
+
+
+class LikelyAnswers(Answer):
+    """The likeliest answers to a question about triples, best first."""
+
+    model: str
+    version: int
+    relation: str
+    query: NodeId
+    asked: Literal["head", "tail"] = Field(description="the end that the answers are")
+    answers: list[LikelyAnswer]
 
 
 class DeploymentTarget(Answer):

@@ -7,6 +7,7 @@ native core. The layout is described in ``docs/formats/artifact.md``.
 
 from __future__ import annotations
 
+from graphbox.artifact.fields_form import FieldSpec, FieldTable
 from graphbox.artifact.ids import Ids
 from graphbox.artifact.links import Link, Links
 from graphbox.artifact.manifest import (
@@ -21,7 +22,15 @@ from graphbox.artifact.manifest import (
     check_name,
 )
 from graphbox.artifact.onnx_inspection import OnnxSummary, inspect_onnx
-from graphbox.artifact.preprocess import LayerSpec, LookupForm, PaddedBlockForm, RelationGroup, RowsSpec
+from graphbox.artifact.preprocess import (
+    FieldsForm,
+    LayerSpec,
+    LookupForm,
+    PaddedBlockForm,
+    RelationGroup,
+    RowsSpec,
+    TriplesForm,
+)
 from graphbox.artifact.reader import Artifact, NeighborLists
 from graphbox.artifact.rows import Float32Rows, Int8Rows, RowTable
 from graphbox.artifact.writer import ArtifactWriter
@@ -31,6 +40,9 @@ __all__ = [
     "FORMAT_VERSION",
     "Artifact",
     "ArtifactWriter",
+    "FieldSpec",
+    "FieldTable",
+    "FieldsForm",
     "Float32Rows",
     "Ids",
     "Int8Rows",
@@ -50,6 +62,7 @@ __all__ = [
     "TableSpec",
     "TargetSpec",
     "TensorSpec",
+    "TriplesForm",
     "check_name",
     "inspect_onnx",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -39,6 +40,12 @@ class _Relation:
         order = np.argsort(keys, kind="stable")
         self.keys = keys[order]
         self.held_out = held_out[order]
+
+    @cached_property
+    def by_target(self) -> npt.NDArray[np.uint64]:
+        """The links with the target in the high half, sorted."""
+        low = np.uint64(0xFFFFFFFF)
+        return np.sort((self.keys & low) << np.uint64(32) | self.keys >> np.uint64(32))
 
     def find(self, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the position of each pair, -1 where there is no such link."""
@@ -94,6 +101,23 @@ class Links:
             if (source_type, target_type) == (neighbor_type, query_type):
                 _collect(found, relation, "in", links, links.find(neighbors, queries))
         return found
+
+    def ends_of(
+        self, edge_type: tuple[str, str, str], node: int, *, to_sources: bool = False
+    ) -> npt.NDArray[np.int64]:
+        """Return the targets that links of one edge type lead to from a node, ascending: int64 [k].
+
+        Args:
+            edge_type: source type, relation and target type.
+            node: index of the source; of the target with ``to_sources``.
+            to_sources: return the sources that lead to the node.
+        """
+        links = self._relations.get(edge_type)
+        if links is None:
+            return np.empty(0, np.int64)
+        keys = links.by_target if to_sources else links.keys
+        start, stop = np.searchsorted(keys, np.array([node, node + 1], np.uint64) << np.uint64(32))
+        return (keys[start:stop] & np.uint64(0xFFFFFFFF)).astype(np.int64)
 
     def counts(self, node_type: str, nodes: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return how many links leave and how many reach each of a type's ``nodes`` nodes, int64 [nodes].

@@ -18,7 +18,7 @@ MANIFEST_FILE: Final = "manifest.json"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
-Kind = Literal["encoder", "embedding"]
+Kind = Literal["encoder", "embedding", "click", "knowledge_graph"]
 Codec = Literal["float32", "int8_rowwise"]
 Score = Literal["inner_product", "cosine"]
 Datatype = Literal["BOOL", "INT8", "INT32", "INT64", "UINT8", "FP16", "FP32", "FP64", "BYTES"]
@@ -89,7 +89,15 @@ class OnnxSpec(Record):
 
 
 class TableSpec(Record):
-    """A table of rows beside the ONNX graph, in the folder ``tables/<its name>``."""
+    """A table of rows beside the ONNX graph, in the folder ``tables/<its name>``.
+
+    Attributes:
+        node_type: what its ids are ids of; of clicks, whose ids are keys of values, the name of the table.
+        codec: how its rows are stored.
+        rows: how many.
+        dim: length of a row.
+        ids: path of the ids.
+    """
 
     node_type: str
     codec: Codec
@@ -125,9 +133,10 @@ class Manifest(Record):
     """Everything about one model version but the numbers themselves.
 
     Attributes:
-        inputs: as served: the original ids.
-        outputs: as served: the embedding, ``FP32 [-1, dim]``.
-        dim: length of an embedding.
+        inputs: as served: the original ids; of clicks the columns of rows.
+        outputs: as served: the embedding, ``FP32 [-1, dim]``; of clicks the probability, ``FP32 [-1]``; of
+            knowledge graphs ids and scores of the best answers.
+        dim: length of an embedding, of clicks 1.
         onnx: the dense part, or None when an embedding is a row of a table.
         tables: by name.
         targets: what to rank against, by the node type of the query.

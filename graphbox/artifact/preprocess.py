@@ -1,4 +1,4 @@
-"""How a list of original ids becomes the model's feeds: the content of ``preprocess.json``."""
+"""How original ids, or rows of columns, become the model's feeds: the content of ``preprocess.json``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from graphbox.artifact.fields_form import FieldsForm
 from graphbox.artifact.manifest import Name, Record, RelativePath, first_problem
+from graphbox.artifact.triples_form import TriplesForm
 from graphbox.errors import FormatError
 
 __all__ = [
+    "FieldsForm",
     "LayerSpec",
     "LookupForm",
     "PaddedBlockForm",
     "Preprocess",
     "RelationGroup",
     "RowsSpec",
+    "TriplesForm",
     "read_preprocess",
 ]
 
@@ -132,8 +136,18 @@ class PaddedBlockForm(Record):
         """The node types whose ids can be asked for."""
         return (self.node_type,)
 
+    @property
+    def onnx_inputs(self) -> set[str]:
+        """Names of the ONNX inputs that are fed."""
+        fed = {rows.input for rows in self.rows.values()}
+        for layer in self.layers:
+            fed.update(layer.self_inputs.values())
+            for group in layer.groups:
+                fed.update((group.neighbors_input, group.weights_input))
+        return fed
 
-Preprocess = LookupForm | PaddedBlockForm
+
+Preprocess = LookupForm | PaddedBlockForm | FieldsForm | TriplesForm
 _ADAPTER: TypeAdapter[Preprocess] = TypeAdapter(Annotated[Preprocess, Field(discriminator="form")])
 
 

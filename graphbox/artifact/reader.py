@@ -21,10 +21,12 @@ from graphbox.artifact.links import Links, links_table
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
 from graphbox.artifact.onnx_inspection import inspect_onnx
 from graphbox.artifact.preprocess import (
+    FieldsForm,
     LookupForm,
     PaddedBlockForm,
     Preprocess,
     RelationGroup,
+    TriplesForm,
     read_preprocess,
 )
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE, Float32Rows, Int8Rows, RowTable
@@ -195,19 +197,34 @@ class Artifact:
         file = self._file(self.manifest.links)
         return Links(_read_parquet(file), str(file))
 
+    def example_inputs(self) -> list[dict[str, Any]]:
+        """Return the inputs of the example request; [] without one.
+
+        Raises:
+            FormatError: the file is no request.
+        """
+        if self.manifest.example_request is None:
+            return []
+        file = self._file(self.manifest.example_request)
+        try:
+            inputs: list[dict[str, Any]] = json.loads(file.read_bytes())["inputs"]
+            for tensor in inputs:
+                tensor["name"], tensor["data"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError("expected a request with inputs", where=str(file)) from error
+        return inputs
+
     def example_ids(self) -> list[Id]:
         """Return the ids of the example request, of the node type that `preprocess` encodes; [] without one.
 
         Raises:
             FormatError: the file is no request for ids.
         """
-        if self.manifest.example_request is None:
+        inputs = self.example_inputs()
+        if not inputs or isinstance(self.preprocess, FieldsForm):
             return []
-        file = self._file(self.manifest.example_request)
-        try:
-            ids = json.loads(file.read_bytes())["inputs"][0]["data"]
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise FormatError("expected a request with one input of ids", where=str(file)) from error
+        file = self.manifest.example_request
+        ids = inputs[0]["data"]
         if not isinstance(ids, list) or not all(type(identifier) in (str, int) for identifier in ids):
             raise FormatError(f"expected a list of ids, received {ids!r:.120}", where=str(file))
         return ids
@@ -297,25 +314,34 @@ def _read_parquet(file: Path) -> pa.Table:
         ) from error
 
 
+_FORMS: dict[str, type[Preprocess]] = {
+    "encoder": PaddedBlockForm,
+    "embedding": LookupForm,
+    "click": FieldsForm,
+    "knowledge_graph": TriplesForm,
+}
+
+
 def _check_references(artifact: Artifact) -> None:
     """Check that what the manifest and ``preprocess.json`` name is there and fits together."""
     manifest, preprocess = artifact.manifest, artifact.preprocess
     where = str(artifact.path / manifest.preprocess)
-    form = PaddedBlockForm if manifest.kind == "encoder" else LookupForm
-    if not isinstance(preprocess, form) or (manifest.onnx is None) != (manifest.kind == "embedding"):
+    has_onnx = manifest.onnx is not None
+    if not isinstance(preprocess, _FORMS[manifest.kind]) or has_onnx == (manifest.kind == "embedding"):
         raise FormatError(
             f"expected the parts of a model of kind {manifest.kind}, received others", where=where
         )
-    if isinstance(preprocess, PaddedBlockForm):
-        names = [name for rows in preprocess.rows.values() for name in rows.tables]
-        _check_inputs(manifest, preprocess, where)
-    else:
-        names = list(preprocess.tables.values())
-    for name in [*names, *(target.table for target in manifest.targets.values())]:
+    if not isinstance(preprocess, LookupForm):
+        _check_inputs(manifest, preprocess.onnx_inputs, where)
+    for name in [*_tables_of(preprocess), *(target.table for target in manifest.targets.values())]:
         if name not in manifest.tables:
             raise FormatError(
                 f"expected one of the tables {sorted(manifest.tables)}, received `{name}`", where=where
             )
+    if isinstance(preprocess, TriplesForm):
+        _check_relations(artifact, preprocess, where)
+    if isinstance(preprocess, FieldsForm | TriplesForm):
+        return
     for query_type in preprocess.query_types:
         target = manifest.targets.get(query_type)
         if target is not None and (length := manifest.tables[target.table].dim) != manifest.dim:
@@ -325,15 +351,31 @@ def _check_references(artifact: Artifact) -> None:
             )
 
 
-def _check_inputs(manifest: Manifest, preprocess: PaddedBlockForm, where: str) -> None:
-    fed = {rows.input for rows in preprocess.rows.values()}
-    for layer in preprocess.layers:
-        fed.update(layer.self_inputs.values())
-        for group in layer.groups:
-            fed.update((group.neighbors_input, group.weights_input))
+def _tables_of(form: Preprocess) -> list[str]:
+    match form:
+        case PaddedBlockForm():
+            return [name for rows in form.rows.values() for name in rows.tables]
+        case TriplesForm():
+            return [*form.entities.values(), form.to_tails, form.to_heads]
+        case FieldsForm():
+            return list(form.tables)
+        case _:
+            return list(form.tables.values())
+
+
+def _check_inputs(manifest: Manifest, fed: set[str], where: str) -> None:
     declared = {tensor.name for tensor in manifest.onnx.inputs} if manifest.onnx else set()
     if fed != declared:
         raise FormatError(
             f"expected feeds for the ONNX inputs {sorted(declared)}, received feeds for {sorted(fed)}",
+            where=where,
+        )
+
+
+def _check_relations(artifact: Artifact, form: TriplesForm, where: str) -> None:
+    names = list(artifact.ids(form.relation_type))
+    if names != list(form.ends):
+        raise FormatError(
+            f"expected the node types at the ends of {len(names)} relations, received {len(form.ends)}",
             where=where,
         )

@@ -39,7 +39,7 @@ from graphbox.artifact.manifest import (
     is_plain_name,
 )
 from graphbox.artifact.onnx_inspection import inspect_onnx
-from graphbox.artifact.preprocess import Preprocess
+from graphbox.artifact.preprocess import FieldsForm, Preprocess, TriplesForm
 from graphbox.artifact.reader import Artifact, sha256_of
 from graphbox.artifact.rows import CODES_FILE, ROWS_FILE, SCALE_BIAS_FILE
 from graphbox.errors import ConflictError, DataError, DoesNotFitError, UsageError
@@ -76,6 +76,7 @@ class ArtifactWriter:
         self._onnx: OnnxSpec | None = None
         self._preprocess: Preprocess | None = None
         self._links: str | None = None
+        self._example: list[dict[str, Any]] | None = None
         self._partial = Path()
         self._lock = -1
 
@@ -171,6 +172,8 @@ class ArtifactWriter:
                 shutil.copyfile(artifact.path / path, self._place(path))
         self.set_preprocess(artifact.preprocess)
         self._links = manifest.links
+        if isinstance(artifact.preprocess, FieldsForm | TriplesForm):
+            self._example = artifact.example_inputs()
 
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
@@ -211,6 +214,14 @@ class ArtifactWriter:
         pq.write_table(links, self._place(LINKS_FILE), compression="zstd")
         self._links = LINKS_FILE
 
+    def set_example(self, inputs: list[dict[str, Any]]) -> None:
+        """Say what the example request asks, where that is more than two ids.
+
+        Args:
+            inputs: of a KServe v2 request, as JSON: ``name``, ``datatype``, ``shape`` and ``data`` of each.
+        """
+        self._example = inputs
+
     def commit(
         self,
         *,
@@ -229,9 +240,10 @@ class ArtifactWriter:
         Args:
             name: of the model.
             version: of the model.
-            kind: ``encoder`` when there is an ONNX part, else ``embedding``.
+            kind: ``embedding`` when there is no ONNX part; else ``encoder``, ``click`` or
+                ``knowledge_graph``, as the preprocess is.
             task: that it was trained for, or None.
-            dim: length of an embedding.
+            dim: length of an embedding; of clicks 1.
             targets: what to rank against, by the node type of the query.
             metrics: ``{task: {metric: value}}``.
             lineage: where it comes from.
@@ -248,11 +260,10 @@ class ArtifactWriter:
         """
         if self._preprocess is None or not self._ids:
             raise UsageError("expected ids and a preprocess before commit, received none")
-        ids = self._ids[self._preprocess.node_type][1]
-        datatype: Datatype = "BYTES" if ids.kind == "string" else "INT64"
-        data = self._example_ids(ids)
-        example = {"name": "id", "datatype": datatype, "shape": [len(data)], "data": data}
-        self._place(EXAMPLE_REQUEST_FILE).write_text(json.dumps({"inputs": [example]}, indent=2) + "\n")
+        inputs, outputs = self._tensors(self._preprocess, dim)
+        example = self._example or [self._ids_example(inputs[0])]
+        text = json.dumps({"inputs": example}, indent=2, allow_nan=False) + "\n"
+        self._place(EXAMPLE_REQUEST_FILE).write_text(text)
         check_name(name, "model name")
         manifest = _checked_manifest(
             name=name,
@@ -260,8 +271,8 @@ class ArtifactWriter:
             created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             kind=kind,
             task=task,
-            inputs=(TensorSpec(name="id", datatype=datatype, shape=(-1,)),),
-            outputs=(TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim)),),
+            inputs=inputs,
+            outputs=outputs,
             dim=dim,
             onnx=self._onnx,
             tables=self._tables,
@@ -281,6 +292,28 @@ class ArtifactWriter:
         Artifact.open(self._partial, verify=False)
         self._move_into_place()
         return Artifact.open(self.path)
+
+    def _tensors(self, form: Preprocess, dim: int) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+        """Return the inputs and outputs as served."""
+        if isinstance(form, FieldsForm):
+            columns = tuple(field.tensor for field in form.fields)
+            return columns, (TensorSpec(name="probability", datatype="FP32", shape=(-1,)),)
+        node_types = form.entities if isinstance(form, TriplesForm) else (form.node_type,)
+        are_integers = all(self._ids[name][1].kind == "int64" for name in node_types)
+        datatype: Datatype = "INT64" if are_integers else "BYTES"
+        ids = TensorSpec(name="id", datatype=datatype, shape=(-1,))
+        if isinstance(form, TriplesForm):
+            relation = TensorSpec(name="relation", datatype="BYTES", shape=(-1,))
+            answer = TensorSpec(name="answer", datatype=datatype, shape=(-1, -1))
+            return (ids, relation), (answer, TensorSpec(name="score", datatype="FP32", shape=(-1, -1)))
+        return (ids,), (TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim)),)
+
+    def _ids_example(self, tensor: TensorSpec) -> dict[str, Any]:
+        """Return the input of an example request for ids."""
+        if self._preprocess is None or self._preprocess.node_type not in self._ids:
+            raise UsageError("expected an example request before commit, received none")
+        data = self._example_ids(self._ids[self._preprocess.node_type][1])
+        return {"name": tensor.name, "datatype": tensor.datatype, "shape": [len(data)], "data": data}
 
     def _example_ids(self, ids: Ids) -> list[Id]:
         """Return two ids worth asking about: of linked nodes, or the first there are."""

@@ -31,6 +31,7 @@ from graphbox.cli import (
     init,
     models,
     plan,
+    predict,
     run,
     runs,
     serve,
@@ -100,6 +101,7 @@ for module in (
     train,
     evaluate,
     embed,
+    predict,
 ):
     module.register(app)
 for module in (export, compress, bench, targets, serve, graphs, runs, models, convert_pglbox):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
-
-if TYPE_CHECKING:
-    from graphbox.workspace import Workspace
 
 __all__ = ["register"]
 
@@ -50,7 +48,7 @@ def compress(
     if not 0 <= max_drop <= 1:
         raise UsageError(f"expected a loss between 0 and 1, received {max_drop:g}", where="--max-drop")
     with session.workspace() as workspace:
-        if _is_run(workspace, name):
+        if is_run(workspace, name):
             continue_shown(session, name, until="compress", again=True)
             return
         parent = workspace.model(name, version)
@@ -59,10 +57,6 @@ def compress(
         report = compress_model(workspace, parent, settings, BenchConfig())
     document = {"compress": {name: report}}
     session.answer(document, lambda console: print_results(document, console))
-
-
-def _is_run(workspace: Workspace, name: str) -> bool:
-    return name == "last" or any(run.id == name for run in workspace.runs())
 
 
 def register(app: typer.Typer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphbox.graph import Graph
+    from graphbox.graph.schema import EdgeType
+    from graphbox.pipeline.run_data import RunData
     from graphbox.train import TrainedModel
 
 __all__ = ["register"]
@@ -148,10 +151,14 @@ def show_neighbors(
     id: Annotated[str, typer.Argument(help="Original id of a node.")],  # noqa: A002 (the user's word)
     model: ModelOption = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many.")] = 10,
+    not_linked: Annotated[
+        bool, typer.Option("--not-linked", help="Leave out what a link joins to the node already.")
+    ] = False,
 ) -> None:
     """Show the nodes a model finds nearest to one node of its task's type."""
     import numpy as np
 
+    from graphbox.export import linked_nodes
     from graphbox.metrics import top_k
     from graphbox.pipeline.run_data import RunData
 
@@ -168,7 +175,11 @@ def show_neighbors(
         scores = trained.score(query)
         if target_type == node_type:
             scores[0, query[0]] = -np.inf
+        if not_linked:
+            negatives = _negatives(data, trained)
+            scores[0, linked_nodes(data.graph, node_type, int(query[0]), target_type, negatives)] = -np.inf
         best = top_k(scores, k)[0]
+        best = best[np.isfinite(scores[0, best])]
         ids = data.graph.ids(target_type, best).tolist()
     neighbors = [
         {"id": name, "type": target_type, "score": float(scores[0, index])}
@@ -181,6 +192,14 @@ def show_neighbors(
         {**document, "neighbors": neighbors},
         lambda console: console.print(table(title, (target_type, "score"), rows, ("score",))),
     )
+
+
+def _negatives(data: RunData, trained: TrainedModel) -> Collection[EdgeType]:
+    """Return the edge types that hold what is no link."""
+    from graphbox.train import LinkSplit
+
+    split = None if trained.task is None else data.split(trained.task)
+    return split.negative_edge_types() if isinstance(split, LinkSplit) else ()
 
 
 def show_answers(
@@ -254,7 +273,7 @@ def _with_embeddings(trained: TrainedModel) -> TrainedModel:
     if not trained.embeddings:
         raise UsageError(
             f"expected a model with vectors of nodes, received `{trained.name}` of kind {trained.kind}",
-            hint="in Python, `graphbox.train.load_trained(...).click.predict(rows)` gives its probabilities",
+            hint="`graphbox predict` gives the probabilities of rows",
         )
     return trained
 

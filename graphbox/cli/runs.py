@@ -18,14 +18,19 @@ from graphbox.errors import NotFoundError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphbox.workspace import RunRecord, Sign
+    from graphbox.workspace import RunRecord, Sign, Workspace
 
-__all__ = ["register"]
+__all__ = ["RunArgument", "is_run", "register"]
 
 group = typer.Typer(help="List, show, compare, resume or remove runs.")
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run; `last` is the newest.")]
 _FOLLOW_EVERY_S = 0.5
+
+
+def is_run(workspace: Workspace, name: str) -> bool:
+    """Tell whether a name is that of a run, not of a model."""
+    return name == "last" or any(run.id == name for run in workspace.runs())
 
 
 def list_runs(session: Session) -> None:

@@ -141,20 +141,6 @@ class _Checker:
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")
-        kind = _mapping(self._models, str(name)).get("kind")
-        if kind in {"deepfm", "dcn", "wide_and_deep"}:
-            yield self._problem(
-                key,
-                f"expected a model with vectors of nodes, received `{name}` of kind {kind}, which has none",
-                "in Python, `graphbox.train.load_trained(...).click.predict(rows)` gives its probabilities",
-            )
-        elif kind in {"distmult", "complex", "transe", "rotate"}:
-            yield self._problem(
-                key,
-                f"expected a model that ranks nodes by their vectors alone, received `{name}` of kind {kind}",
-                "it needs a relation as well; `graphbox embed export` writes its vectors, of entities and of "
-                "relations",
-            )
 
     def _check_compressed(self, name: str) -> Iterator[Problem]:
         export = self._exports.get(name)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from graphbox.export.click import TrainedClicks, export_click
 from graphbox.export.embeddings import export_embeddings
-from graphbox.export.links import links_of
+from graphbox.export.knowledge_graph import TriplesSource, export_knowledge_graph
+from graphbox.export.links import linked_nodes, links_of, links_of_triples
 from graphbox.export.model import (
     EmbeddingSource,
     ExportResult,
@@ -22,11 +24,17 @@ __all__ = [
     "PaddedBlockEncoder",
     "ParityReport",
     "RelationBlock",
+    "TrainedClicks",
     "TrainedEncoder",
+    "TriplesSource",
+    "export_click",
     "export_embedding",
     "export_embeddings",
     "export_encoder",
+    "export_knowledge_graph",
     "export_onnx",
     "group_relations",
+    "linked_nodes",
     "links_of",
+    "links_of_triples",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from graphbox.artifact.links import links_table
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType
 
-__all__ = ["KnownEdges", "links_of"]
+__all__ = ["KnownEdges", "linked_nodes", "links_of", "links_of_triples"]
 
 
 class KnownEdges(Protocol):
@@ -53,6 +53,65 @@ def links_of(
         if edge_type in known.edge_types:
             held_out = ~np.isin(_keys(source, target), _keys(*known.csc(edge_type).coo()))
         tables.append(links_table(source, target, held_out, edge_type))
+    return _together(tables)
+
+
+def linked_nodes(
+    graph: Graph, node_type: str, node: int, other_type: str, negatives: Collection[EdgeType] = ()
+) -> npt.NDArray[np.int64]:
+    """Return the nodes of a type that some link joins with a node, either way, ascending: int64 [k].
+
+    Args:
+        graph: every edge.
+        node_type: of the node.
+        node: its index.
+        other_type: of those returned.
+        negatives: edge types that hold what is no link.
+    """
+    found: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for edge_type in graph.edge_types:
+        if edge_type in negatives:
+            continue
+        csc = graph.csc(edge_type)
+        if (edge_type[0], edge_type[2]) == (other_type, node_type):
+            found.append(np.asarray(csc.indices[csc.indptr[node] : csc.indptr[node + 1]], np.int64))
+        if (edge_type[0], edge_type[2]) == (node_type, other_type):
+            edges = np.flatnonzero(np.asarray(csc.indices) == node)
+            found.append(np.searchsorted(csc.indptr, edges, side="right").astype(np.int64) - 1)
+    return np.unique(np.concatenate(found))
+
+
+def links_of_triples(
+    known: npt.NDArray[np.int64], held_out: npt.NDArray[np.int64], ends: Mapping[str, tuple[str, str]]
+) -> pa.Table:
+    """Return triples as links, each relation an edge type of its own name.
+
+    Args:
+        known: int64 [n, 3], head, relation, tail of what a model was given.
+        held_out: int64 [m, 3], of what it was not.
+        ends: by relation the node types of its heads and its tails, in the order of their numbers.
+
+    Returns:
+        A table for `graphbox.artifact.Links`.
+    """
+    triples = np.concatenate([known, held_out])
+    hidden = np.arange(len(triples)) >= len(known)
+    order = np.argsort(triples[:, 1], kind="stable")
+    bounds = np.searchsorted(triples[order, 1], np.arange(len(ends) + 1))
+    tables = []
+    for number, (relation, (head_type, tail_type)) in enumerate(ends.items()):
+        chosen = order[bounds[number] : bounds[number + 1]]
+        if len(chosen):
+            of_relation = triples[chosen]
+            tables.append(
+                links_table(
+                    of_relation[:, 0], of_relation[:, 2], hidden[chosen], (head_type, relation, tail_type)
+                )
+            )
+    return _together(tables)
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
     if not tables:
         none = np.empty(0, np.int64)
         return links_table(none, none, none.astype(bool), ("", "", ""))

@@ -24,7 +24,7 @@ from graphbox.artifact import (
     TargetSpec,
 )
 from graphbox.artifact.manifest import is_plain_name
-from graphbox.deploy import open_model
+from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
 from graphbox.export.parity import ParityReport, check_parity
@@ -141,10 +141,16 @@ def export_encoder(
     reports: list[ParityReport] = []
 
     def prove(artifact: Artifact) -> None:
-        with open_model(artifact.path, verify=False) as model:
+        with open_encoder(artifact.path, verify=False) as model:
             cases = _parity_cases(blocks, len(trained.target), parity_rows)
             reports.append(
-                check_parity(model, _encode_trained(trained), cases, max_absolute_error, max_relative_error)
+                check_parity(
+                    model.encode_indices,
+                    _encode_trained(trained),
+                    cases,
+                    max_absolute_error,
+                    max_relative_error,
+                )
             )
 
     with ArtifactWriter(destination) as writer:

@@ -23,7 +23,6 @@ from graphbox.errors import GateError, missing_extra
 __all__ = ["OPSET", "ExportedOnnx", "TensorInput", "export_onnx"]
 
 OPSET = 20
-OUTPUT = "embedding"
 
 _REFUSED = {
     "GatherND": "it is slower than Gather; index with embedding() or index_select()",
@@ -63,12 +62,15 @@ class ExportedOnnx:
     outputs: tuple[TensorSpec, ...]
 
 
-def export_onnx(module: nn.Module, arguments: Sequence[TensorInput | list[TensorInput]]) -> ExportedOnnx:
-    """Export a module whose only output is the embedding, float32 [n, dim].
+def export_onnx(
+    module: nn.Module, arguments: Sequence[TensorInput | list[TensorInput]], *, output: str = "embedding"
+) -> ExportedOnnx:
+    """Export a module that has one output.
 
     Args:
         module: in evaluation mode.
         arguments: of its ``forward``, in order; a list where it takes a list of tensors.
+        output: name of the output in the graph.
 
     Raises:
         GateError: when the exported graph has an operator or a form that is refused.
@@ -94,7 +96,7 @@ def export_onnx(module: nn.Module, arguments: Sequence[TensorInput | list[Tensor
         )
     proto: Any = program.model_proto if program else None
     _check_form(proto, sum(isinstance(part, nn.Linear) for part in module.modules()))
-    _rename_output(proto)
+    _rename_output(proto, output)
     _strip_traces(proto)
     onnx.checker.check_model(proto, full_check=True)
     outputs = tuple(_tensor(value) for value in proto.graph.output)
@@ -149,23 +151,23 @@ def _check_form(proto: Any, linear_layers: int) -> None:
         )
 
 
-def _rename_output(proto: Any) -> None:
-    """Name the output; asked for by name, the exporter makes two values of one name out of `embedding`."""
+def _rename_output(proto: Any, output: str) -> None:
+    """Name the output; asked for by name, the exporter may make two values of that name."""
     graph = proto.graph
     produced = graph.output[0].name
-    if produced == OUTPUT:
+    if produced == output:
         return
     for node in graph.node:
         for names in (node.input, node.output):
             for position, name in enumerate(names):
-                if name == OUTPUT:
-                    names[position] = f"{OUTPUT}_values"
+                if name == output:
+                    names[position] = f"{output}_values"
                 elif name == produced:
-                    names[position] = OUTPUT
+                    names[position] = output
     for value in graph.value_info:
-        if value.name == OUTPUT:
-            value.name = f"{OUTPUT}_values"
-    graph.output[0].name = OUTPUT
+        if value.name == output:
+            value.name = f"{output}_values"
+    graph.output[0].name = output
 
 
 def _strip_traces(proto: Any) -> None:

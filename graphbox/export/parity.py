@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.deploy import DeployedModel
 from graphbox.errors import GateError
 
 __all__ = ["ParityReport", "check_parity"]
 
-Indices = npt.NDArray[np.int64]
+Query = TypeVar("Query")
 Vectors = npt.NDArray[np.float32]
 
 
@@ -44,20 +43,23 @@ class ParityReport:
 
 
 def check_parity(
-    exported: DeployedModel,
-    trained: Callable[[Indices], Vectors],
-    cases: Mapping[str, Sequence[Indices]],
+    exported: Callable[[Query], Vectors],
+    trained: Callable[[Query], Vectors],
+    cases: Mapping[str, Sequence[Query]],
     bound_absolute: float,
     bound_relative: float,
+    *,
+    size: Callable[[Query], int] = len,  # type: ignore[assignment]  # of what has a length
 ) -> ParityReport:
     """Compare on every batch of every case.
 
     Args:
-        exported: the artifact as it is served: lookup, padding and ONNX.
-        trained: returns the trained model's embeddings of node indices, float32 [n, dim].
-        cases: batches of node indices by case.
+        exported: returns what the artifact gives as it is served, float32 [n, dim].
+        trained: returns what the trained model gives, float32 [n, dim].
+        cases: batches of queries by case.
         bound_absolute: largest absolute error allowed.
         bound_relative: largest relative error allowed.
+        size: returns the number of queries of a batch.
 
     Raises:
         GateError: when an error is above its bound, or an output is not finite.
@@ -67,15 +69,15 @@ def check_parity(
     rows = 0
     for case, batches in cases.items():
         worst[case] = 0.0
-        for indices in batches:
-            received, expected = exported.encode_indices(indices), trained(indices)
+        for batch in batches:
+            received, expected = exported(batch), trained(batch)
             if received.shape != expected.shape or not np.isfinite(received).all():
                 raise GateError(
-                    f"expected finite embeddings {list(expected.shape)}, received {list(received.shape)} "
+                    f"expected finite outputs {list(expected.shape)}, received {list(received.shape)} "
                     f"with {int((~np.isfinite(received)).sum())} values that are not finite",
                     where=f"parity case `{case}`",
                 )
-            rows += len(indices)
+            rows += size(batch)
             if not received.size:
                 continue
             difference = np.abs(received - expected)

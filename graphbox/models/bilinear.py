@@ -17,9 +17,9 @@ class DistMult(TripleScore):
         """Return head x relation."""
         return heads * relations
 
-    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
-        """Return tail x relation."""
-        return tails * relations
+    def backwards(self, relations: Tensor) -> Tensor:
+        """Return the rows as they are."""
+        return relations
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Return inner products."""
@@ -36,9 +36,10 @@ class ComplEx(TripleScore):
         """Return head x relation."""
         return complex_product(heads, relations)
 
-    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
-        """Return tail x conjugate of relation."""
-        return complex_product(tails, relations, conjugate=True)
+    def backwards(self, relations: Tensor) -> Tensor:
+        """Return the conjugates."""
+        real, imaginary = relations.chunk(2, dim=-1)
+        return torch.cat([real, -imaginary], dim=-1)
 
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:
         """Return the real part of query x conjugate of candidate: inner products of the rows as they are."""
@@ -49,18 +50,15 @@ class ComplEx(TripleScore):
         return moduli(rows)
 
 
-def complex_product(left: Tensor, right: Tensor, *, conjugate: bool = False) -> Tensor:
+def complex_product(left: Tensor, right: Tensor) -> Tensor:
     """Return the product of complex numbers, real parts in the first half of a row: float32 [n, dim].
 
     Args:
         left: float32 [n, dim].
         right: float32 [n, dim].
-        conjugate: multiply by the conjugate of ``right``.
     """
     real, imaginary = left.chunk(2, dim=-1)
     other_real, other_imaginary = right.chunk(2, dim=-1)
-    if conjugate:
-        other_imaginary = -other_imaginary
     return torch.cat(
         [
             real * other_real - imaginary * other_imaginary,

@@ -114,7 +114,8 @@ class ClickNetwork(nn.Module, ABC):
 
 def side_by_side(vectors: Tensor, numbers: Tensor) -> Tensor:
     """Return the vectors of all fields and the numbers as one vector of each row."""
-    return torch.cat([vectors.flatten(1), numbers], dim=1)
+    flat = vectors.flatten(1)
+    return torch.cat([flat, numbers], dim=1) if numbers.shape[1] else flat
 
 
 def feed_forward(inputs: int, hidden: Sequence[int], dropout: float) -> nn.Sequential:

@@ -41,6 +41,13 @@ class TripleScore(nn.Module, ABC):
         """
 
     @abstractmethod
+    def backwards(self, relations: Tensor) -> Tensor:
+        """Return the rows of relations from tails to heads: float32 [n, relation_dim].
+
+        Args:
+            relations: float32 [n, relation_dim].
+        """
+
     def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
         """Return what is compared with heads: float32 [n, dim].
 
@@ -48,6 +55,7 @@ class TripleScore(nn.Module, ABC):
             tails: float32 [n, dim].
             relations: float32 [n, relation_dim].
         """
+        return self.tail_queries(tails, self.backwards(relations))
 
     @abstractmethod
     def forward(self, queries: Tensor, candidates: Tensor) -> Tensor:

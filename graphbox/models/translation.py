@@ -57,9 +57,9 @@ class TransE(_Distance):
         """Return head + relation."""
         return heads + relations
 
-    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
-        """Return tail - relation."""
-        return tails - relations
+    def backwards(self, relations: Tensor) -> Tensor:
+        """Return the moves back."""
+        return -relations
 
 
 class RotatE(_Distance):
@@ -78,9 +78,9 @@ class RotatE(_Distance):
         """Return head, turned by the relation."""
         return complex_product(heads, _on_circle(relations))
 
-    def head_queries(self, tails: Tensor, relations: Tensor) -> Tensor:
-        """Return tail, turned back."""
-        return complex_product(tails, _on_circle(relations), conjugate=True)
+    def backwards(self, relations: Tensor) -> Tensor:
+        """Return the angles back."""
+        return -relations
 
     def sizes(self, rows: Tensor) -> Tensor:
         """Return the moduli of entities, and 1 for those of relations."""

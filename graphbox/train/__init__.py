@@ -18,6 +18,7 @@ from graphbox.train.registry import Assignment
 from graphbox.train.splitting import make_split
 from graphbox.train.tasks import (
     ClassifySplit,
+    ClickSplit,
     CompleteSplit,
     LinkSplit,
     RecommendSplit,
@@ -32,6 +33,7 @@ from graphbox.train.walks.embed import embed
 __all__ = [
     "Assignment",
     "ClassifySplit",
+    "ClickSplit",
     "CompleteSplit",
     "GraphView",
     "LikelyAnswer",

@@ -8,12 +8,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphbox.artifact import Artifact, TensorSpec
-from graphbox.deploy import DeployedModel
+from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
 from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.kserve.executor import CostEstimate
 from graphbox.server.kserve.tensors import Tensor
 
-__all__ = ["ONNX_SUFFIX", "Endpoint", "ModelEndpoint", "OnnxEndpoint"]
+__all__ = [
+    "ONNX_SUFFIX",
+    "AnswerEndpoint",
+    "ClickEndpoint",
+    "EncoderEndpoint",
+    "Endpoint",
+    "OnnxEndpoint",
+    "endpoint_of",
+]
 
 ONNX_SUFFIX = ".onnx"
 """What the name of a model's bare ONNX part ends with."""
@@ -49,7 +57,7 @@ class Endpoint(Protocol):
         ...
 
 
-class ModelEndpoint:
+class EncoderEndpoint:
     """Original ids in, embeddings out: lookup and ONNX part in one.
 
     The input ``id`` is BYTES or INT64 [-1], as the ids of the graph are; the output ``embedding`` is
@@ -59,9 +67,9 @@ class ModelEndpoint:
 
     platform = "graphbox"
 
-    def __init__(self, artifact: Artifact, model: DeployedModel) -> None:
+    def __init__(self, artifact: Artifact, model: DeployedEncoder) -> None:
         self._model = model
-        self._query_types = artifact.preprocess.query_types
+        self._query_types = model.query_types
         self._dim = artifact.manifest.dim
         self.inputs = _by_name(artifact.manifest.inputs)
         self.outputs = _by_name(artifact.manifest.outputs)
@@ -91,6 +99,119 @@ class ModelEndpoint:
             raise InvalidRequestError(
                 error.message, where=f"input `{self._input}`", hint=error.hint
             ) from error
+
+
+class ClickEndpoint:
+    """Columns of rows in, probabilities out.
+
+    There is an input for each column: FP32 [-1] of numbers (NaN where one is missing), INT64 [-1] of integers,
+    BOOL [-1], BYTES [-1] of categories (empty where one is missing) and of slots (values separated by ``|``),
+    FP32 [-1, dim] of vectors. The output ``probability`` is FP32 [-1].
+    """
+
+    platform = "graphbox"
+
+    def __init__(self, artifact: Artifact, model: DeployedClick) -> None:
+        self._model = model
+        self.inputs = _by_name(artifact.manifest.inputs)
+        self.outputs = _by_name(artifact.manifest.outputs)
+        self.cost = CostEstimate()
+        (self._output,) = self.outputs
+
+    def work(self, inputs: Mapping[str, Tensor]) -> int:
+        """Return the number of rows."""
+        return len(next(iter(inputs.values())))
+
+    def run(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> dict[str, Tensor]:  # noqa: ARG002
+        """Return the probabilities; see `Endpoint.run`."""
+        return {self._output: self._model.predict_tensors(inputs).probability}
+
+
+class AnswerEndpoint:
+    """Entities and relations in, the likeliest others out.
+
+    Inputs are ``id``, BYTES or INT64 [-1], and ``relation``, BYTES [-1]; outputs ``answer``, of the type of
+    ``id``, and ``score``, FP32, both [-1, k]. Request parameters: ``k``, 10 by default; ``asked``: ``tail``, the
+    default, of heads, or ``head`` of tails; ``known``: whether what the data has already is among the answers,
+    by default not.
+    """
+
+    platform = "graphbox"
+
+    def __init__(self, artifact: Artifact, model: DeployedKnowledgeGraph, most: int = 1000) -> None:
+        self._artifact = artifact
+        self._model = model
+        self._most = most
+        self.inputs = _by_name(artifact.manifest.inputs)
+        self.outputs = _by_name(artifact.manifest.outputs)
+        self.cost = CostEstimate()
+        self._ids, self._relations = self.inputs
+        self._answer, self._score = self.outputs
+        self._are_integers = self.outputs[self._answer].datatype == "INT64"
+
+    def work(self, inputs: Mapping[str, Tensor]) -> int:
+        """Return the number of questions."""
+        return len(inputs[self._ids])
+
+    def run(self, inputs: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Return the answers; see `Endpoint.run`."""
+        k, to_heads, with_known = self._asked(parameters)
+        relations = _texts(inputs[self._relations], "relation names")
+        ids = inputs[self._ids]
+        if len(ids) != len(relations):
+            raise InvalidRequestError(
+                f"expected a relation for each of {len(ids)} ids, received {len(relations)}",
+                where=f"input `{self._relations}`",
+            )
+        answers = np.empty((len(ids), k), np.int64 if self._are_integers else np.object_)
+        scores = np.empty((len(ids), k), np.float32)
+        for relation in dict.fromkeys(relations):
+            places = np.flatnonzero([each == relation for each in relations])
+            try:
+                asked = self._artifact.ids(self._model.end_types(relation)[to_heads])
+                texts = _original_ids(ids[places])
+                nodes = asked.index([asked.from_text(str(each)) for each in texts])
+            except NotFoundError as error:
+                # 404 would say that the model is not there.
+                raise InvalidRequestError(error.message, hint=error.hint) from error
+            found = self._model.answer_indices(relation, nodes, k, to_heads=to_heads, with_known=with_known)
+            for place, each in zip(places.tolist(), found, strict=True):
+                if len(each.index) < k:
+                    raise InvalidRequestError(
+                        f"expected k of at most {len(each.index)}, which is how many answers there are to "
+                        f"question {place}, received {k}",
+                        where="parameters.k",
+                    )
+                named = self._artifact.ids(each.node_type).take(each.index)
+                answers[place] = named if self._are_integers else [str(name).encode() for name in named]
+                scores[place] = each.score
+        return {self._answer: answers, self._score: scores}
+
+    def _asked(self, parameters: Mapping[str, Any]) -> tuple[int, bool, bool]:
+        k = parameters.get("k", 10)
+        if type(k) is not int or not 1 <= k <= self._most:
+            raise InvalidRequestError(
+                f"expected an integer between 1 and {self._most}, received {k!r}", where="parameters.k"
+            )
+        asked = parameters.get("asked", "tail")
+        if asked not in ("head", "tail"):
+            raise InvalidRequestError(f"expected head or tail, received {asked!r}", where="parameters.asked")
+        known = parameters.get("known", False)
+        if not isinstance(known, bool):
+            raise InvalidRequestError(f"expected true or false, received {known!r}", where="parameters.known")
+        return k, asked == "head", known
+
+
+def endpoint_of(artifact: Artifact, model: DeployedModel) -> Endpoint:
+    """Return a model as KServe clients see it."""
+    match model:
+        case DeployedClick():
+            return ClickEndpoint(artifact, model)
+        case DeployedKnowledgeGraph():
+            return AnswerEndpoint(artifact, model)
+        case DeployedEncoder():
+            return EncoderEndpoint(artifact, model)
+    raise TypeError(f"no endpoint for a {type(model).__name__}")
 
 
 class OnnxEndpoint:
@@ -126,7 +247,11 @@ def _original_ids(tensor: Tensor) -> list[str] | list[int]:
     if tensor.dtype != np.object_:
         numbers: list[int] = tensor.tolist()
         return numbers
+    return _texts(tensor, "ids")
+
+
+def _texts(tensor: Tensor, what: str) -> list[str]:
     try:
         return [element.decode() for element in tensor]
     except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"expected ids in UTF-8, received other bytes: {error}") from error
+        raise InvalidRequestError(f"expected {what} in UTF-8, received other bytes: {error}") from error

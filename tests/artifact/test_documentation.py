@@ -9,12 +9,16 @@ import pyarrow.parquet as pq
 
 from graphbox.artifact import (
     Artifact,
+    FieldsForm,
+    FieldSpec,
+    FieldTable,
     LayerSpec,
     LookupForm,
     Manifest,
     PaddedBlockForm,
     RelationGroup,
     RowsSpec,
+    TriplesForm,
 )
 from graphbox.artifact.links import COLUMNS
 from graphbox.artifact.manifest import _NAME
@@ -37,7 +41,8 @@ def test_every_key_of_the_manifest_is_described_in_its_order() -> None:
 
 def test_every_key_of_preprocess_is_described() -> None:
     text = _section("preprocess.json")
-    for form in (LookupForm, PaddedBlockForm, RowsSpec, LayerSpec, RelationGroup):
+    forms = (LookupForm, PaddedBlockForm, RowsSpec, LayerSpec, RelationGroup)
+    for form in (*forms, FieldsForm, FieldSpec, FieldTable, TriplesForm):
         for name in form.model_fields:
             assert f"`{name}`" in text or f'"{name}"' in text, name
 

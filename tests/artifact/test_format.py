@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.deploy import open_model
+from graphbox.deploy import open_encoder
 
 FOLDER = Path(__file__).parents[1] / "formats" / "artifact-1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -18,7 +18,7 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 @pytest.mark.parametrize("version", sorted(EXPECTED))
 def test_version_1_still_answers_the_same(version: str) -> None:
     expected = EXPECTED[version]
-    with open_model(FOLDER / version) as model:
+    with open_encoder(FOLDER / version) as model:
         assert model.manifest.format_version == 1
         assert model.manifest.digest == expected["digest"]
         assert list(model.id_index()) == expected["ids"]

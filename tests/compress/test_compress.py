@@ -13,7 +13,7 @@ import pytest
 from graphbox.artifact import Artifact
 from graphbox.compress import compress
 from graphbox.config import BenchConfig, CompressConfig
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.errors import GateError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
 
@@ -37,7 +37,7 @@ def _agreement(sample: SampleModel) -> Any:
     scores[np.arange(len(nodes)), nodes] = -np.inf
     best = np.argsort(-scores, axis=1)[:, :10]
 
-    def evaluate(model: DeployedModel) -> Mapping[str, float]:
+    def evaluate(model: DeployedEncoder) -> Mapping[str, float]:
         found, _ = model.neighbors_of_indices(nodes, 10)
         shared = [len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), best.tolist(), strict=True)]
         return {"recall@10": float(np.mean(shared)), "queries": float(len(nodes))}
@@ -95,7 +95,7 @@ def test_the_compressed_model_answers_like_the_original(
     destination = tmp_path / "sample" / "2"
     config = CompressConfig(max_drop=1.0)
     compress(artifact, destination, config, version=2, metric="m", evaluate=lambda _: {"m": 1.0}, bench=BENCH)
-    with open_model(destination) as model:
+    with open_encoder(destination) as model:
         assert model.effective["precision"] == "int8_dynamic"
         received = model.encode(sample.ids["package"])
         expected = sample.encode(list(range(500)))
@@ -141,7 +141,7 @@ def test_tables_alone_are_compressed_too(sample: SampleModel, tmp_path: Path) ->
         bench=BENCH,
     )
     assert report.dense is None
-    with open_model(destination) as model:
+    with open_encoder(destination) as model:
         rows = sample.rows["tag"][:, :5]
         error = np.abs(model.encode(sample.ids["tag"], node_type="tag") - rows).max()
         assert 0 < error <= report.tables["tag"].max_absolute * 1.0001

@@ -70,7 +70,6 @@ def test_all_edge_types_without_a_word(tmp_path: Path) -> None:
         ("      keep_duplicates: true\n", "", "keeps one edge of each pair"),
         ("task: missing}", "task: missing, dim: 5}", "multiple of 2"),
         ("kind: complex,", "kind: deepwalk,", "expected a task of kind"),
-        ("task: missing}", "task: missing}\nexport: {atlas: {model: complex}}", "embed export"),
         ("    relation_feature", "    group: [place, known, place]\n    relation_feature", "group"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, open_encoder
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
 
 Install = Callable[[str, str, str], None]
@@ -20,14 +20,14 @@ def sample() -> SampleModel:
 
 
 @pytest.fixture(scope="session")
-def encoder(sample: SampleModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedModel]:
-    with open_model(write_encoder(tmp_path_factory.mktemp("models") / "1", sample).path) as model:
+def encoder(sample: SampleModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedEncoder]:
+    with open_encoder(write_encoder(tmp_path_factory.mktemp("models") / "1", sample).path) as model:
         yield model
 
 
 @pytest.fixture(scope="session")
-def embedding(sample: SampleModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedModel]:
-    with open_model(write_embedding(tmp_path_factory.mktemp("models") / "1", sample).path) as model:
+def embedding(sample: SampleModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedEncoder]:
+    with open_encoder(write_embedding(tmp_path_factory.mktemp("models") / "1", sample).path) as model:
         yield model
 
 

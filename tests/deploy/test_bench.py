@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.deploy import DeployedModel
+from graphbox.deploy import DeployedEncoder
 from graphbox.deploy.bench import bench, bench_together
 from graphbox.errors import UsageError
 
 
 @pytest.mark.parametrize("operation", ["encode", "neighbors", "program"])
-def test_every_batch_size_is_measured(encoder: DeployedModel, operation: Any) -> None:
+def test_every_batch_size_is_measured(encoder: DeployedEncoder, operation: Any) -> None:
     report = bench(encoder, (1, 8), seconds=0.05, operation=operation)
     assert [batch.batch for batch in report.batches] == [1, 8]
     assert report.effective["provider"] == "CPUExecutionProvider"
@@ -29,10 +29,10 @@ def test_every_batch_size_is_measured(encoder: DeployedModel, operation: Any) ->
     assert json.loads(json.dumps(report.as_dict()))["batches"][1]["batch"] == 8
 
 
-class _Timed(DeployedModel):
+class _Timed(DeployedEncoder):
     """A model whose calls take a known time."""
 
-    def __init__(self, model: DeployedModel, seconds: float, calls: list[float]) -> None:
+    def __init__(self, model: DeployedEncoder, seconds: float, calls: list[float]) -> None:
         self.__dict__.update(model.__dict__)
         self._seconds, self._calls_seen = seconds, calls
 
@@ -44,9 +44,9 @@ class _Timed(DeployedModel):
         return np.empty((len(indices), 4), np.float32)
 
 
-def test_figures_are_the_times_of_the_calls_and_models_alternate(encoder: DeployedModel) -> None:
+def test_figures_are_the_times_of_the_calls_and_models_alternate(encoder: DeployedEncoder) -> None:
     calls: list[float] = []
-    models: dict[str, DeployedModel] = {
+    models: dict[str, DeployedEncoder] = {
         "slow": _Timed(encoder, 0.004, calls),
         "fast": _Timed(encoder, 0.002, calls),
     }
@@ -63,6 +63,6 @@ def test_figures_are_the_times_of_the_calls_and_models_alternate(encoder: Deploy
 @pytest.mark.parametrize(
     "wrong", [{"batch_sizes": ()}, {"batch_sizes": (0,)}, {"repeats": 4}, {"seconds": 0}]
 )
-def test_there_has_to_be_something_to_measure(encoder: DeployedModel, wrong: Any) -> None:
+def test_there_has_to_be_something_to_measure(encoder: DeployedEncoder, wrong: Any) -> None:
     with pytest.raises(UsageError, match="at least 5 repeats"):
         bench(encoder, **wrong)

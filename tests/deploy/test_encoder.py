@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphbox.artifact import Artifact, Manifest
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.errors import FormatError, InvalidRequestError, NotFoundError, UnsupportedError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, onnx_of, write_embedding, write_encoder
 
@@ -20,7 +20,7 @@ from tests.artifact.sample_model import SampleModel, make_model, onnx_of, write_
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nodes=st.lists(st.integers(0, 39), max_size=60))
 def test_encode_is_the_oracle_for_any_batch(
-    encoder: DeployedModel, sample: SampleModel, nodes: list[int]
+    encoder: DeployedEncoder, sample: SampleModel, nodes: list[int]
 ) -> None:
     vectors = encoder.encode([sample.ids["package"][node] for node in nodes])
     assert vectors.dtype == np.float32
@@ -31,26 +31,26 @@ def test_encode_is_the_oracle_for_any_batch(
 def test_encode_is_the_oracle_for_any_size_of_graph(tmp_path: Path, packages: int) -> None:
     """Small requests on a large graph and large ones on a small graph take different ways to unique nodes."""
     sample = make_model(packages=packages, tags=1, seed=5)
-    with open_model(write_encoder(tmp_path / "1", sample).path) as model:
+    with open_encoder(write_encoder(tmp_path / "1", sample).path) as model:
         for count in (1, 7, 200):
             nodes = np.random.default_rng(count).integers(0, packages, count)
             np.testing.assert_allclose(model.encode_indices(nodes), sample.encode(nodes.tolist()), atol=2e-6)
 
 
-def test_a_row_does_not_depend_on_its_batch(encoder: DeployedModel) -> None:
+def test_a_row_does_not_depend_on_its_batch(encoder: DeployedEncoder) -> None:
     together = encoder.encode_indices(np.arange(40))
     alone = np.concatenate([encoder.encode_indices(np.array([node])) for node in range(40)])
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_no_ids_give_no_rows(encoder: DeployedModel, embedding: DeployedModel) -> None:
+def test_no_ids_give_no_rows(encoder: DeployedEncoder, embedding: DeployedEncoder) -> None:
     assert encoder.encode([]).shape == (0, encoder.manifest.dim)
     assert embedding.encode([]).shape == (0, embedding.manifest.dim)
     index, score = encoder.neighbors([], 3)
     assert (index.shape, score.shape) == ((0, 3), (0, 3))
 
 
-def test_neighbours_are_the_best_of_a_plain_search(encoder: DeployedModel, sample: SampleModel) -> None:
+def test_neighbours_are_the_best_of_a_plain_search(encoder: DeployedEncoder, sample: SampleModel) -> None:
     nodes = list(range(40))
     scores = sample.encode(nodes) @ sample.target.T
     np.fill_diagonal(scores, -np.inf)
@@ -62,7 +62,7 @@ def test_neighbours_are_the_best_of_a_plain_search(encoder: DeployedModel, sampl
 
 
 def test_embeddings_are_rows_and_neighbours_are_of_the_same_type(
-    embedding: DeployedModel, sample: SampleModel
+    embedding: DeployedEncoder, sample: SampleModel
 ) -> None:
     rows = sample.rows["tag"][:, :5]
     np.testing.assert_array_equal(embedding.encode(sample.ids["tag"], node_type="tag"), rows)
@@ -76,13 +76,13 @@ def test_embeddings_are_rows_and_neighbours_are_of_the_same_type(
     assert embedding.query_types == ("package", "tag")
 
 
-def test_ids_map_there_and_back(encoder: DeployedModel) -> None:
+def test_ids_map_there_and_back(encoder: DeployedEncoder) -> None:
     assert encoder.index(["package-007"]).tolist() == [7]
     assert encoder.index(["tag-002"], "tag").tolist() == [2]
     assert encoder.ids([3, 4]) == ["package-003", "package-004"]
 
 
-def test_unknown_ids_are_named(encoder: DeployedModel) -> None:
+def test_unknown_ids_are_named(encoder: DeployedEncoder) -> None:
     with pytest.raises(NotFoundError, match="received `pakage-007`") as caught:
         encoder.encode(["package-001", "pakage-007"])
     assert caught.value.hint is not None
@@ -90,26 +90,26 @@ def test_unknown_ids_are_named(encoder: DeployedModel) -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, 40, 10**9])
-def test_k_out_of_range_is_refused(encoder: DeployedModel, k: int) -> None:
+def test_k_out_of_range_is_refused(encoder: DeployedEncoder, k: int) -> None:
     with pytest.raises(InvalidRequestError, match=f"expected k from 1 to 39, received {k}"):
         encoder.neighbors(["package-001"], k)
 
 
-def test_only_queries_of_known_types_are_answered(encoder: DeployedModel) -> None:
+def test_only_queries_of_known_types_are_answered(encoder: DeployedEncoder) -> None:
     with pytest.raises(NotFoundError, match=r"one of the node types \['package'\], received `tag`"):
         encoder.encode(["tag-001"], node_type="tag")
 
 
 @pytest.mark.parametrize("wrong", [-1, 40])
 def test_indices_out_of_range_are_refused(
-    encoder: DeployedModel, embedding: DeployedModel, wrong: int
+    encoder: DeployedEncoder, embedding: DeployedEncoder, wrong: int
 ) -> None:
     for model in (encoder, embedding):
         with pytest.raises(InvalidRequestError, match="indices"):
             model.encode_indices(np.array([0, wrong]))
 
 
-def test_tables_alone_have_no_onnx_part(embedding: DeployedModel) -> None:
+def test_tables_alone_have_no_onnx_part(embedding: DeployedEncoder) -> None:
     assert (embedding.inputs, embedding.outputs) == ((), ())
     with pytest.raises(UnsupportedError, match="tables only"):
         embedding.run({})
@@ -117,7 +117,7 @@ def test_tables_alone_have_no_onnx_part(embedding: DeployedModel) -> None:
         embedding.feeds(np.array([0]))
 
 
-def test_the_bare_onnx_part_answers_the_feeds(encoder: DeployedModel, sample: SampleModel) -> None:
+def test_the_bare_onnx_part_answers_the_feeds(encoder: DeployedEncoder, sample: SampleModel) -> None:
     feeds = encoder.feeds(np.array([5, 6]))
     assert {tensor.name for tensor in encoder.inputs} == set(feeds)
     out = {"embedding": np.zeros((2, 4), np.float32)}
@@ -125,7 +125,7 @@ def test_the_bare_onnx_part_answers_the_feeds(encoder: DeployedModel, sample: Sa
     np.testing.assert_allclose(out["embedding"], sample.encode([5, 6]), atol=2e-6)
 
 
-def test_padding_points_to_a_zero_row_and_never_below(encoder: DeployedModel) -> None:
+def test_padding_points_to_a_zero_row_and_never_below(encoder: DeployedEncoder) -> None:
     feeds = encoder.feeds(np.array([0, 0, 9]))
     for tensor in encoder.inputs:
         if tensor.name.startswith("rows_"):
@@ -136,7 +136,7 @@ def test_padding_points_to_a_zero_row_and_never_below(encoder: DeployedModel) ->
         assert not feeds[f"neighbors_1_{name}"][feeds[f"weights_1_{name}"] == 0].any()
 
 
-def test_many_threads_get_their_own_rows(encoder: DeployedModel, sample: SampleModel) -> None:
+def test_many_threads_get_their_own_rows(encoder: DeployedEncoder, sample: SampleModel) -> None:
     expected = sample.encode(list(range(40)))
 
     def wrong(number: int) -> float:
@@ -149,18 +149,18 @@ def test_many_threads_get_their_own_rows(encoder: DeployedModel, sample: SampleM
 
 def test_a_warm_model_has_read_what_its_first_request_needs(tmp_path: Path) -> None:
     written = write_encoder(tmp_path / "1", make_model(packages=2_000, tags=3)).path
-    with open_model(written) as model:
+    with open_encoder(written) as model:
         model.warm_up()
         for path in written.rglob("*"):
             if path.is_file():
                 path.unlink()
         nearest, _ = model.neighbors(["package-1999"], 1)
         assert nearest.tolist() != model.index(["package-1999"]).reshape(1, 1).tolist()
-    with open_model(write_encoder(tmp_path / "2", make_model(packages=1, tags=1)).path) as model:
+    with open_encoder(write_encoder(tmp_path / "2", make_model(packages=1, tags=1)).path) as model:
         model.warm_up()
 
 
-def test_what_runs_is_reported(encoder: DeployedModel, embedding: DeployedModel) -> None:
+def test_what_runs_is_reported(encoder: DeployedEncoder, embedding: DeployedEncoder) -> None:
     assert encoder.effective["adapter"] == "onnxruntime_cpu"
     assert encoder.effective["provider"] == "CPUExecutionProvider"
     assert encoder.effective["threads"] == 1
@@ -169,7 +169,7 @@ def test_what_runs_is_reported(encoder: DeployedModel, embedding: DeployedModel)
 
 
 def test_a_closed_model_refuses(tmp_path: Path) -> None:
-    model = open_model(write_encoder(tmp_path / "1", make_model()).path)
+    model = open_encoder(write_encoder(tmp_path / "1", make_model()).path)
     model.close()
     model.close()
     with pytest.raises(UsageError, match="closed"):
@@ -185,7 +185,7 @@ def test_another_onnx_file_than_the_manifest_describes_is_refused(tmp_path: Path
     content["onnx"]["outputs"][0]["shape"] = [-1, 9]
     path.write_text(Manifest.model_validate(content).to_json())
     with pytest.raises(FormatError, match="expected the inputs and outputs that the manifest lists"):
-        open_model(artifact.path)
+        open_encoder(artifact.path)
 
 
 def test_damage_is_found_before_anything_runs(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_damage_is_found_before_anything_runs(tmp_path: Path) -> None:
     content[-20] ^= 255
     path.write_bytes(bytes(content))
     with pytest.raises(FormatError, match="sha256"):
-        open_model(artifact.path)
+        open_encoder(artifact.path)
 
 
 def test_an_onnx_file_that_points_elsewhere_is_never_loaded(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_an_onnx_file_that_points_elsewhere_is_never_loaded(tmp_path: Path) -> N
 
 def test_integer_ids(tmp_path: Path) -> None:
     sample = make_model(id_kind="int64")
-    with open_model(write_embedding(tmp_path / "1", sample).path) as model:
+    with open_encoder(write_embedding(tmp_path / "1", sample).path) as model:
         np.testing.assert_array_equal(model.encode([-3, 4]), sample.rows["package"][:2, :5])
         with pytest.raises(InvalidRequestError, match="expected ids of type int64, received str"):
             model.encode(["-3"])

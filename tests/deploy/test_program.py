@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.deploy import CheckedProgram, DeployedModel, Options, choose, compile_model
+from graphbox.deploy import CheckedProgram, DeployedEncoder, Options, choose, compile_model
 from graphbox.deploy.conformance_models import OPERATORS, gather_model, sum_model
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError, UsageError
 
@@ -38,7 +38,7 @@ def test_wrong_feeds_are_refused(program: CheckedProgram, feeds: Any, message: s
         program.run(feeds)
 
 
-def test_a_misspelt_input_is_suggested(encoder: DeployedModel) -> None:
+def test_a_misspelt_input_is_suggested(encoder: DeployedEncoder) -> None:
     feeds = encoder.feeds(np.array([1]))
     feeds["row_tag"] = feeds.pop("rows_tag")
     with pytest.raises(InvalidRequestError) as caught:
@@ -75,7 +75,7 @@ def test_minus_one_does_not_read_the_last_row() -> None:
             program.run({"rows": rows, "positions": np.array([5])})
 
 
-def test_inputs_that_do_not_fit_each_other_are_refused(encoder: DeployedModel) -> None:
+def test_inputs_that_do_not_fit_each_other_are_refused(encoder: DeployedEncoder) -> None:
     feeds = encoder.feeds(np.array([1, 2]))
     feeds["self_1_package"] = feeds["self_1_package"][:1]
     with pytest.raises(InvalidRequestError, match="refused the feeds"):

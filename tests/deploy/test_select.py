@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphbox.deploy import adapter_names, choose, load_adapter, open_model, targets
+from graphbox.deploy import adapter_names, choose, load_adapter, open_encoder, targets
 from graphbox.deploy.conformance_models import sum_model
 from graphbox.errors import BackendMissingError, NotFoundError, UnsupportedError
 from tests.artifact.sample_model import SampleModel, write_encoder
@@ -77,7 +77,7 @@ def test_another_package_adds_a_target(install: Any, sample: SampleModel, tmp_pa
     (found,) = targets("onnx_reference")
     assert found.distribution == "graphbox_onnx_reference 1.2"
     path = write_encoder(tmp_path / "models" / "1", sample).path
-    with open_model(path, target="onnx_reference") as model, open_model(path) as usual:
+    with open_encoder(path, target="onnx_reference") as model, open_encoder(path) as usual:
         assert model.effective["provider"] == "ReferenceEvaluator"
         assert usual.effective["adapter"] == "onnxruntime_cpu"
         nodes = np.arange(40)

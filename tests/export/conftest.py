@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from graphbox.deploy import DeployedModel, open_model
+from graphbox.deploy import DeployedEncoder, open_encoder
 from graphbox.export import ExportResult, export_encoder
 from graphbox.models.sage import TwoTowerSAGE
 
@@ -75,8 +75,8 @@ def exported(trained: RandomEncoder, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def deployed(exported: ExportResult) -> Iterator[DeployedModel]:
-    with open_model(exported.artifact.path) as model:
+def deployed(exported: ExportResult) -> Iterator[DeployedEncoder]:
+    with open_encoder(exported.artifact.path) as model:
         yield model
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from graphbox.deploy import open_model
+from graphbox.deploy import open_encoder
 from graphbox.errors import DataError, UsageError
 from graphbox.export import EmbeddingSource, export_embedding, export_embeddings
 
@@ -34,7 +34,7 @@ def test_embeddings_are_served_as_they_were_trained(tmp_path: Path) -> None:
     result = export_embedding(source, tmp_path / "1", name="vectors", version=1, task="section")
     assert result.parity is None
     assert (result.artifact.manifest.kind, result.artifact.manifest.onnx) == ("embedding", None)
-    with open_model(tmp_path / "1") as model:
+    with open_encoder(tmp_path / "1") as model:
         for name, rows in source.rows.items():
             ids = source.ids[name].to_pylist()
             np.testing.assert_array_equal(model.encode(ids, node_type=name), rows)
@@ -49,7 +49,7 @@ def test_node_types_of_any_script_have_tables(tmp_path: Path) -> None:
     source = _source(("软件包", "标签"))
     artifact = export_embedding(source, tmp_path / "1", name="vectors", version=1, task="t").artifact
     assert sorted(artifact.manifest.tables) == ["node_type_0", "node_type_1"]
-    with open_model(tmp_path / "1") as model:
+    with open_encoder(tmp_path / "1") as model:
         np.testing.assert_array_equal(model.encode(["标签-3"], node_type="标签"), source.rows["标签"][3:4])
 
 

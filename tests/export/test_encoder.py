@@ -11,7 +11,7 @@ import onnx
 import pytest
 import torch
 
-from graphbox.deploy import DeployedModel
+from graphbox.deploy import DeployedEncoder
 from graphbox.errors import ConflictError, GateError
 from graphbox.export import ExportResult, PaddedBlockEncoder, export_encoder, group_relations
 from tests.export.conftest import COUNTS, DIM, RELATIONS, RandomEncoder, make_encoder, make_ids
@@ -33,7 +33,7 @@ def _plain(trained: RandomEncoder, node: int) -> Any:
 
 
 def test_the_served_model_computes_what_is_written_in_the_paper(
-    trained: RandomEncoder, deployed: DeployedModel
+    trained: RandomEncoder, deployed: DeployedEncoder
 ) -> None:
     nodes = [0, 3, *range(5, 60), COUNTS["package"] - 1]
     vectors = deployed.encode([f"package-{node}" for node in nodes])
@@ -72,7 +72,7 @@ def test_the_artifact_says_what_it_is(exported: ExportResult) -> None:
     assert [list(group["edge_types"]) for group in layers[0]["groups"]] == groups
 
 
-def test_neighbours_are_ranked_by_the_target_tower(trained: RandomEncoder, deployed: DeployedModel) -> None:
+def test_neighbours_are_ranked_by_the_target_tower(trained: RandomEncoder, deployed: DeployedEncoder) -> None:
     index, score = deployed.neighbors(["package-9"], 5)
     scores = trained.target @ _plain(trained, 9)
     scores[9] = -np.inf

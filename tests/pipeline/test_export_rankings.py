@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphbox.artifact import Artifact
-from graphbox.deploy import open_model
+from graphbox.deploy import open_encoder
 from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import load_trained
@@ -68,7 +68,7 @@ def artifact_of(workspace: Workspace, version: int) -> Artifact:
 
 def test_what_is_served_is_the_trained_ranking(workspace: Workspace, report: RunReport) -> None:
     trained = load_trained(report.path, "light")
-    with open_model(artifact_of(workspace, 1).path) as model:
+    with open_encoder(artifact_of(workspace, 1).path) as model:
         assert model.query_types[0] == "user"
         assert (model.target_type("user"), model.target_type("item")) == ("item", "item")
         users = ["u3", "u50"]

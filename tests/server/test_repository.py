@@ -25,7 +25,7 @@ def workspace(tmp_path: Path) -> Workspace:
 
 def encode(repository: Repository, version: int | None = None) -> np.ndarray:
     with repository.use("companion", version) as served:
-        return served.model.encode(PACKAGES)
+        return served.encoder.encode(PACKAGES)
 
 
 def test_opened_when_first_used(workspace: Workspace) -> None:
@@ -72,9 +72,9 @@ def test_users_keep_a_replaced_version_open(workspace: Workspace) -> None:
     with repository.use("companion") as served:
         add_model(workspace, "companion", write_encoder, scale=-1.0)
         repository.load("companion")
-        np.testing.assert_allclose(served.model.encode(PACKAGES), expected_embeddings(PACKAGES), rtol=1e-5)
+        np.testing.assert_allclose(served.encoder.encode(PACKAGES), expected_embeddings(PACKAGES), rtol=1e-5)
     with pytest.raises(UsageError, match="closed"):
-        served.model.encode(PACKAGES)
+        served.encoder.encode(PACKAGES)
 
 
 def test_failed_load_changes_nothing(workspace: Workspace) -> None:
@@ -114,11 +114,11 @@ def test_unload(workspace: Workspace) -> None:
     repository = Repository(workspace)
     with repository.use("companion") as served:
         repository.unload("companion")
-        served.model.encode(["zsh"])
+        served.encoder.encode(["zsh"])
         with pytest.raises(BackendMissingError, match="unloaded"), repository.use("companion"):
             pass
     with pytest.raises(UsageError, match="closed"):
-        served.model.encode(["zsh"])
+        served.encoder.encode(["zsh"])
     repository.reload()
     with pytest.raises(BackendMissingError, match="unloaded"):
         encode(repository)
@@ -184,7 +184,7 @@ def test_open_and_close_many_times(workspace: Workspace) -> None:
         while not stop.is_set():
             served = slot.enter()
             try:
-                served.model.encode(["zsh"])
+                served.encoder.encode(["zsh"])
                 count += 1
             finally:
                 slot.leave()

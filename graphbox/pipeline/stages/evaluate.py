@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphbox.artifact import LookupForm
-from graphbox.config import ClassifyTaskConfig, PredictLinksTaskConfig, RecommendTaskConfig
+from graphbox.config import ClassifyTaskConfig, ClickTaskConfig, PredictLinksTaskConfig, RecommendTaskConfig
+from graphbox.errors import UsageError
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from graphbox.config import TaskConfig
-    from graphbox.deploy import DeployedModel
+    from graphbox.deploy import DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
     from graphbox.graph import Graph
     from graphbox.train.tasks import Split
 
@@ -57,6 +62,54 @@ def _best(context: StageContext, metrics: dict[str, dict[str, Metrics]]) -> Iter
 
 def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: TaskConfig) -> Metrics:
     """Measure a model on the test part of its task as it is served: looked up, encoded, ranked."""
+    from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph
+    from graphbox.models.click_fields import ClickFields
+    from graphbox.train import ClickSplit, CompleteSplit
+    from graphbox.train.click.evaluation import evaluate_probabilities
+    from graphbox.train.completion.evaluation import rank_triples
+
+    if isinstance(model, DeployedEncoder):
+        return _evaluate_encoder(model, graph, split, task)
+    if (
+        isinstance(model, DeployedClick)
+        and isinstance(task, ClickTaskConfig)
+        and isinstance(split, ClickSplit)
+    ):
+        fields = ClickFields(model.fields.fields, model.fields.crosses)
+        return evaluate_probabilities(
+            graph, split, task, fields, lambda rows: model.predict_rows(rows).probability
+        )
+    if isinstance(model, DeployedKnowledgeGraph) and isinstance(split, CompleteSplit):
+        num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}
+        return rank_triples(split, "test", num_nodes, partial(_scores_of_triples, model, split.relations))
+    raise UsageError(
+        f"a model of kind {model.manifest.kind} does no task of kind {task.kind}",
+        where=str(model.artifact.path),
+    )
+
+
+def _scores_of_triples(
+    model: DeployedKnowledgeGraph,
+    names: Sequence[str],
+    nodes: NDArray[np.int64],
+    relations: NDArray[np.int64],
+    *,
+    to_heads: bool,
+) -> NDArray[np.float32]:
+    """Return the scores of all candidates: float32 [n, candidates]."""
+    import numpy as np
+
+    parts = {
+        number: model.scores(names[number], nodes[relations == number], to_heads=to_heads)
+        for number in np.unique(relations).tolist()
+    }
+    scores = np.empty((len(nodes), next(iter(parts.values())).shape[1]), np.float32)
+    for number, part in parts.items():
+        scores[relations == number] = part
+    return scores
+
+
+def _evaluate_encoder(model: DeployedEncoder, graph: Graph, split: Split, task: TaskConfig) -> Metrics:
     import numpy as np
 
     from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from graphbox.config import ExportConfig
+from graphbox.errors import UsageError
 from graphbox.pipeline.artifacts import new_version, register
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
@@ -13,6 +14,7 @@ from graphbox.pipeline.stages.split import load_splits
 if TYPE_CHECKING:
     from graphbox.export import ExportResult
     from graphbox.graph import Graph
+    from graphbox.train import TrainedModel
     from graphbox.train.tasks import Split
 
 __all__ = ["STAGE"]
@@ -50,8 +52,7 @@ def _export(
     folder: str,
 ) -> ExportResult:
     from graphbox.artifact import Lineage
-    from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
-    from graphbox.train import GraphView, LinkSplit, load_trained
+    from graphbox.train import load_trained
 
     trained = load_trained(context.run_path, export.model)
     metrics = (
@@ -59,33 +60,107 @@ def _export(
         if trained.task is None
         else {trained.task: context.output("evaluate", "metrics")[trained.task][export.model]}
     )
-    candidates = None
-    if trained.target is not None and trained.target_type is not None:
-        candidates = (trained.target_type, trained.target)
-    node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
-    negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
     about: dict[str, Any] = {
         "name": name,
         "version": version,
         "task": trained.task,
         "metrics": metrics,
         "lineage": Lineage(run=context.run_id, graph=graph.name, steps=(f"train {export.model}", "export")),
-        # What the finished model was given: everything but the test part.
-        "links": links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives),
     }
+    bounds: dict[str, Any] = {
+        "max_absolute_error": export.max_absolute_error,
+        "max_relative_error": export.max_relative_error,
+    }
+    write = _export_vectors
+    if trained.click is not None:
+        write = _export_click
+    elif trained.triples is not None:
+        write = _export_triples
+    return write(graph, split, trained, folder, about, bounds, export.parity_rows)
+
+
+def _export_vectors(
+    graph: Graph,
+    split: Split | None,
+    trained: TrainedModel,
+    folder: str,
+    about: dict[str, Any],
+    bounds: dict[str, Any],
+    parity_rows: int,
+) -> ExportResult:
+    from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
+    from graphbox.train import GraphView, LinkSplit
+
+    candidates = None
+    if trained.target is not None and trained.target_type is not None:
+        candidates = (trained.target_type, trained.target)
+    node_types = {*trained.embeddings, *(() if candidates is None else candidates[:1])}
+    negatives = split.negative_edge_types() if isinstance(split, LinkSplit) else ()
+    # What the finished model was given: everything but the test part.
+    about["links"] = links_of(graph, GraphView(graph, split, "test"), node_types, negatives=negatives)
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
         source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
         return export_embedding(source, folder, **about)
-    return export_encoder(
-        trained.encoder,
-        {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs},
-        folder,
-        parity_rows=export.parity_rows,
-        max_absolute_error=export.max_absolute_error,
-        max_relative_error=export.max_relative_error,
-        **about,
+    ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs}
+    return export_encoder(trained.encoder, ids, folder, parity_rows=parity_rows, **bounds, **about)
+
+
+def _export_click(
+    graph: Graph,
+    split: Split | None,
+    trained: TrainedModel,
+    folder: str,
+    about: dict[str, Any],
+    bounds: dict[str, Any],
+    parity_rows: int,
+) -> ExportResult:
+    from graphbox.export import export_click
+    from graphbox.train import ClickSplit, GraphView
+    from graphbox.train.click.rows import LogRows
+
+    if trained.click is None or not isinstance(split, ClickSplit):
+        raise UsageError(f"expected a model of a task of kind click, received `{trained.name}`")
+    view = GraphView(graph, split, "test")
+    log = LogRows(view, split.node_type, trained.click.fields, split.is_in("test"), split.labels)
+    columns = log.some_columns(parity_rows)
+    return export_click(trained.click, columns, folder, node_type=trained.node_type, **bounds, **about)
+
+
+def _export_triples(
+    graph: Graph,
+    split: Split | None,
+    trained: TrainedModel,
+    folder: str,
+    about: dict[str, Any],
+    bounds: dict[str, Any],
+    parity_rows: int,
+) -> ExportResult:
+    import numpy as np
+
+    from graphbox.export import TriplesSource, export_knowledge_graph, links_of_triples
+    from graphbox.train import CompleteSplit
+
+    triples = trained.triples
+    if triples is None or not isinstance(split, CompleteSplit):
+        raise UsageError(f"expected a model of a task of kind complete, received `{trained.name}`")
+    dim = trained.embeddings[trained.node_type].shape[1]
+    to_tails, to_heads = triples.directed(dim)
+    ends = {name: triples.end_types(number) for number, name in enumerate(triples.relations)}
+    source = TriplesSource(
+        ids={node_type: graph.arrow_ids(node_type) for node_type in trained.embeddings},
+        entities=trained.embeddings,
+        ends=ends,
+        to_tails=to_tails,
+        to_heads=to_heads,
+        score=triples.score(dim),
+        compares_numbers=triples.distance == "sum",
+        scores=lambda relation, nodes, heads: trained.score_triples(
+            nodes, np.full(len(nodes), triples.relation(relation)), to_heads=heads
+        ),
     )
+    links = links_of_triples(np.concatenate([split.train, split.validation]), split.test, ends)
+    return export_knowledge_graph(source, folder, links=links, parity_rows=parity_rows, **bounds, **about)
 
 
 STAGE = Stage("export", _run, wanted=lambda config: bool(config.export))

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from graphbox.config import ClickTaskConfig
 from graphbox.errors import UsageError
-from graphbox.fields import take_rows
+from graphbox.fields import Rows, take_rows
 from graphbox.graph import Graph
 from graphbox.metrics import click_report
 from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields
@@ -21,7 +21,7 @@ from graphbox.train.tasks import ClickSplit, Fold
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["click_baselines", "evaluate_click"]
+__all__ = ["click_baselines", "evaluate_click", "evaluate_probabilities"]
 
 _HASHED_COLUMNS = 1 << 18
 _MOST_ROWS = 1 << 18
@@ -45,9 +45,31 @@ def evaluate_click(
             where=f"models.{trained.name}",
             hint="models of kind deepfm, dcn and wide_and_deep do",
         )
+    return evaluate_probabilities(graph, split, task, trained.click.fields, trained.click.predict_rows, fold)
+
+
+def evaluate_probabilities(
+    graph: Graph,
+    split: ClickSplit,
+    task: ClickTaskConfig,
+    fields: ClickFields,
+    predict: Callable[[Rows], NDArray[np.float32]],
+    fold: Fold = "test",
+) -> Metrics:
+    """Measure the probabilities that ``predict`` gives the rows of a fold.
+
+    Args:
+        graph: the whole graph.
+        split: the split of the task.
+        task: the task's section of the run file.
+        fields: what is read of a row.
+        predict: returns the probability of each prepared row, float32 [rows].
+        fold: validation or test.
+    """
     view = GraphView(graph, split, fold)
-    log = LogRows(view, split.node_type, trained.click.fields, split.is_in(fold), split.labels)
-    return _report(view, split, task, fold, trained.click.predict_log(log))
+    log = LogRows(view, split.node_type, fields, split.is_in(fold), split.labels)
+    parts = [np.zeros(0, np.float32), *(predict(rows) for rows, _ in log.windows())]
+    return _report(view, split, task, fold, np.concatenate(parts))
 
 
 def click_baselines(

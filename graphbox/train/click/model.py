@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
@@ -18,11 +16,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelConfig
-from graphbox.errors import DataError
-from graphbox.fields import Field, Lists, NumberScale, Rows, row_count, take_rows
-from graphbox.graph.columns import Column, FeatureValues
-from graphbox.graph.convert import CategoricalReader, FeatureReader, feature_reader
-from graphbox.graph.source import TableLike, open_table
+from graphbox.fields import Field, NumberScale, Rows, row_count, take_rows
+from graphbox.graph.feature_rows import read_feature_rows
+from graphbox.graph.source import TableLike
 from graphbox.models.click_fields import ClickFields, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork, ClickShape
 from graphbox.models.dcn import DCN
@@ -35,8 +31,6 @@ from graphbox.train.storage import write_atomically
 __all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]
 
 _BATCH_ROWS = 4096
-_READ_BYTES = 1 << 24
-_CATEGORIES_BYTES = 1 << 30
 
 
 def make_fields(config: ClickModelSection, fields: tuple[Field, ...], where: str = "model") -> ClickFields:
@@ -111,43 +105,19 @@ class ClickModel:
             NotFoundError: there is no such file.
             DataError: a column is missing, or a value cannot be read.
         """
-        source = open_table(table, where="rows")
-        fields = {field.name: field for field in self.fields.fields}
-        found = [np.zeros(0, np.float32)]
-        for batch in source.batches(list(fields), batch_bytes=_READ_BYTES):
-            if batch.malformed:
-                first = batch.malformed[0]
-                raise DataError(
-                    f"expected rows of the table's columns, received {first.kind}", where=first.place
-                )
-            if not batch.num_rows:
-                continue
-            columns = {
-                name: _column(
-                    field,
-                    # Of its own for each batch, so that categories are never more than a batch's.
-                    feature_reader(
-                        field.kind,
-                        is_text=source.is_text,
-                        place=f"{source.name}, column `{name}`",
-                        memory_bytes=_CATEGORIES_BYTES,
-                    ),
-                    batch.columns[name],
-                    partial(_place, source, name, batch.first_row),
-                )
-                for name, field in fields.items()
-            }
-            found.append(self._probabilities(self.fields.prepare(columns)))
-        return np.concatenate(found)
+        parts = read_feature_rows(table, self.fields.fields)
+        found = (self.predict_rows(self.fields.prepare(part.columns)) for part in parts)
+        return np.concatenate([np.zeros(0, np.float32), *found])
 
     def predict_log(self, log: LogRows) -> NDArray[np.float32]:
         """Return the probability of each row of a log, in order: float32 [rows]."""
         return np.concatenate(
-            [np.zeros(0, np.float32), *(self._probabilities(rows) for rows, _ in log.windows())]
+            [np.zeros(0, np.float32), *(self.predict_rows(rows) for rows, _ in log.windows())]
         )
 
     @torch.no_grad()
-    def _probabilities(self, rows: Rows) -> NDArray[np.float32]:
+    def predict_rows(self, rows: Rows) -> NDArray[np.float32]:
+        """Return the probability of each prepared row: float32 [rows]."""
         count = row_count(rows)
         found = [np.zeros(0, np.float32)]
         self.network.eval()
@@ -157,41 +127,6 @@ class ClickModel:
             logits = self.network(self.network.fetch(batch), batch.numbers)
             found.append(torch.sigmoid(logits).numpy())
         return np.concatenate(found)
-
-
-def _place(source: Any, column: str, first_row: int, row: int) -> str | None:
-    place: str | None = source.where(first_row + row, column)
-    return place
-
-
-def _column(
-    field: Field, reader: FeatureReader, values: pa.Array, place: Callable[[int], str | None]
-) -> Column:
-    """Return a column of a table as that of a graph.
-
-    Raises:
-        DataError: a value cannot be read, or vectors have not the length of those that were learnt from.
-    """
-    read = reader.read(values)
-    for wrong in read.wrong:
-        row = int(np.flatnonzero(wrong.rows)[0])
-        raise DataError(
-            f"expected {wrong.expected}, received {values[row].as_py()!r}",
-            where=place(row),
-        )
-    converted: FeatureValues = read.values
-    if field.dim is not None and not isinstance(converted, Lists) and converted.shape[1] != field.dim:
-        raise DataError(
-            f"expected {field.dim} numbers in every row, as in what was learnt from, received "
-            f"{converted.shape[1]}",
-            where=place(0),
-        )
-    if isinstance(converted, Lists):
-        return Column("slots", converted.values, None, converted.offsets)
-    if isinstance(reader, CategoricalReader):
-        categories, recode = reader.final()
-        return Column("categorical", np.append(recode, np.int32(-1))[converted], categories)
-    return Column(reader.kind, converted)
 
 
 def save_click_model(model: ClickModel, folder: Path) -> None:

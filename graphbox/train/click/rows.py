@@ -24,6 +24,7 @@ BLOCK_ROWS = 8192
 """Rows that are read together."""
 
 _WINDOW_BLOCKS = 32
+_SPREAD_BLOCKS = 8
 
 Window = tuple[Rows, NDArray[np.bool_]]
 
@@ -62,17 +63,32 @@ class LogRows:
             start + np.flatnonzero(self.chosen[start : start + BLOCK_ROWS])
             for start in (int(block) * BLOCK_ROWS for block in blocks)
         ]
-        columns = {
-            field.name: stacked([self._column(field.name, rows) for rows in places if len(rows)])
-            for field in self.fields.fields
-        }
-        return self.fields.prepare(columns), self.labels[np.concatenate(places)]
+        return self.fields.prepare(self._columns(places)), self.labels[np.concatenate(places)]
+
+    def some_columns(self, count: int) -> dict[str, Column]:
+        """Return the columns of at most ``count`` rows, evenly spread over some blocks, in order."""
+        blocks = np.flatnonzero(self.block_sizes())
+        blocks = blocks[np.unique(np.linspace(0, len(blocks) - 1, _SPREAD_BLOCKS).astype(int))]
+        places = np.concatenate(
+            [
+                start + np.flatnonzero(self.chosen[start : start + BLOCK_ROWS])
+                for start in (blocks * BLOCK_ROWS).tolist()
+            ]
+        )
+        places = places[np.unique(np.linspace(0, len(places) - 1, min(count, len(places))).astype(int))]
+        return self._columns(np.split(places, np.flatnonzero(np.diff(places // BLOCK_ROWS)) + 1))
 
     def windows(self) -> Iterator[Window]:
         """Yield all rows in order, as many at a time as memory is to hold."""
         blocks = np.flatnonzero(self.block_sizes())
         for start in range(0, len(blocks), _WINDOW_BLOCKS):
             yield self.read(blocks[start : start + _WINDOW_BLOCKS])
+
+    def _columns(self, places: Sequence[NDArray[np.int64]]) -> dict[str, Column]:
+        return {
+            field.name: stacked([self._column(field.name, rows) for rows in places if len(rows)])
+            for field in self.fields.fields
+        }
 
     def _column(self, name: str, places: NDArray[np.int64]) -> Column:
         low, high = int(places[0]), int(places[-1]) + 1

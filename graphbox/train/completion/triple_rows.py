@@ -48,6 +48,22 @@ class TripleRows:
         backwards = [f"{name} (backwards)" for name in self.relations] if self.reciprocal else []
         return [*self.relations, *backwards]
 
+    def directed(self, dim: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the rows by which tails are asked for, and those by which heads are, as if they were tails.
+
+        Args:
+            dim: length of an entity's row.
+        """
+        count = len(self.relations)
+        if self.reciprocal:
+            return self.rows[:count], self.rows[count:]
+        backwards = self.score(dim).backwards(torch.from_numpy(np.array(self.rows)))
+        return self.rows, backwards.numpy()
+
+    def score(self, dim: int) -> TripleScore:
+        """Return the score of entities with rows of length ``dim``."""
+        return make_score(self.kind, dim, self.distance)
+
     def relation(self, name: str) -> int:
         """Return the number of a relation.
 
@@ -90,7 +106,7 @@ class TripleRows:
         head, tail = (self.node_types[end] for end in ends[0])
         asked, candidates = (tail, head) if to_heads else (head, tail)
         rows = torch.from_numpy(np.array(embeddings[asked][nodes], dtype=np.float32))
-        score = make_score(self.kind, rows.shape[1], self.distance)
+        score = self.score(rows.shape[1])
         if self.reciprocal:
             place = relations + len(self.relations) * to_heads
             queries = score.tail_queries(rows, torch.from_numpy(self.rows[place]))

@@ -64,6 +64,26 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  "/api/v1/models/{name}/answers": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Answers
+     * @description Return the likeliest tails of a head, or heads of a tail, best first.
+     */
+    get: operations["answers"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/models/{name}/ids": {
     parameters: {
       query?: never;
@@ -99,6 +119,46 @@ export interface paths {
      * @description Return the nodes whose vectors are nearest to that of one node, with the links known between them.
      */
     get: operations["neighbors"];
+    put?: never;
+    post?: never;
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/predict": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Predict
+     * @description Return the probabilities of rows, each given by its own columns.
+     */
+    post: operations["predict"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
+  "/api/v1/models/{name}/relations": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    /**
+     * Relations
+     * @description List the relations that a model of a knowledge graph can be asked about.
+     */
+    get: operations["relations"];
     put?: never;
     post?: never;
     delete?: never;
@@ -415,6 +475,47 @@ export interface components {
       ids: components["schemas"]["NodeId"][];
     };
     /**
+     * LikelyAnswer
+     * @description A candidate for the missing end of a triple.
+     */
+    LikelyAnswer: {
+      /** Id */
+      id: string | number;
+      /**
+       * Known
+       * @description the data has this triple already
+       */
+      known: boolean;
+      /**
+       * Score
+       * @description comparable among the answers of one question
+       */
+      score: number;
+      /** Type */
+      type: string;
+    };
+    /**
+     * LikelyAnswers
+     * @description The likeliest answers to a question about triples, best first.
+     */
+    LikelyAnswers: {
+      /** Answers */
+      answers: components["schemas"]["LikelyAnswer"][];
+      /**
+       * Asked
+       * @description the end that the answers are
+       * @enum {string}
+       */
+      asked: "head" | "tail";
+      /** Model */
+      model: string;
+      query: components["schemas"]["NodeId"];
+      /** Relation */
+      relation: string;
+      /** Version */
+      version: number;
+    };
+    /**
      * MetricPoint
      * @description Data of the event ``point``: what one line of metrics.jsonl says.
      */
@@ -589,6 +690,44 @@ export interface components {
       workspace_name: string | null;
     };
     /**
+     * Prediction
+     * @description What a model of clicks says of a row.
+     */
+    Prediction: {
+      /** Probability */
+      probability: number;
+      /**
+       * Unseen
+       * @description columns of whose value nothing was learnt, so that it counts as nothing
+       */
+      unseen: string[];
+    };
+    /**
+     * PredictionRequest
+     * @description Rows to predict.
+     */
+    PredictionRequest: {
+      /**
+       * Rows
+       * @description each an object of column and value: a string, an integer or a boolean of a category, a number, a list of numbers of a vector, a list of strings and integers of slots; null is missing. Columns that the model does not read are passed over
+       */
+      rows: {
+        [key: string]: unknown;
+      }[];
+    };
+    /**
+     * Predictions
+     * @description The probabilities of rows, in their order.
+     */
+    Predictions: {
+      /** Model */
+      model: string;
+      /** Predictions */
+      predictions: components["schemas"]["Prediction"][];
+      /** Version */
+      version: number;
+    };
+    /**
      * Problem
      * @description An error: what was expected and received, where, and what to do next.
      */
@@ -620,6 +759,26 @@ export interface components {
        * @default null
        */
       where: string | null;
+    };
+    /**
+     * Relation
+     * @description A relation, and the node types of its heads and tails.
+     */
+    Relation: {
+      /** Head Type */
+      head_type: string;
+      /** Name */
+      name: string;
+      /** Tail Type */
+      tail_type: string;
+    };
+    /**
+     * Relations
+     * @description The relations of a model of a knowledge graph.
+     */
+    Relations: {
+      /** Relations */
+      relations: components["schemas"]["Relation"][];
     };
     /**
      * RunDetail
@@ -928,6 +1087,51 @@ export interface operations {
       };
     };
   };
+  answers: {
+    parameters: {
+      query: {
+        /** @description name of a relation */
+        relation: string;
+        /** @description original id; its tails are found */
+        head?: string | null;
+        /** @description original id; its heads are found */
+        tail?: string | null;
+        /** @description number of answers */
+        k?: number;
+        /** @description whether what the data has already is among them */
+        known?: boolean;
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["LikelyAnswers"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
   ids: {
     parameters: {
       query?: {
@@ -999,6 +1203,80 @@ export interface operations {
         };
         content: {
           "application/json": components["schemas"]["NeighborAnswer"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  predict: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["PredictionRequest"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Predictions"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
+  relations: {
+    parameters: {
+      query?: {
+        /** @description version of the model; the served one when left out */
+        version?: number | null;
+      };
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody?: never;
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Relations"];
         };
       };
       /** @description An error */

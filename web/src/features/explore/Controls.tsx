@@ -1,4 +1,4 @@
-import { Group, Select } from "@mantine/core";
+import { Group, Select, Switch } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import type { ModelSummary, NodeId } from "@/api/types";
@@ -19,8 +19,9 @@ export function Controls({ models, model }: ControlsProps) {
   const { t } = useTranslation("explore");
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const change = (changes: Partial<Record<keyof ExploreSearch, string | number | undefined>>) =>
-    void navigate({ search: (old) => ({ ...old, ...changes }) as ExploreSearch });
+  const change = (
+    changes: Partial<Record<keyof ExploreSearch, string | number | false | undefined>>,
+  ) => void navigate({ search: (old) => ({ ...old, ...changes }) as ExploreSearch });
   const open = ({ id, type }: { id: NodeId["id"]; type?: string }) =>
     change({ id: String(id), type });
   const versions = models.find(({ name }) => name === model)?.versions ?? [];
@@ -64,6 +65,14 @@ export function Controls({ models, model }: ControlsProps) {
         value={String(search.k ?? DEFAULT_RESULT_COUNT)}
         allowDeselect={false}
         onChange={(value) => change({ k: Number(value) })}
+      />
+      <Switch
+        className={classes.linked}
+        label={t("withoutLinked")}
+        checked={search.linked === false}
+        onChange={({ currentTarget }) =>
+          change({ linked: currentTarget.checked ? false : undefined })
+        }
       />
     </Group>
   );

@@ -7,7 +7,7 @@ import { EmptyState } from "@/components/EmptyState";
 import { IconCompass } from "@/components/icons";
 import { PageHeader } from "@/components/PageHeader";
 import { QueryView } from "@/components/QueryView";
-import { chooseModel } from "@/api/choose-model";
+import { chooseModel, withEmbeddings } from "@/api/choose-model";
 import { Controls } from "./Controls";
 import { Examples } from "./Examples";
 import { Results } from "./Results";
@@ -23,8 +23,9 @@ export function ExplorePage() {
     <>
       <PageHeader title={t("title")} subtitle={t("subtitle")} />
       <QueryView query={models} skeleton={[62, 420]}>
-        {(list) =>
-          list.length === 0 ? (
+        {(all) => {
+          const list = withEmbeddings(all);
+          return list.length === 0 ? (
             <EmptyState
               icon={<IconCompass />}
               title={t("noModels.title")}
@@ -33,15 +34,22 @@ export function ExplorePage() {
             />
           ) : (
             <Explorer models={list} />
-          )
-        }
+          );
+        }}
       </QueryView>
     </>
   );
 }
 
 function Explorer({ models }: { models: ModelSummary[] }) {
-  const { model: name, version, type, id, k = DEFAULT_RESULT_COUNT } = route.useSearch();
+  const {
+    model: name,
+    version,
+    type,
+    id,
+    k = DEFAULT_RESULT_COUNT,
+    linked = true,
+  } = route.useSearch();
   const model = name ?? chooseModel(models);
   return (
     <Stack gap="md">
@@ -49,7 +57,7 @@ function Explorer({ models }: { models: ModelSummary[] }) {
       {id === undefined ? (
         <Examples model={model} version={version} />
       ) : (
-        <Results model={model} version={version} type={type} id={id} k={k} />
+        <Results model={model} version={version} type={type} id={id} k={k} linked={linked} />
       )}
     </Stack>
   );

@@ -16,10 +16,11 @@ interface ResultsProps {
   type: string | undefined;
   id: string;
   k: number;
+  linked: boolean;
 }
 
 /** The answer to a search. The former one stays, paler, until the next is here. */
-export function Results({ model, version, type, id, k }: ResultsProps) {
+export function Results({ model, version, type, id, k, linked }: ResultsProps) {
   const query = api.useQuery(
     "get",
     "/api/v1/models/{name}/neighbors",
@@ -29,6 +30,7 @@ export function Results({ model, version, type, id, k }: ResultsProps) {
         query: {
           id,
           k,
+          ...(!linked && { linked }),
           ...(type !== undefined && { type }),
           ...(version !== undefined && { version }),
         },
@@ -39,12 +41,18 @@ export function Results({ model, version, type, id, k }: ResultsProps) {
   if (query.error) return <ProblemAlert error={query.error} onRetry={() => void query.refetch()} />;
   return (
     <QueryView query={query} skeleton={[520]}>
-      {(answer) => <Answer answer={answer} pending={query.isPlaceholderData} />}
+      {(answer) => <Answer answer={answer} linked={linked} pending={query.isPlaceholderData} />}
     </QueryView>
   );
 }
 
-function Answer({ answer, pending }: { answer: NeighborAnswer; pending: boolean }) {
+interface AnswerProps {
+  answer: NeighborAnswer;
+  linked: boolean;
+  pending: boolean;
+}
+
+function Answer({ answer, linked, pending }: AnswerProps) {
   const { t } = useTranslation("explore");
   const { query, neighbors } = answer;
   return (
@@ -63,14 +71,14 @@ function Answer({ answer, pending }: { answer: NeighborAnswer; pending: boolean 
         </Group>
         {neighbors.length === 0 ? (
           <Text c="dimmed" p="md">
-            {t("result.none")}
+            {t(linked ? "result.none" : "result.noneNew")}
           </Text>
         ) : (
           <NeighborList neighbors={neighbors} />
         )}
       </Card>
       <Stack gap="md">
-        <SidePanel neighbors={neighbors} />
+        <SidePanel neighbors={neighbors} linked={linked} />
       </Stack>
     </div>
   );

@@ -6,15 +6,15 @@ import { LinkBadge } from "./LinkBadge";
 import classes from "./SidePanel.module.css";
 
 /** Beside the results: how many are links of the graph, and what the marks mean. */
-export function SidePanel({ neighbors }: { neighbors: Neighbor[] }) {
+export function SidePanel({ neighbors, linked }: { neighbors: Neighbor[]; linked: boolean }) {
   const { t } = useTranslation("explore");
   return (
     <>
-      <Agreement neighbors={neighbors} />
-      <Panel title={t("legend.title")}>
+      {linked && <Agreement neighbors={neighbors} />}
+      <Panel title={linked ? t("legend.title") : t("result.score")}>
         <Stack gap="sm">
-          <LegendEntry heldOut={false} />
-          <LegendEntry heldOut={true} />
+          {linked && <LegendEntry heldOut={false} />}
+          {linked && <LegendEntry heldOut={true} />}
           <Text size="xs" c="dimmed">
             {t("score.text")}
           </Text>

@@ -5,6 +5,8 @@ export interface ExploreSearch {
   type?: string;
   id?: string;
   k?: number;
+  /** False: without what a known link joins to the node. */
+  linked?: false;
 }
 
 export const RESULT_COUNTS = [10, 20, 50, 100] as const;
@@ -29,11 +31,13 @@ export function parseExploreSearch(raw: Record<string, unknown>): ExploreSearch 
   const type = text(raw.type);
   const id = text(raw.id);
   const k = positive(raw.k);
+  const linked = raw.linked === false || raw.linked === "false" ? false : undefined;
   return {
     ...(model !== undefined && { model }),
     ...(version !== undefined && { version }),
     ...(type !== undefined && { type }),
     ...(id !== undefined && { id }),
     ...(k !== undefined && { k }),
+    ...(linked !== undefined && { linked }),
   };
 }

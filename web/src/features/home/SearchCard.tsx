@@ -1,7 +1,7 @@
 import { Card, Text, Title } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
-import { chooseModel } from "@/api/choose-model";
+import { chooseModel, withEmbeddings } from "@/api/choose-model";
 import { api } from "@/api/client";
 import { NodeSearch } from "@/components/NodeSearch";
 import classes from "./SearchCard.module.css";
@@ -11,7 +11,8 @@ export function SearchCard() {
   const { t } = useTranslation("home");
   const navigate = useNavigate();
   const models = api.useQuery("get", "/api/v1/models").data;
-  const model = models && models.length > 0 ? chooseModel(models) : undefined;
+  const searched = withEmbeddings(models ?? []);
+  const model = searched.length > 0 ? chooseModel(searched) : undefined;
   return (
     <Card component="section" aria-label={t("search.title")} className={classes.card}>
       <Title order={2} fz="lg">

@@ -1,0 +1,208 @@
+"""A model of clicks ready to answer: rows of a user's own columns in, probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.artifact import Artifact, FieldsForm, FieldTable, RowTable
+from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
+from graphbox.deploy.model import DeployedModel, Operation
+from graphbox.deploy.program import CheckedProgram
+from graphbox.errors import FormatError
+from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, Rows, row_count, take_rows
+
+__all__ = ["DeployedClick", "Predictions"]
+
+_BATCH_ROWS = 4096
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model of clicks says of rows.
+
+    Attributes:
+        probability: float32 [n].
+        unseen: bool [n, fields with keys], where no value of the field was learnt, so that it counts as nothing.
+        fields: names of those fields.
+    """
+
+    probability: npt.NDArray[np.float32]
+    unseen: npt.NDArray[np.bool_]
+    fields: tuple[str, ...]
+
+    def unseen_fields(self, row: int) -> list[str]:
+        """Return the names of the fields of a row of which nothing was learnt."""
+        return [self.fields[place] for place in np.flatnonzero(self.unseen[row]).tolist()]
+
+
+class DeployedClick(DeployedModel):
+    """Probabilities of rows.
+
+    Args:
+        artifact: the model version.
+        form: its preprocess.
+        program: its ONNX part.
+        adapter: name of what runs it.
+    """
+
+    OPERATIONS = ("predict", "program")
+
+    def __init__(self, artifact: Artifact, form: FieldsForm, program: CheckedProgram, adapter: str) -> None:
+        super().__init__(artifact, program, None, adapter)
+        self.form = form
+        self.fields = Fields([Field(each.name, each.kind, each.dim) for each in form.fields], form.crosses)
+        self._scale = _scale_of(form)
+        self._names = tuple(each.name for each in form.fields if each.kind != "vector")
+        self._tables = {
+            name: _KeyedRows(artifact.table(name), spec, artifact) for name, spec in form.tables.items()
+        }
+
+    def predict(self, rows: Sequence[Mapping[str, Any]]) -> Predictions:
+        """Return the probabilities of rows, each an object of column and value.
+
+        Raises:
+            InvalidRequestError: a row lacks a column, or a value cannot be read.
+        """
+        return self.predict_columns(columns_of_rows(self.form.fields, rows))
+
+    def predict_tensors(self, tensors: Mapping[str, npt.NDArray[Any]]) -> Predictions:
+        """Return the probabilities of rows given as a tensor for each column; see `columns_of_tensors`."""
+        return self.predict_columns(columns_of_tensors(self.form.fields, tensors))
+
+    def predict_columns(self, columns: Mapping[str, FieldColumn]) -> Predictions:
+        """Return the probabilities of rows given as columns."""
+        return self.predict_rows(self.fields.prepare(columns))
+
+    def predict_rows(self, rows: Rows) -> Predictions:
+        """Return the probabilities of prepared rows."""
+        count = row_count(rows)
+        parts = [
+            self._predict(take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count))))
+            for start in range(0, count, _BATCH_ROWS)
+        ]
+        none = Predictions(np.zeros(0, np.float32), np.zeros((0, len(self._names)), bool), self._names)
+        return Predictions(
+            np.concatenate([none.probability, *(part.probability for part in parts)]),
+            np.concatenate([none.unseen, *(part.unseen for part in parts)]),
+            self._names,
+        )
+
+    def feeds(self, rows: Rows) -> dict[str, npt.NDArray[Any]]:
+        """Return what the bare ONNX part is fed for prepared rows."""
+        return self._feeds(self.fields.arrays(rows, self._scale))[0]
+
+    def _predict(self, rows: Rows) -> Predictions:
+        feeds, unseen = self._feeds(self.fields.arrays(rows, self._scale))
+        return Predictions(self.run(feeds)[self.outputs[0].name], unseen, self._names)
+
+    def _feeds(self, rows: FieldRows) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
+        feeds: dict[str, npt.NDArray[Any]] = {}
+        if self.form.numbers is not None:
+            feeds[self.form.numbers] = rows.numbers
+        unseen = np.ones((len(rows), len(self._names)), bool)
+        for table in self._tables.values():
+            feeds[table.input], missing = table.sums(rows)
+            unseen &= missing[:, : len(self._names)]
+        return feeds, unseen
+
+    def warm_up(self) -> None:
+        """Do now what the first request would wait for: read the keys, run once."""
+        self.predict_rows(self._examples())
+
+    @property
+    def num_queries(self) -> int:
+        """How many rows the example request has."""
+        return row_count(self._examples())
+
+    def calls(self, operation: Operation, pool: Int64, k: int) -> Callable[[int], object]:  # noqa: ARG002 - see the base class
+        """Return a function that answers the i-th of a pool of rows; see `DeployedModel.calls`."""
+        examples = self._examples()
+        rows = [take_rows(examples, index) for index in pool]
+        if operation == "predict":
+            return lambda number: self.predict_rows(rows[number % len(rows)])
+        feeds = [self.feeds(each) for each in rows]
+        return lambda number: self.run(feeds[number % len(feeds)])
+
+    def _examples(self) -> Rows:
+        """Return the rows of the example request."""
+        tensors: dict[str, npt.NDArray[Any]] = {}
+        try:
+            for given in self.artifact.example_inputs():
+                tensors[given["name"]] = _tensor(given)
+            return self.fields.prepare(columns_of_tensors(self.form.fields, tensors))
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise FormatError(
+                f"expected an example request with the columns of the model ({error})",
+                where=str(self.artifact.path),
+            ) from error
+
+
+class _KeyedRows:
+    """Rows of values, found by their keys."""
+
+    def __init__(self, table: RowTable, spec: FieldTable, artifact: Artifact) -> None:
+        self.input = spec.input
+        self._table = table
+        self._has_crosses = spec.crosses
+        keys = table.ids.to_arrow()
+        if table.ids.kind != "int64" or (np.diff(keys.to_numpy()) <= 0).any():
+            raise FormatError(
+                "expected keys that are integers, ascending, received others", where=str(artifact.path)
+            )
+        self._keys: Int64 = keys.to_numpy()
+
+    def sums(self, rows: FieldRows) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Return the sums of weighted rows, float32 [n, fields, dim], and where no row was found."""
+        keys, offsets, weights = rows.keys, rows.offsets, rows.weights
+        if self._has_crosses:
+            crosses = rows.crosses.ravel()
+            keys = np.concatenate([keys, crosses])
+            offsets = np.concatenate([offsets, offsets[-1] + np.arange(1, len(crosses) + 1)])
+            weights = np.concatenate([weights, np.ones(len(crosses), np.float32)])
+        bags = len(offsets) - 1
+        place = np.minimum(np.searchsorted(self._keys, keys), max(len(self._keys) - 1, 0))
+        known = self._keys[place] == keys if len(self._keys) else np.zeros(len(keys), bool)
+        bag = np.repeat(np.arange(bags), np.diff(offsets))
+        asked = np.bincount(bag[weights > 0], minlength=bags) > 0
+        found = np.bincount(bag[known & (weights > 0)], minlength=bags) > 0
+        sums = np.zeros((bags, self._table.dim), np.float32)
+        chosen = np.flatnonzero(known)
+        if len(chosen):
+            weighted = self._table.rows(place[chosen]) * weights[chosen, None]
+            starts = np.flatnonzero(np.diff(bag[chosen], prepend=-1))
+            sums[bag[chosen[starts]]] = np.add.reduceat(weighted, starts, axis=0)
+        shape = (-1, len(rows))
+        return (
+            np.ascontiguousarray(sums.reshape(*shape, self._table.dim).transpose(1, 0, 2)),
+            (asked & ~found).reshape(shape).T,
+        )
+
+
+def _scale_of(form: FieldsForm) -> NumberScale:
+    knots = [each.knots for each in form.fields if each.is_number]
+    padded = np.full((len(knots), max(map(len, knots), default=0)), np.inf)
+    for row, values in zip(padded, knots, strict=True):
+        row[: len(values)] = values
+    return NumberScale(
+        np.array([value for each in form.fields for value in each.mean]),
+        np.array([value for each in form.fields for value in each.deviation]),
+        padded,
+        form.positive_rate,
+    )
+
+
+def _tensor(given: Mapping[str, Any]) -> npt.NDArray[Any]:
+    """Return an input of a request as the tensor that a client sends."""
+    data, shape = given["data"], given["shape"]
+    if given["datatype"] == "BYTES":
+        tensor = np.empty(len(data), np.object_)
+        tensor[:] = [text.encode() for text in data]
+        return tensor
+    dtypes = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
+    return np.array(data, dtypes[given["datatype"]]).reshape(shape)

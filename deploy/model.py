@@ -1,0 +1,112 @@
+"""What all open model versions have in common: their files, the program that runs their ONNX part, queries to measure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from graphbox.artifact import Artifact, Manifest, TensorSpec
+from graphbox.deploy.program import CheckedProgram
+from graphbox.deploy.protocol import Feeds
+from graphbox.errors import UnsupportedError, UsageError
+
+__all__ = ["DeployedModel", "Operation"]
+
+Operation: TypeAlias = Literal["encode", "neighbors", "predict", "answer", "program"]
+"""What can be measured of a model: what it answers, or ``program``, the ONNX part alone on feeds made before."""
+
+
+class DeployedModel(ABC):
+    """Answers for one model version; safe to use from several threads. Use `open_model`.
+
+    Attributes:
+        artifact: the model version.
+        manifest: what it is.
+        effective: what really runs it: the adapter, and the program's `Effective`.
+        inputs: of the bare ONNX part; empty when there is none.
+        outputs: of the bare ONNX part; empty when there is none.
+    """
+
+    OPERATIONS: ClassVar[tuple[Operation, ...]]
+    """What can be measured; the first is what it is for."""
+
+    def __init__(
+        self, artifact: Artifact, program: CheckedProgram | None, further: CheckedProgram | None, adapter: str
+    ) -> None:
+        self.artifact = artifact
+        self.manifest: Manifest = artifact.manifest
+        running = program or further
+        self.effective: dict[str, Any] = {"adapter": adapter, **(running.effective if running else {})}
+        self.inputs: tuple[TensorSpec, ...] = program.inputs if program else ()
+        self.outputs: tuple[TensorSpec, ...] = program.outputs if program else ()
+        self._program = program
+        self._further = further
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Do now what the first request would wait for."""
+
+    @abstractmethod
+    def calls(self, operation: Operation, pool: npt.NDArray[np.int64], k: int) -> Callable[[int], object]:
+        """Return a function that answers the i-th of a pool of queries.
+
+        Args:
+            operation: one of :attr:`OPERATIONS`.
+            pool: int64 [queries, batch], in [0, `num_queries`).
+            k: answers of each, where several are asked for.
+        """
+
+    @property
+    @abstractmethod
+    def num_queries(self) -> int:
+        """How many different queries there are to measure with."""
+
+    def check_operation(self, operation: Operation | None) -> Operation:
+        """Return what is to be measured: the first of :attr:`OPERATIONS` where nothing is asked for.
+
+        Raises:
+            UsageError: it is none of them.
+        """
+        if operation is not None and operation not in self.OPERATIONS:
+            raise UsageError(
+                f"expected one of {', '.join(self.OPERATIONS)} to measure of a model of kind "
+                f"{self.manifest.kind}, received {operation}"
+            )
+        return operation or self.OPERATIONS[0]
+
+    def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Run the bare ONNX part; see `graphbox.deploy.program.CheckedProgram.run`.
+
+        Raises:
+            UnsupportedError: when the model has none.
+        """
+        if self._program is None:
+            raise self._no_onnx()
+        return self._program.run(feeds, out)
+
+    def close(self) -> None:
+        """Free the memory; a second call does nothing."""
+        for program in (self._program, self._further):
+            if program is not None:
+                program.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _no_onnx(self) -> UnsupportedError:
+        return UnsupportedError(
+            "expected a model with an ONNX part, this one is tables only", where=str(self.artifact.path)
+        )

@@ -1,0 +1,122 @@
+"""Opens a model version: what answers depends on what kind of model it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from graphbox.artifact import Artifact, FieldsForm, TriplesForm
+from graphbox.deploy.click import DeployedClick
+from graphbox.deploy.encoder import DeployedEncoder
+from graphbox.deploy.knowledge_graph import BEST_MODEL, DeployedKnowledgeGraph
+from graphbox.deploy.model import DeployedModel
+from graphbox.deploy.program import CheckedProgram, compile_model
+from graphbox.deploy.protocol import Options
+from graphbox.deploy.ranking import RANKING_MODEL
+from graphbox.deploy.select import choose
+from graphbox.errors import FormatError, UnsupportedError
+
+__all__ = ["open_click", "open_encoder", "open_knowledge_graph", "open_model"]
+
+
+def open_model(
+    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+) -> DeployedModel:
+    """Open a model version and make it ready on a target.
+
+    Args:
+        path: the folder of the version.
+        target: an adapter's name, ``adapter/device``, or ``auto``.
+        threads: that one call may use.
+        verify: check the digest of every file first.
+
+    Returns:
+        `DeployedEncoder`, `DeployedClick` or `DeployedKnowledgeGraph`.
+
+    Raises:
+        NotFoundError: when there is no such model or target.
+        FormatError: when the model is damaged.
+        BackendMissingError: when the target is not available.
+        UnsupportedError: when it cannot run the model.
+    """
+    artifact = Artifact.open(Path(path), verify=verify)
+    model = artifact.onnx_bytes() if artifact.manifest.onnx else None
+    adapter, device = choose(target, model or RANKING_MODEL)
+    options = Options(threads=threads)
+    program = compile_model(adapter, model, device, options) if model else None
+    if program:
+        _check_tensors(artifact, program)
+    form = artifact.preprocess
+    if isinstance(form, FieldsForm) and program:
+        return DeployedClick(artifact, form, program, adapter.name)
+    if isinstance(form, TriplesForm) and program:
+        best = compile_model(adapter, BEST_MODEL, device, options)
+        return DeployedKnowledgeGraph(artifact, form, program, best, adapter.name)
+    assert not isinstance(form, FieldsForm | TriplesForm)  # noqa: S101 - an artifact is checked when opened
+    ranking = compile_model(adapter, RANKING_MODEL, device, options)
+    return DeployedEncoder(artifact, form, program, ranking, adapter.name)
+
+
+def open_encoder(
+    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+) -> DeployedEncoder:
+    """Open a model version that gives embeddings; see `open_model`.
+
+    Raises:
+        UnsupportedError: it gives none.
+    """
+    model = open_model(path, target, threads, verify)
+    if isinstance(model, DeployedEncoder):
+        return model
+    raise _other_kind(model, "gives embeddings")
+
+
+def open_click(
+    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+) -> DeployedClick:
+    """Open a model version that gives the probabilities of rows; see `open_model`.
+
+    Raises:
+        UnsupportedError: it gives none.
+    """
+    model = open_model(path, target, threads, verify)
+    if isinstance(model, DeployedClick):
+        return model
+    raise _other_kind(model, "predicts rows")
+
+
+def open_knowledge_graph(
+    path: str | os.PathLike[str], target: str = "auto", threads: int = 1, verify: bool = True
+) -> DeployedKnowledgeGraph:
+    """Open a model version that answers questions about triples; see `open_model`.
+
+    Raises:
+        UnsupportedError: it answers none.
+    """
+    model = open_model(path, target, threads, verify)
+    if isinstance(model, DeployedKnowledgeGraph):
+        return model
+    raise _other_kind(model, "answers questions about triples")
+
+
+def _other_kind(model: DeployedModel, wanted: str) -> UnsupportedError:
+    manifest = model.manifest
+    model.close()
+    return UnsupportedError(
+        f"expected a model that {wanted}, received `{manifest.name}` of kind {manifest.kind}",
+        where=str(model.artifact.path),
+    )
+
+
+def _check_tensors(artifact: Artifact, program: CheckedProgram) -> None:
+    """Check that the ONNX file is the one the manifest describes."""
+    declared = artifact.manifest.onnx
+    if declared is None or (declared.inputs, declared.outputs) == (program.inputs, program.outputs):
+        return
+    received = [
+        (tensor.name, tensor.datatype, tensor.shape) for tensor in (*program.inputs, *program.outputs)
+    ]
+    raise FormatError(
+        f"expected the inputs and outputs that the manifest lists, received {received}",
+        where=str(artifact.path / declared.path),
+    )

@@ -1,0 +1,121 @@
+"""How rows of a user's own columns become the feeds of a model of clicks."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from graphbox.artifact.manifest import Datatype, Name, Record, TensorSpec
+
+__all__ = ["FieldSpec", "FieldTable", "FieldsForm"]
+
+_DATATYPES: dict[str, Datatype] = {
+    "number": "FP32",
+    "integer": "INT64",
+    "categorical": "BYTES",
+    "boolean": "BOOL",
+    "vector": "FP32",
+    "slots": "BYTES",
+}
+
+
+class FieldSpec(Record):
+    """A column that every row has.
+
+    Attributes:
+        name: of the column.
+        kind: how its values are read, as in a graph: ``number``, ``integer``, ``categorical``, ``boolean``,
+            ``vector`` or ``slots``.
+        dim: length of a vector, else null.
+        mean: of the rows that were learnt from; of numbers and integers one, after sign(x) log(1 + abs(x)),
+            of vectors one for each place, of others none.
+        deviation: standard deviation of the same.
+        knots: of numbers and integers: the values that have a row of their own, ascending.
+    """
+
+    name: str = Field(min_length=1)
+    kind: Literal["number", "integer", "categorical", "boolean", "vector", "slots"]
+    dim: Annotated[int, Field(ge=1)] | None = None
+    mean: tuple[float, ...] = ()
+    deviation: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    knots: tuple[float, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether values lie between knots."""
+        return self.kind in {"number", "integer"}
+
+    @property
+    def tensor(self) -> TensorSpec:
+        """The column as clients of the KServe protocol send it."""
+        shape = (-1,) if self.dim is None else (-1, self.dim)
+        return TensorSpec(name=self.name, datatype=_DATATYPES[self.kind], shape=shape)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if (self.dim is None) == (self.kind == "vector"):
+            raise ValueError("`dim` is given of vectors, and only of them")
+        count = self.dim or int(self.is_number)
+        if (len(self.mean), len(self.deviation)) != (count, count):
+            raise ValueError(f"expected {count} numbers in `mean` and in `deviation`")
+        if bool(self.knots) != self.is_number or list(self.knots) != sorted(set(self.knots)):
+            raise ValueError("`knots` are given of numbers and integers, ascending, and only of them")
+        return self
+
+
+class FieldTable(Record):
+    """A table of rows of values, and the ONNX input that their sums feed.
+
+    Attributes:
+        input: ``FP32 [n, fields, dim]``: of each field the sum of its values' rows times their weights.
+        crosses: whether the crosses are further fields, after all others.
+    """
+
+    input: str
+    crosses: bool = False
+
+
+class FieldsForm(Record):
+    """Probabilities of rows, from their columns.
+
+    A value's key is what finds its row: ``mix(v) ^ h(name)``, where ``h`` is the first 8 bytes of a BLAKE2b
+    digest, ``mix`` the 64-bit finalizer of MurmurHash3, and ``v`` is ``h(text)`` of a category, 0 or 1 of a
+    boolean, a slot's value itself (XXH64 of a text), the number of a knot (-1 where there is no number). A
+    value without a row counts as nothing.
+
+    Attributes:
+        node_type: of the rows, in the graph they were learnt from.
+        fields: the columns, in the order of the model.
+        crosses: columns each combination of whose values has a key.
+        tables: by name.
+        numbers: ONNX input ``FP32 [n, numbers]``: numbers standardized and kept within 5 deviations, those of
+            vectors in their place, then for each single number 1 where it is missing; null: there are none.
+        positive_rate: share of positives among the rows that were learnt from.
+    """
+
+    form: Literal["fields"] = "fields"
+    node_type: str
+    fields: tuple[FieldSpec, ...] = Field(min_length=1)
+    crosses: tuple[tuple[str, ...], ...] = ()
+    tables: dict[Name, FieldTable] = Field(min_length=1)
+    numbers: str | None = None
+    positive_rate: float = Field(ge=0, le=1)
+
+    @property
+    def onnx_inputs(self) -> set[str]:
+        """Names of the ONNX inputs that are fed."""
+        numbers = set() if self.numbers is None else {self.numbers}
+        return {table.input for table in self.tables.values()} | numbers
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        names = [field.name for field in self.fields]
+        if len(set(names)) != len(names):
+            raise ValueError("a column is given more than once")
+        single = {field.name for field in self.fields if field.kind not in {"vector", "slots"}}
+        if not {name for cross in self.crosses for name in cross} <= single:
+            raise ValueError("crosses are of columns with single values")
+        if (self.numbers is None) == any(field.mean for field in self.fields):
+            raise ValueError("`numbers` is given where there are numbers or vectors, and only then")
+        return self

@@ -1,0 +1,109 @@
+"""What models say of rows, and of questions about triples."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from graphbox.errors import InvalidRequestError
+from graphbox.server.routes import API_PREFIX
+from graphbox.server.schema import (
+    LikelyAnswer,
+    LikelyAnswers,
+    NodeId,
+    Prediction,
+    PredictionRequest,
+    Predictions,
+    Relation,
+    Relations,
+)
+from graphbox.server.services import ServicesDep
+
+router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
+
+Name = Annotated[str, Path(description="name of the model", max_length=128)]
+Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
+EntityId = Annotated[str | None, Query(max_length=1024)]
+
+
+@router.post("/{name}/predict")
+def predict(
+    name: Name, request: PredictionRequest, services: ServicesDep, version: Version = None
+) -> Predictions:
+    """Return the probabilities of rows, each given by its own columns."""
+    most = services.settings.max_rows
+    if len(request.rows) > most:
+        raise InvalidRequestError(
+            f"expected at most {most} rows in one request, received {len(request.rows)}", where="rows"
+        )
+    with services.repository.use(name, version) as served:
+        found = served.click.predict(request.rows)
+        return Predictions(
+            model=served.name,
+            version=served.version,
+            predictions=[
+                Prediction(probability=probability, unseen=found.unseen_fields(row))
+                for row, probability in enumerate(found.probability.tolist())
+            ],
+        )
+
+
+@router.get("/{name}/relations")
+def relations(name: Name, services: ServicesDep, version: Version = None) -> Relations:
+    """List the relations that a model of a knowledge graph can be asked about."""
+    with services.repository.use(name, version) as served:
+        ends = served.knowledge_graph.form.ends
+        return Relations(
+            relations=[
+                Relation(name=relation, head_type=head_type, tail_type=tail_type)
+                for relation, (head_type, tail_type) in ends.items()
+            ]
+        )
+
+
+@router.get("/{name}/answers")
+def answers(
+    name: Name,
+    services: ServicesDep,
+    relation: Annotated[str, Query(description="name of a relation", max_length=1024)],
+    head: Annotated[EntityId, Query(description="original id; its tails are found")] = None,
+    tail: Annotated[EntityId, Query(description="original id; its heads are found")] = None,
+    k: Annotated[int, Query(ge=1, description="number of answers")] = 10,
+    known: Annotated[bool, Query(description="whether what the data has already is among them")] = False,
+    version: Version = None,
+) -> LikelyAnswers:
+    """Return the likeliest tails of a head, or heads of a tail, best first."""
+    if k > services.settings.max_neighbors:
+        raise InvalidRequestError(
+            f"expected k between 1 and {services.settings.max_neighbors}, received {k}",
+            where="query parameter `k`",
+        )
+    if (head is None) == (tail is None):
+        raise InvalidRequestError(
+            f"expected either a head or a tail, received {'neither' if head is None else 'both'}",
+            where="query parameters `head` and `tail`",
+        )
+    with services.repository.use(name, version) as served:
+        model = served.knowledge_graph
+        text, to_heads = (head, False) if head is not None else (tail or "", True)
+        asked_type = model.end_types(relation)[to_heads]
+        ids = served.artifact.ids(asked_type)
+        node = ids.index([ids.from_text(text)])
+        found = model.answer_indices(relation, node, k, to_heads=to_heads, with_known=known)[0]
+        return LikelyAnswers(
+            model=served.name,
+            version=served.version,
+            relation=relation,
+            query=NodeId(id=ids[int(node[0])], type=asked_type),
+            asked="head" if to_heads else "tail",
+            answers=[
+                LikelyAnswer(id=identifier, type=found.node_type, score=score, known=is_known)
+                for identifier, score, is_known in zip(
+                    served.artifact.ids(found.node_type).take(found.index),
+                    found.score.tolist(),
+                    found.known.tolist(),
+                    strict=True,
+                )
+            ],
+        )
