@@ -8,7 +8,7 @@ from benchmarks.quality_data.frozen import one_vs_rest, split_f1, standardized_o
 from benchmarks.quality_data.protocol import DataSet, Figure, Job, Measured
 
 _SPLITS = 10
-_CLASSIFIERS = {"at 50 %": standardized_one_vs_rest, "at 50 %, not standardized": one_vs_rest}
+_CLASSIFIERS = {"at 50 %": one_vs_rest, "at 50 %, standardized": standardized_one_vs_rest}
 
 
 def _measure(job: Job) -> Measured:
@@ -31,15 +31,16 @@ DATA_SET = DataSet(
     figures=(
         Figure("micro-F1 at 50 %", published=".671", goal=0.675),
         Figure("macro-F1 at 50 %", published=".566", goal=0.57),
-        Figure("micro-F1 at 50 %, not standardized"),
-        Figure("macro-F1 at 50 %, not standardized"),
+        Figure("micro-F1 at 50 %, standardized"),
+        Figure("macro-F1 at 50 %, standardized"),
     ),
-    seeds=(10, 11, 12),
+    seeds=(20, 21, 22),
     remark=(
-        "One-vs-rest logistic regression (L2 penalty of strength 1) on standardized embeddings, the mean "
-        f"over {_SPLITS} splits of each seed's embedding. Published figures do not say whether theirs were "
-        "standardized; DeepWalk by gensim (hierarchical softmax, 5 epochs) had .660 / .551 so, and "
-        ".675 / .556 not standardized, on the splits of seed 0. Settings were chosen on Cora's links "
-        "and on those splits, so labels of these nodes were seen; the splits and embeddings here are new."
+        "One-vs-rest logistic regression (L2 penalty of strength 1) on the embeddings as they are, as "
+        f"DeepWalk was measured; the mean over {_SPLITS} splits of each seed's embedding. Earlier the goals "
+        "were compared with standardized embeddings (.6785 / .5664 on seeds 10 to 12, with settings of then; "
+        ".6796 / .5589 as they are). Settings were chosen on Cora's classes and on other splits of these "
+        "nodes, where DeepWalk by gensim (hierarchical softmax, one epoch) has .676 / .557, and .663 / .553 "
+        "standardized: so labels of these nodes were seen; the splits and embeddings here are new."
     ),
 )

@@ -77,7 +77,11 @@ def train(trainer: SkipGramTrainer) -> tuple[float, int]:
 
 
 def pairs_of(
-    source: WalkSource, graph: Graph, batch: int, keep: NDArray[np.float64] | None
+    source: WalkSource,
+    graph: Graph,
+    batch: int,
+    keep: NDArray[np.float64] | None,
+    dynamic_window: bool = False,
 ) -> NDArray[np.int64]:
     """Return centres and contexts of a batch, as the samplers for Python make them: int64 [2, pairs]."""
     batches = source.batches(0)
@@ -100,6 +104,7 @@ def pairs_of(
             source.plan.length,
             source.window,
             subsample=keep,
+            dynamic_window=dynamic_window,
             seed=4,
             epoch=0,
             batch=batch,
@@ -115,6 +120,7 @@ def learn_with_torch(
     center: EmbeddingTable,
     context: EmbeddingTable,
     keep: NDArray[np.float64] | None,
+    dynamic_window: bool = False,
 ) -> float:
     """Train the same batches with the torch model; return the mean loss over all pairs."""
     visits = source.visits()
@@ -122,7 +128,7 @@ def learn_with_torch(
     model = SkipGram(center, context)
     total, count = 0.0, 0
     for batch in range(len(source.batches(0).offsets) - 1):
-        centers, contexts = pairs_of(source, graph, batch, keep)
+        centers, contexts = pairs_of(source, graph, batch, keep, dynamic_window)
         if not len(centers):
             continue
         loss = model(
@@ -139,18 +145,18 @@ def learn_with_torch(
 
 @pytest.mark.parametrize("dim", [1, 16, 37])
 @pytest.mark.parametrize("make", [metapath_source, one_type_source])
-@pytest.mark.parametrize("subsample", [0.0, 1e-2])
+@pytest.mark.parametrize(("subsample", "dynamic_window"), [(0.0, True), (1e-2, False)])
 def test_rows_and_loss_equal_those_of_the_torch_model(
-    graph: Graph, make: Callable[[Graph], WalkSource], dim: int, subsample: float
+    graph: Graph, make: Callable[[Graph], WalkSource], dim: int, subsample: float, dynamic_window: bool
 ) -> None:
     source = make(graph)
-    trainer = trainer_of(source, dim, subsample=subsample)
+    trainer = trainer_of(source, dim, subsample=subsample, dynamic_window=dynamic_window)
     keep = keep_probability(source.visits(), subsample) if subsample else None
     twins = [
         EmbeddingTable(dim, "rowwise_adagrad", 0.3, init_scale=scale, seed=4 + number)
-        for number, scale in enumerate((0.5 / dim**0.5, 0.0))
+        for number, scale in enumerate((1.0 / dim**0.5, 0.0))
     ]
-    expected = learn_with_torch(source, graph, twins[0], twins[1], keep)
+    expected = learn_with_torch(source, graph, twins[0], twins[1], keep, dynamic_window)
     loss, _ = train(trainer)
     assert loss == pytest.approx(expected, rel=1e-4)
     keys = np.arange(source.keys.total)
@@ -173,7 +179,7 @@ def test_the_first_batch_equals_that_of_the_torch_model_exactly(graph: Graph) ->
     trainer = trainer_of(source, 24)
     twins = [
         EmbeddingTable(24, "rowwise_adagrad", 0.3, init_scale=scale, seed=4 + number)
-        for number, scale in enumerate((0.5 / 24**0.5, 0.0))
+        for number, scale in enumerate((1.0 / 24**0.5, 0.0))
     ]
     expected = learn_with_torch(source, graph, twins[0], twins[1], None)
     loss, _ = train(trainer)
@@ -186,7 +192,7 @@ def test_the_first_batch_equals_that_of_the_torch_model_exactly(graph: Graph) ->
 def test_one_table_for_both_roles_learns_like_the_definition(graph: Graph) -> None:
     source = edge_source(graph)
     trainer = trainer_of(source, 8, one_table=True)
-    table = EmbeddingTable(8, "rowwise_adagrad", 0.3, init_scale=0.5 / 8**0.5, seed=4)
+    table = EmbeddingTable(8, "rowwise_adagrad", 0.3, init_scale=1.0 / 8**0.5, seed=4)
     negatives = NegativeSampler(source.visits(), LEARNING.negative_exponent, 4)
     keys = np.arange(source.keys.total)
     for batch in range(len(source.batches(0).offsets) - 1):
@@ -270,16 +276,26 @@ def separation(rows: NDArray[np.float32], group: NDArray[np.int64]) -> float:
 @pytest.mark.parametrize(
     ("config", "weighted"),
     [
-        (DeepWalkConfig(kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, window=4), False),
-        (DeepWalkConfig(kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, weighted=True), True),
+        (
+            DeepWalkConfig(kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, window=4, epochs=8),
+            False,
+        ),
         (
             DeepWalkConfig(
-                kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, window=4, lock_free=True
+                kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, weighted=True, epochs=8
+            ),
+            True,
+        ),
+        (
+            DeepWalkConfig(
+                kind="deepwalk", dim=16, walks_per_node=4, walk_length=20, window=4, epochs=8, lock_free=True
             ),
             False,
         ),
         (
-            Node2VecConfig(kind="node2vec", dim=16, walks_per_node=4, walk_length=20, window=4, p=2.0, q=0.5),
+            Node2VecConfig(
+                kind="node2vec", dim=16, walks_per_node=4, walk_length=20, window=4, epochs=8, p=2.0, q=0.5
+            ),
             False,
         ),
         (LineConfig(kind="line", dim=16), False),

@@ -107,6 +107,11 @@ class DeepWalkConfig(OneTypeSection):
     """Steps of a walk."""
     window: PositiveInt = 10
     """Largest distance, in steps, between a centre and its context."""
+    dynamic_window: bool = True
+    """Draw each centre's window from 1 to ``window``, as word2vec does: the nearer a context, the more often.
+    Without it all contexts within the window count alike."""
+    negatives: PositiveInt = 64
+    """Negatives drawn for each batch; all its pairs share them."""
     negative_exponent: Exponent = 0.5
     """Negatives are drawn by the degree of a node, to this power."""
     subsample: Exponent = 0.0
@@ -115,7 +120,7 @@ class DeepWalkConfig(OneTypeSection):
     """An embedding is the node's row as a centre and this share of its row as a context."""
     learning_rate: PositiveFloat = 0.05
     """Learning rate of the embedding tables (row-wise Adagrad); 0.1 for a single epoch."""
-    epochs: PositiveInt = 8
+    epochs: PositiveInt = 4
     """Passes over all start nodes, each with walks of its own. The first does most; on large graphs one may
     be enough."""
     batch_size: PositiveInt = 32

@@ -148,6 +148,7 @@ class StreamingWalks(StreamingTrainer):
             epochs=config.epochs,
             seed=self._seed,
             subsample=config.subsample,
+            dynamic_window=config.dynamic_window,
             context_share=config.context_share,
             threads=assignment.threads,
             clock=self._clock,
@@ -204,7 +205,7 @@ class StreamingWalks(StreamingTrainer):
             self._config.dim,
             "rowwise_adagrad",
             self._config.learning_rate,
-            init_scale=0.0 if number else 0.5 / self._config.dim**0.5,
+            init_scale=0.0 if number else None,
             seed=self._seed + number,
             threads=self._assignment.threads,
         )

@@ -49,6 +49,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         epochs: number of epochs.
         seed: seed of every random choice.
         subsample: share of all visits above which a node's are thinned out; 0: none are.
+        dynamic_window: draw each centre's window from 1 to that of the source.
         one_table: nodes have one row, as centres and as contexts.
         context_share: embeddings are rows of centres plus this share of those of contexts (Levy, Goldberg,
             Dagan, TACL 3, 2015, section 3.3).
@@ -70,6 +71,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         epochs: int,
         seed: int,
         subsample: float = 0.0,
+        dynamic_window: bool = False,
         one_table: bool = False,
         context_share: float = 0.0,
         task: str | None = None,
@@ -88,6 +90,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._dim = dim
         self._epochs = epochs
         self._seed = seed_number(seed)
+        self._dynamic_window = dynamic_window
         self._context_share = context_share
         self._task = task
         self._node_type = node_type
@@ -177,7 +180,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._tables = dict(tables)
         center = self._tables[_CENTER]
         config, source = self._config, self._source
-        pairs = (source.window, source.column_offsets, None, 1, False, self._keep)
+        pairs = (source.window, source.column_offsets, None, 1, self._dynamic_window, self._keep)
         return _core.SkipGramTrainer(
             source.plan.native,
             pairs,
@@ -199,7 +202,7 @@ class SkipGramTrainer(EmbeddingTrainer):
             self._config.learning_rate,
             share=self._share,
             rows=self._source.keys.total,
-            init_scale=0.0 if context else 0.5 / self._dim**0.5,
+            init_scale=0.0 if context else None,
             seed=self._seed + context,
             threads=self._threads,
         )
@@ -295,6 +298,7 @@ def make_deepwalk_trainer(config: DeepWalkConfig, assignment: Assignment) -> Ski
         epochs=config.epochs,
         seed=assignment.seed,
         subsample=config.subsample,
+        dynamic_window=config.dynamic_window,
         context_share=config.context_share,
         task=config.task,
         node_type=None if assignment.split is None else assignment.split.node_type,
