@@ -27,6 +27,7 @@ def check(
     import json
 
     from graphbox.config import config_digest, config_schema, dump_config, load_config
+    from graphbox.config.stream import StreamConfig
     from graphbox.pipeline.table_check import table_mistakes
 
     if schema:
@@ -36,7 +37,7 @@ def check(
         return
     if file is None:
         raise UsageError("expected a run file", hint="`graphbox check FILE`, or `graphbox check --schema`")
-    config = load_config(file, overrides or [], check_tables=table_mistakes)
+    config = load_config(file, overrides or [], check_tables=table_mistakes, before_stream=True)
     document = {
         "file": str(file),
         "name": config.name,
@@ -54,6 +55,8 @@ def check(
             f"models {', '.join(config.models)}" if config.models else "no models",
         ]
     )
+    if config.stream.folder is None and config.stream != StreamConfig():
+        summary += f"; its tables come with chunks: `graphbox train {file} --follow DIR`"
     session.answer(document, lambda console: console.print(summary, markup=False, soft_wrap=True))
 
 

@@ -49,6 +49,7 @@ def compare_runs(
             console.print(table("Settings that differ", ("key", *names), rows))
         else:
             console.print("the settings are the same")
+        console.print()
         rows = [
             (task, model, name, *map(_figure, values), _change(*values))
             for (task, model, name), values in metrics.items()
@@ -56,6 +57,7 @@ def compare_runs(
         if rows:
             columns = ("task", "model", "metric", *names, "change")
             console.print(table("Metrics", columns, rows, columns[3:]))
+            console.print()
         rows = [(stage, *map(duration, values)) for stage, values in seconds.items()]
         console.print(table("Time", ("stage", *names), rows, names))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphbox.cli.progress import ShownProgress
 from graphbox.cli.results import print_results
 from graphbox.cli.session import Session
-from graphbox.errors import NotFoundError, UsageError
+from graphbox.errors import GraphboxError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from graphbox.config import RunConfig
@@ -26,8 +26,9 @@ def run_file(
     Raises:
         UsageError: both ``fresh`` and ``resume``.
         NotFoundError: ``resume``, and there is no earlier attempt.
+        GraphboxError: a stage failed; one that names a key says where the run file has it.
     """
-    from graphbox.config import config_digest, load_config
+    from graphbox.config import config_digest, load_config, place_in_file
     from graphbox.pipeline.table_check import table_mistakes
 
     if fresh and resume:
@@ -44,7 +45,12 @@ def run_file(
                     where=str(file),
                     hint="leave --resume out to start one; `graphbox runs` lists what there is",
                 )
-    return run_shown(session, config, fresh=fresh, until=until)
+    try:
+        return run_shown(session, config, fresh=fresh, until=until)
+    except GraphboxError as error:
+        if error.where is not None:
+            error.where = place_in_file(file, overrides, error.where) or error.where
+        raise
 
 
 def run_shown(

@@ -80,7 +80,7 @@ def plan(
     )
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
-    trainings = _trainings(found, arguments)
+    trainings, lacking = _trainings(found, arguments)
     document = found.as_dict()
     document["training"] = {
         name: None if each is None else each.as_dict() for name, each in trainings.items()
@@ -91,31 +91,39 @@ def plan(
         _print_trainings(found, trainings, console)
 
     session.answer(document, show)
-    problems = [*found.problems, *_training_problems(found, trainings)]
+    problems = [*found.problems, *lacking]
     if problems:
         messages, hints = zip(*problems, strict=True)
         raise DoesNotFitError("; ".join(messages), where=f"graph `{found.name}`", hint="; ".join(hints))
 
 
-def _trainings(found: ImportPlan, arguments: list[str]) -> dict[str, TrainingPlan | None]:
-    """Return the plans of the models of a run file; none where a table is given, or it trains nothing."""
+def _trainings(
+    found: ImportPlan, arguments: list[str]
+) -> tuple[dict[str, TrainingPlan | None], list[tuple[str, str]]]:
+    """Return the plans of the models of a run file, and what does not fit with what would.
+
+    None where a table is given, or the run file trains nothing.
+    """
     if not is_run_file(arguments[0]):
-        return {}
+        return {}, []
     from graphbox.config import load_config
 
     config = load_config(arguments[0], arguments[1:], check_files=False)
     if not config.models:
-        return {}
-    from graphbox.train.plan import GraphCounts, plan_trainings
+        return {}, []
+    from graphbox.train.plan import GraphCounts, plan_trainings, problems
 
     nodes = {each.name: each for each in found.types if each.kind == "nodes"}
     edges = {each.name: each.count.likely for each in found.types if each.kind == "edges"}
     counts = GraphCounts(
-        {name: each.count.likely for name, each in nodes.items()},
-        {each.type: edges["__".join(each.type)] for each in config.graph.edges},
-        {name: each.size_bytes for name, each in nodes.items()},
+        nodes={name: each.count.likely for name, each in nodes.items()},
+        edges={each.type: edges["__".join(each.type)] for each in config.graph.edges},
+        feature_bytes={name: each.feature_bytes for name, each in nodes.items()},
+        values={name: each.values for name, each in nodes.items()},
     )
-    return plan_trainings(config, counts)
+    plans = plan_trainings(config, counts)
+    lacking = problems(config, counts, plans, found.available_memory_bytes)
+    return plans, [(message, hint) for _, message, hint in lacking]
 
 
 def _print_trainings(
@@ -141,24 +149,6 @@ def _print_trainings(
     unknown = [name for name, each in trainings.items() if each is None]
     if unknown:
         console.print(f"not predicted for models of this kind: {', '.join(unknown)}", markup=False)
-
-
-def _training_problems(
-    found: ImportPlan, trainings: Mapping[str, TrainingPlan | None]
-) -> list[tuple[str, str]]:
-    available = found.available_memory_bytes
-    too_large = {
-        name: each.peak_bytes
-        for name, each in trainings.items()
-        if each is not None and each.peak_bytes > available
-    }
-    hint = (
-        "make its `dim` smaller; one of kind gnn can have `num_neighbors` and budgets in the section `memory`"
-    )
-    return [
-        (f"expected {peak:,} bytes of memory to train `{name}`, received {available:,}", hint)
-        for name, peak in too_large.items()
-    ]
 
 
 def _print(found: ImportPlan, console: Console) -> None:

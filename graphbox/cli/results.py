@@ -35,8 +35,9 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
         (name, *(metric(values[key]) if _is_number(values.get(key)) else "" for key in keys))
         for name, values in rows_of
     ]
-    console.print(table(f"Task {task}", (task, *keys), rows, keys))
-    console.print()
+    if keys:
+        console.print(table(f"Task {task}", (task, *keys), rows, keys))
+        console.print()
 
 
 def _print_chunks(chunks: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -82,7 +83,7 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
 
 
 def _print_export(exports: Mapping[str, Any], console: Console) -> None:
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             name,
             str(export.get("version", "")),
@@ -92,9 +93,12 @@ def _print_export(exports: Mapping[str, Any], console: Console) -> None:
         )
         for name, export in exports.items()
     ]
+    columns = ["artifact", "version", "size", "max absolute error", "max relative error"]
+    caption = "Export, compared with the trained model"
+    if not any(error for row in rows for error in row[3:]):  # what is looked up is not computed again
+        columns, rows, caption = columns[:3], [row[:3] for row in rows], "Export"
     if rows:
-        columns = ("artifact", "version", "size", "max absolute error", "max relative error")
-        console.print(table("Export, compared with the trained model", columns, rows, columns[1:]))
+        console.print(table(caption, columns, rows, columns[1:]))
         console.print()
 
 

@@ -79,6 +79,7 @@ def show_run(session: Session, run: RunArgument) -> None:
         console.print(
             table("Stages", ("stage", "state", "time", "peak memory"), rows, ("time", "peak memory"))
         )
+        console.print()
         print_results({**record.report, "chunks": chunks}, console)
         if record.error:
             console.print(_error_text(record.error), markup=False, soft_wrap=True)

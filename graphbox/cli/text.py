@@ -80,9 +80,9 @@ def table(
 
     right = set(numbers)
     built = Table(
-        title=title,
+        # As long as it is, beyond a narrow table too.
+        title=None if title is None else Text(title, style="bold", no_wrap=True, overflow="ignore"),
         title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
-from graphbox.config.load import config_digest, config_schema, dump_config, load_config
+from graphbox.config.load import config_digest, config_schema, dump_config, load_config, place_in_file
 from graphbox.config.memory import MemoryConfig
 from graphbox.config.models import (
     MODEL_SECTIONS,
@@ -102,4 +102,5 @@ __all__ = [
     "dump_config",
     "load_config",
     "parse_byte_size",
+    "place_in_file",
 ]

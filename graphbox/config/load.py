@@ -23,10 +23,10 @@ from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
 from graphbox.config.schema import RunConfig
 from graphbox.config.source import KeyPath, Source, parse_value, read_source
-from graphbox.config.stream import OPERATIONAL_STREAM_KEYS
+from graphbox.config.stream import OPERATIONAL_STREAM_KEYS, StreamConfig
 from graphbox.errors import ConfigError, did_you_mean
 
-__all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_config"]
+__all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_config", "place_in_file"]
 
 TableCheck: TypeAlias = Callable[[GraphConfig], Iterable[tuple[KeyPath, str, str | None]]]
 """Gives the key, the message and the hint of each mistake that shows when tables are looked into."""
@@ -39,6 +39,7 @@ def load_config(
     check_files: bool = True,
     check_tables: TableCheck | None = None,
     complete: bool = True,
+    before_stream: bool = False,
 ) -> RunConfig:
     """Read a run file.
 
@@ -51,6 +52,8 @@ def load_config(
         check_files: also report source files that are not there.
         check_tables: also report what this finds wrong; asked when nothing else is.
         complete: the section `graph` is a whole graph; else it changes one that has the types it names.
+        before_stream: a run file with a section `stream` need not name its folder yet for its tables to come
+            with the chunks.
 
     Raises:
         NotFoundError: there is no such file.
@@ -71,15 +74,51 @@ def load_config(
     problems += check_references(source, complete=complete)
     base = path.resolve().parent
     # The tables of a stream come with its chunks.
-    if check_files and (config is None or config.stream.folder is None):
-        problems += _missing_files(source, base)
+    follows = config is not None and config.stream.folder is not None
+    is_of_stream = source.data.get("stream") if config is None else config.stream != StreamConfig()
+    has_tables = not follows and not (before_stream and is_of_stream)
+    if check_files:
+        problems += _missing_files(source, base) if has_tables else _missing_stream(source, base)
     if not problems and config is not None:
         config = _with_absolute_folders(config, base)
-        if check_tables is not None and config.stream.folder is None:
+        if check_tables is not None and has_tables:
             problems += [_problem_at(source, *found) for found in check_tables(config.graph)]
     if problems or config is None:
         raise _config_error(source, problems)
     return config
+
+
+def place_in_file(path: str | Path, overrides: Iterable[str], key: str) -> str | None:
+    """Return where a run file says ``key``, such as ``models.light.dim``: the file and its line, and the key.
+
+    Of a key that is not said it is the line of what it belongs to; of one that an override says the override.
+
+    Args:
+        path: the run file.
+        overrides: see :func:`load_config`.
+        key: the dotted key.
+
+    Returns:
+        None where the file has no section of that name.
+    """
+    source = read_source(Path(path))
+    for override in overrides:
+        _apply_override(source, override)
+    found: Any = source.data
+    steps: KeyPath = ()
+    for step in key.split("."):
+        if isinstance(found, list) and step.isdigit() and int(step) < len(found):
+            steps, found = (*steps, int(step)), found[int(step)]
+        elif isinstance(found, dict) and step in found:
+            steps, found = (*steps, step), found[step]
+        else:
+            break
+    if not steps:
+        return None
+    line, said_by = source.line(steps), source.overridden.get(steps)
+    if said_by is not None:
+        return f"override `{said_by}`: {key}"
+    return f"{path}: {key}" if line is None else f"{path}:{line}: {key}"
 
 
 def dump_config(config: RunConfig) -> str:
@@ -165,6 +204,23 @@ def _missing_files(source: Source, base: Path) -> list[Problem]:
             if missing is not None:
                 problems.append(_problem_at(source, (*key, "path"), *missing))
     return problems
+
+
+def _missing_stream(source: Source, base: Path) -> list[Problem]:
+    """Return what is wrong with the folder in which chunks appear, if one is named."""
+    stream = source.data.get("stream")
+    folder = stream.get("folder") if isinstance(stream, dict) else None
+    if not isinstance(folder, str):
+        return []
+    if GraphConfig.is_url(folder):
+        message = f"expected a folder of this machine, received the URL {folder}"
+        hint = "mount it, or copy each chunk into a folder and its marker last"
+    elif not (base / folder).is_dir():
+        message = f"expected a folder in which chunks appear, there is none: {base / folder}"
+        hint = "make it, or name another one; it may be empty"
+    else:
+        return []
+    return [_problem_at(source, ("stream", "folder"), message, hint)]
 
 
 def _entries(graph: dict[str, Any]) -> Iterable[tuple[KeyPath, dict[str, Any]]]:

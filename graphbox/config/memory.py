@@ -1,4 +1,4 @@
-"""The section `memory`: how much of it training may take for what is kept on disk."""
+"""The section `memory`: how much training may take, in all and for what is kept on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["MemoryConfig"]
 
 
 class MemoryConfig(Section):
-    """Budgets of what training reads from disk; what has none is in memory as a whole.
+    """Budgets of training; what is read from disk and has none is in memory as a whole.
 
     They change where things are, never a result: a run goes on with others.
     """
@@ -23,3 +23,6 @@ class MemoryConfig(Section):
     """Memory for the embedding tables of a model together; rows that find no room go to files of the run."""
     passes: ByteSize | None = None
     """Memory for what is sampled ahead of batches from disk; 256 MiB when absent."""
+    total: ByteSize | None = None
+    """The most that a training may take by plan, libraries included: one that takes more is refused before it
+    begins. What is available when absent; a larger number than that lets it begin in any case."""

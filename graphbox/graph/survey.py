@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from graphbox.graph.build_rules import bucket_of
-from graphbox.graph.distinct import Estimate
+from graphbox.graph.columns import Lists
+from graphbox.graph.convert.features import feature_reader
+from graphbox.graph.distinct import Estimate, from_blocks, hash_ids
 from graphbox.graph.schema import EdgeSource, EdgeType, FeatureKind, GraphSource, IdType, NodeSource
 from graphbox.graph.source import Table, TableLike, open_table
 from graphbox.graph.source.location import InputFile, find_files
@@ -85,6 +87,7 @@ class NodeSurvey:
         feature_bytes: bytes that the features of a node take on disk.
         fixed_bytes: bytes that they take apart from the number of nodes (categories).
         table: its table; None without one.
+        values: how many different categories or slots there are, about, by feature.
         looked: where the rows were read that the number is from.
         growth: how nodes without a table are met at the ends of edges; empty where that is not known.
     """
@@ -97,6 +100,7 @@ class NodeSurvey:
     table: TableSurvey | None
     looked: Looked = "everywhere"
     growth: Growth = ()
+    values: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -342,6 +346,11 @@ def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
         feature_bytes=sum(width for width, _ in widths),
         fixed_bytes=sum(fixed for _, fixed in widths),
         table=table,
+        values={
+            name: _distinct_values(table, name, feature)
+            for name, feature in nodes.features.items()
+            if feature in {"categorical", "slots"} and name in table.sample.column_names
+        },
     )
 
 
@@ -404,6 +413,24 @@ def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int
         return 16.0, 8
     widths: dict[str, float] = {"number": 4.0, "integer": 8.0, "boolean": 1.0}
     return widths[kind], 0
+
+
+def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind) -> int:
+    """Return how many different categories, or slots of all lists, a column has in the whole table, about."""
+    sample = table.sample.column(column)
+    if not len(sample):
+        return 0
+    size = -(-len(sample) // _BLOCKS)
+    blocks = []
+    for start in range(0, len(sample), size):
+        part = pa.concat_arrays(sample.slice(start, size).chunks)
+        if kind == "slots":
+            reader = feature_reader(kind, is_text=table.is_text, place=column, memory_bytes=_BATCH_BYTES)
+            lists = reader.read(part).values
+            blocks.append(lists.values.view(np.uint64) if isinstance(lists, Lists) else lists)
+        else:
+            blocks.append(hash_ids(part.drop_null(), as_text=True))
+    return from_blocks(blocks, min(1.0, len(sample) / max(table.rows.likely, 1))).likely
 
 
 def _edges(edges: EdgeSource, table: TableSurvey, counts: EndCounts) -> EdgeSurvey:

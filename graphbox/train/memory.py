@@ -147,7 +147,8 @@ def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> Non
     Raises:
         UsageError: there are such.
     """
-    asked = {name: value for name, value in memory.config if value is not None and name != "passes"}
+    general = {"passes", "total"}
+    asked = {name: value for name, value in memory.config if value is not None and name not in general}
     for name in asked:
         if name not in config.BUDGETS:
             can = (

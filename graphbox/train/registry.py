@@ -110,7 +110,12 @@ def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
     """
     check_memory(config, assignment.memory, assignment.name)
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
-    trainer: Trainer = make(config, assignment)
+    try:
+        trainer: Trainer = make(config, assignment)
+    except UsageError as error:
+        if error.where in type(config).model_fields:  # a key of the section alone
+            error.where = f"models.{assignment.name}.{error.where}"
+        raise
     return trainer
 
 

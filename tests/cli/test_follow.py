@@ -103,11 +103,24 @@ def test_mistakes_are_said_before_anything_begins(shop: Path, graphbox: Call) ->
     nothing = graphbox(*FOLLOW, "--once")
     assert nothing.code != 0
     assert "expected a chunk to begin with, received none" in nothing.err
-    nowhere = graphbox("train", "shop.yaml", "--follow", "elsewhere", "--once")
-    assert "expected a folder in which chunks appear" in nowhere.err
+    nowhere = graphbox("train", "shop.yaml", "--follow", "elsewhere", "--once", "graph.name=none")
+    assert nowhere.code == 2
+    assert "stream.folder: expected a folder in which chunks appear" in nowhere.err
+    url = graphbox("train", "shop.yaml", "stream.folder=s3://bucket/in")
+    assert "stream.folder: expected a folder of this machine, received the URL s3://bucket/in" in url.err
+    assert len(graphbox("runs", "--json").json) == 1, "only what could begin made a run"
     both = graphbox(*FOLLOW, "--once", "stream.keep_chunks=3", "stream.keep_days=3")
     assert both.code == 2
     assert "expected `keep_chunks` or `keep_days`, received both" in both.err
+
+
+def test_a_run_file_is_checked_before_a_stream_is_there(shop: Path, graphbox: Call) -> None:
+    assert "expected a file" in graphbox("check", "shop.yaml").err, "nothing says that tables come later"
+    checked = graphbox("check", "shop.yaml", "stream.keep_chunks=3")
+    assert checked.code == 0, checked.err
+    assert "its tables come with chunks: `graphbox train shop.yaml --follow DIR`" in checked.out
+    wrong = graphbox("check", "shop.yaml", "stream.keep_chunks=0")
+    assert "stream.keep_chunks" in wrong.err
 
 
 def test_models_that_do_not_learn_from_streams_are_refused(shop: Path, graphbox: Call) -> None:

@@ -17,6 +17,7 @@ from graphbox.config import (
     config_schema,
     dump_config,
     load_config,
+    place_in_file,
 )
 from graphbox.errors import ConfigError, NotFoundError
 
@@ -352,3 +353,14 @@ def test_mutilated_files_load_or_say_what_is_wrong(
     except ConfigError as error:
         outcome = error
     assert isinstance(outcome, RunConfig) or outcome.problems or outcome.where
+
+
+def test_the_place_of_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("version: 1\nmodels:\n  rows:\n    dim: 8\n")
+    assert place_in_file(path, [], "models.rows.dim") == f"{path}:4: models.rows.dim"
+    assert place_in_file(path, [], "models.rows.kind") == f"{path}:3: models.rows.kind"
+    assert place_in_file(path, ["models.rows.dim=4"], "models.rows.dim") == (
+        "override `models.rows.dim=4`: models.rows.dim"
+    )
+    assert place_in_file(path, [], "node type item") is None

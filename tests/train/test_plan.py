@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks.plan_training import compare, run_file, write_tables
-from graphbox.config import RunConfig
+from benchmarks.plan_training import CASES, WORLDS, figures, run_file
+from graphbox.config import RunConfig, load_config
 from graphbox.errors import BackendMissingError, TimeLimitError
-from graphbox.train import plan as plan_module
-from graphbox.train.plan import GraphCounts, TrainingPlan, plan_trainings
+from graphbox.graph import Graph
+from graphbox.graph.ingest import import_graph
+from graphbox.graph.plan import plan_import
+from graphbox.pipeline.stages.import_graph import graph_source
+from graphbox.train.plan import GraphCounts, TrainingPlan, libraries, plan_trainings, problems
 from tests.cli.conftest import call_main
 
 LIBRARIES_BYTES = 300_000_000
@@ -51,15 +54,12 @@ def peak(plan: TrainingPlan | None) -> int:
     return plan.peak_bytes
 
 
-@pytest.fixture
-def fixed_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what libraries take be a number: measuring it imports them in a process of its own."""
-    monkeypatch.setattr(plan_module, "_libraries_bytes", lambda _: LIBRARIES_BYTES)
+def planned(run: RunConfig, nodes: int) -> dict[str, TrainingPlan | None]:
+    return plan_trainings(run, counts(nodes), libraries=LIBRARIES_BYTES)
 
 
-@pytest.mark.usefixtures("fixed_libraries")
 def test_what_grows_with_the_graph_and_the_model() -> None:
-    few, many = plan_trainings(config(), counts(10_000)), plan_trainings(config(), counts(1_000_000))
+    few, many = planned(config(), 10_000), planned(config(), 1_000_000)
     assert few["own"] is None, "nobody knows what code of one's own takes"
     for name in ("walk", "wide", "network"):
         assert peak(many[name]) > peak(few[name]) + 500_000_000
@@ -68,19 +68,18 @@ def test_what_grows_with_the_graph_and_the_model() -> None:
     assert peak(many["wide"]) - peak(many["walk"]) > 2 * 1_000_000 * (512 - 128) * 4, "of two tables"
 
 
-@pytest.mark.usefixtures("fixed_libraries")
 def test_budgets_count() -> None:
-    whole = plan_trainings(config(), counts(1_000_000))["network"]
-    within = plan_trainings(config(memory={"tables": "64MiB"}), counts(1_000_000))["network"]
-    assert peak(within) < peak(whole) - 500_000_000
+    whole = planned(config(), 1_000_000)["network"]
+    within = planned(config(memory={"tables": "64MiB"}), 1_000_000)["network"]
+    assert peak(within) < peak(whole) - 400_000_000
 
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Let another program measure what the libraries take."""
-    plan_module._libraries_bytes.cache_clear()
-    yield lambda program: monkeypatch.setattr(plan_module, "_MEASURE", program)
-    plan_module._libraries_bytes.cache_clear()
+    libraries._resident_bytes_with.cache_clear()
+    yield lambda program: monkeypatch.setattr(libraries, "_MEASURE", program)
+    libraries._resident_bytes_with.cache_clear()
 
 
 def test_libraries_whose_import_dies(measured: Callable[[str], None]) -> None:
@@ -95,14 +94,14 @@ def test_libraries_whose_import_dies(measured: Callable[[str], None]) -> None:
 def test_libraries_whose_import_hangs(
     measured: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_module, "_MEASURE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(libraries, "_MEASURE_TIMEOUT_S", 0.5)
     measured("import threading; threading.Event().wait()")
     with pytest.raises(TimeLimitError, match=r"within 0\.5 seconds"):
         plan_trainings(config(), counts(10))
 
 
 def test_the_command_says_what_trainings_take(tmp_path: Path) -> None:
-    write_tables(tmp_path, 2_000)
+    WORLDS["links"].write(tmp_path, 2_000)
     command = ["-C", str(tmp_path / "workspace"), "plan", str(run_file(tmp_path, "deepwalk"))]
     outcome = call_main([*command, "--json"])
     assert outcome.code == 0, outcome.err
@@ -114,9 +113,53 @@ def test_the_command_says_what_trainings_take(tmp_path: Path) -> None:
     assert "peak memory" in call_main(command).out
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("model", ["deepwalk", "matrix_factorization", "gnn_sampled"])
-def test_a_training_takes_what_was_predicted(model: str, tmp_path: Path) -> None:
-    write_tables(tmp_path, 40_000)
-    figure = compare(tmp_path, 40_000, model)
-    assert figure.measured == pytest.approx(figure.predicted, rel=0.2)
+def test_a_graph_counts_as_its_tables_do(tmp_path: Path) -> None:
+    """What `plan` reads from tables, and the trainer from the graph that they became, is the same."""
+    WORLDS["log"].write(tmp_path, 3_000)
+    path = run_file(tmp_path, "deepfm")
+    loaded = load_config(path)
+    found = plan_import(graph_source(loaded.graph), tmp_path / "graph", probe=False)
+    import_graph(graph_source(loaded.graph), tmp_path / "graph")
+    of_graph = GraphCounts.of(Graph.open(tmp_path / "graph"))
+    (rows,) = found.types
+    assert of_graph.nodes == {"row": rows.count.likely}
+    assert of_graph.values["row"] == {**rows.values, "clicked": 2}
+    assert of_graph.feature_bytes["row"] == pytest.approx(rows.feature_bytes, rel=0.01)
+
+
+def test_what_does_not_fit_and_what_would() -> None:
+    run, nodes = config(), counts(1_000_000)
+    plans = plan_trainings(run, nodes, libraries=LIBRARIES_BYTES)
+    room = peak(plans["walk"])
+    ((name, message, hint),) = problems(config(models={"wide": MODELS["wide"]}), nodes, plans, room)
+    assert name == "wide"
+    assert f"expected {peak(plans['wide']):,} bytes of memory to train `wide`, received {room:,}" in message
+    assert f"with `models.wide.dim=128` it takes {room:,}" in hint
+    allowed = config(memory={"total": "1TiB"})
+    assert problems(allowed, nodes, plans, room) == []
+    tight = config(memory={"total": "1GB"})
+    (walk, *_) = problems(tight, nodes, plans, room)
+    assert "received 1,000,000,000, which `memory.total` allows" in walk[1]
+    (network,) = (hint for name, _, hint in problems(tight, nodes, plans, room) if name == "network")
+    assert "`memory.tables` keep part of it on disk" in network
+
+
+def test_what_does_not_fit_is_refused_before_it_begins(tmp_path: Path) -> None:
+    WORLDS["links"].write(tmp_path, 500)
+    command = ["-C", str(tmp_path / "workspace"), "train", str(run_file(tmp_path, "metapath2vec"))]
+    refused = call_main([*command, "memory.total=1MB"])
+    assert refused.code == 3
+    assert "bytes of memory to train `metapath2vec`, received 1,000,000, which `memory.total`" in refused.err
+    (run,) = (tmp_path / "workspace" / "runs").iterdir()
+    assert not (run / "trained").exists()
+    assert call_main([*command, "memory.total=1TiB"]).code == 0
+    assert [each.name for each in (tmp_path / "workspace" / "runs").iterdir()] == [run.name], "it goes on"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [each if each == "metapath2vec" else pytest.param(each, marks=pytest.mark.stress) for each in CASES],
+)
+def test_a_training_takes_what_was_predicted(name: str, tmp_path: Path) -> None:
+    for figure in figures([name], (20_000,), tmp_path):
+        assert figure.measured == pytest.approx(figure.predicted, rel=0.15)

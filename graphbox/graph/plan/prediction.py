@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,8 @@ class TypePlan:
         size_bytes: its arrays on disk.
         held_bytes: what it holds in memory while it is imported.
         scratch_bytes: what it spills to the disk.
+        feature_bytes: its features on disk.
+        values: how many different categories or slots there are, about, by feature.
     """
 
     kind: str
@@ -65,6 +68,8 @@ class TypePlan:
     size_bytes: int
     held_bytes: int
     scratch_bytes: int
+    feature_bytes: int = 0
+    values: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
@@ -269,6 +274,8 @@ def _type_plans(source: GraphSource, survey: GraphSurvey, sizes: ImportSizes) ->
             size_bytes=sizes.nodes_size_bytes(name),
             held_bytes=sizes.ids[name].held_bytes,
             scratch_bytes=sizes.ids_scratch_bytes(name),
+            feature_bytes=round(node.nodes.likely * node.feature_bytes),
+            values=node.values,
         )
         for name, node in survey.nodes.items()
     ]

@@ -17,10 +17,12 @@ __all__ = ["STAGE"]
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.train import fit, load_outcome
+    from graphbox.train.plan import check_room
     from graphbox.train.tracking.trackers import open_trackers
 
     config = context.config
     graph = open_graph(context)
+    check_room(config, graph)
     splits = load_splits(context)
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
     with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:

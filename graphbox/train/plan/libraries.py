@@ -1,0 +1,97 @@
+"""What a process holds that trains, before it does: the interpreter and its libraries, measured in one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from functools import cache
+from importlib import import_module
+
+from graphbox.errors import BackendMissingError, TimeLimitError
+from graphbox.train.registry import TRAINERS
+
+__all__ = ["libraries_bytes", "load_libraries"]
+
+_PIPELINE = ("graphbox.cli.app", "graphbox.pipeline.stages", "graphbox.workspace", "graphbox.graph.ingest")
+_WITHOUT_OPTIMIZER = frozenset(
+    {
+        *("deepwalk", "node2vec", "metapath2vec", "line", "lightgcn", "matrix_factorization"),
+        *("distmult", "complex", "rotate", "transe", "custom"),
+    }
+)
+"""Kinds whose parameters are all rows of tables; others make torch's compiler load with its optimizers."""
+
+_MEASURE_TIMEOUT_S = 600.0
+"""Importing takes seconds, and minutes where packages come over a slow network."""
+
+_MEASURE = """
+import sys
+from graphbox.memory import resident_bytes
+from graphbox.train.plan.libraries import load_libraries
+load_libraries(sys.argv[1:])
+print(resident_bytes())
+"""
+
+
+def load_libraries(kinds: Collection[str]) -> None:
+    """Import what a process that trains models of these kinds does, of what loads late as well."""
+    import torch
+
+    for name in (*_PIPELINE, *sorted({TRAINERS[kind].partition(":")[0] for kind in kinds})):
+        import_module(name)
+    if "gnn" in kinds:
+        import_module("torch_geometric.nn")
+    if not _WITHOUT_OPTIMIZER.issuperset(kinds):
+        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+
+
+def libraries_bytes(kinds: Collection[str]) -> int:
+    """Return what a process holds that trains models of these kinds, before it does.
+
+    Starts a process that imports what the trainings do, unless one has before.
+
+    Raises:
+        BackendMissingError: what they import is not there.
+        TimeLimitError: importing it does not end.
+    """
+    return _resident_bytes_with(tuple(sorted(kinds)))
+
+
+@cache
+def _resident_bytes_with(kinds: tuple[str, ...]) -> int:
+    what = f"to import what trains {', '.join(kinds)}"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _MEASURE, *kinds],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MEASURE_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise TimeLimitError(
+            f"expected {what} within {_MEASURE_TIMEOUT_S:g} seconds, the process that does is still at it",
+            hint="a file system that is slow or hangs may hold the packages: see which with "
+            "`python -X importtime -c 'import torch'`",
+        ) from None
+    if done.returncode < 0:
+        raise BackendMissingError(
+            f"expected {what}, the process that does was ended by {_signal_name(-done.returncode)}",
+            hint="SIGKILL is what the kernel sends where memory ends; `graphbox doctor` says what is there",
+        )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2] or f"nothing but exit code {done.returncode}"
+        raise BackendMissingError(
+            f"expected {what}, received: {last}",
+            hint="`graphbox doctor` says what is installed; training needs `pip install 'graphbox[train]'`",
+        )
+    return int(done.stdout)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one of those for real time
+        return f"signal {number}"
