@@ -122,7 +122,7 @@ class _Checker:
                     f"expected tables that can have a budget, received `{name}` with `{setting}`: {reason}",
                     f"leave `models.{name}.{setting}` out, or the budget",
                 )
-        task = self._tasks.get(model.get("task"))
+        task = self._tasks.get(str(model.get("task")))
         task_kind = task.get("kind") if isinstance(task, dict) else None
         if budget != "tables" and task_kind in ("recommend", "predict_links"):
             yield self._problem(
