@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphbox.artifact import Links
-from graphbox.export import links_of
+from graphbox.export import linked_nodes, links_of
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType
 
@@ -66,3 +66,14 @@ def test_types_that_were_not_seen_are_held_out_and_negatives_are_no_links() -> N
     found = Links(links_of(graph, Blind(), {"node"})).between("node", 0, "node", np.array([1]))[0]
     assert [link.held_out for link in found] == [True]
     assert len(Links(links_of(graph, graph, {"node"}, negatives={edge_type}))) == 0
+
+
+def test_linked_nodes_are_those_at_the_other_ends() -> None:
+    random = np.random.default_rng(1)
+    pairs = np.unique(random.integers(0, 20, (60, 2)), axis=0)
+    graph = Graph.from_coo(pairs[:, 0], pairs[:, 1], num_nodes=20)
+    (edge_type,) = graph.edge_types
+    for node in range(20):
+        expected = {int(b) for a, b in pairs if a == node} | {int(a) for a, b in pairs if b == node}
+        assert linked_nodes(graph, edge_type[0], node, edge_type[2]).tolist() == sorted(expected)
+    assert not len(linked_nodes(graph, edge_type[0], 0, edge_type[2], negatives=[edge_type]))

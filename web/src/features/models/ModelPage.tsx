@@ -10,6 +10,7 @@ import { QueryView } from "@/components/QueryView";
 import { TextLink } from "@/components/TextLink";
 import { BenchPanel } from "./BenchPanel";
 import { LineagePanel } from "./LineagePanel";
+import { hasEmbeddings } from "@/api/choose-model";
 import { Playground } from "./Playground";
 import { QualityPanel } from "./QualityPanel";
 import { VersionsTable } from "./VersionsTable";
@@ -91,7 +92,9 @@ function ModelView({ model, version }: { model: ModelSummary; version: ModelVers
         <QualityPanel model={model} version={version} />
         <BenchPanel model={model} version={version} />
       </SimpleGrid>
-      <Playground key={`${model.name}/${version.version}`} name={model.name} version={version} />
+      {hasEmbeddings(version) && (
+        <Playground key={`${model.name}/${version.version}`} name={model.name} version={version} />
+      )}
     </Stack>
   );
 }
