@@ -138,18 +138,17 @@ class ClickTrainer(StreamingTrainer):
             batches = self._shuffled(epoch) if self._batches is None else self._batches
             fields, labels = self._ahead.take(epoch, batch, len(batches))
         self.network.train()
-        with seeded(self._seed, _BATCH_STREAM, epoch, batch):
+        with clock.stage("compute"), seeded(self._seed, _BATCH_STREAM, epoch, batch):
             with clock.stage("fetch"):
                 vectors = self.network.fetch(fields)
-            with clock.stage("compute"):
-                logits = self.network(vectors, fields.numbers)
-                loss = functional.binary_cross_entropy_with_logits(logits, labels)
-                if self._config.row_decay:
-                    loss = loss + self._config.row_decay * vectors["fields"].square().sum() / len(labels)
-                value = float(loss.item())
-                if math.isfinite(value):  # the loop stops at any other, before anything takes it up
-                    self._optimization.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
+            logits = self.network(vectors, fields.numbers)
+            loss = functional.binary_cross_entropy_with_logits(logits, labels)
+            if self._config.row_decay:
+                loss = loss + self._config.row_decay * vectors["fields"].square().sum() / len(labels)
+            value = float(loss.item())
+            if math.isfinite(value):  # the loop stops at any other, before anything takes it up
+                self._optimization.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
         if math.isfinite(value):
             with clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
