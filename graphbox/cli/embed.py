@@ -65,8 +65,15 @@ def export_embeddings(
     import pyarrow as pa
 
     from graphbox.export import export_embeddings as write
+    from graphbox.export.embeddings import FORMATS
     from graphbox.pipeline.run_data import RunData
 
+    if output.suffix.removeprefix(".") in FORMATS and not output.is_dir():
+        raise UsageError(
+            f"expected a folder to write a file for each node type into, received `{output}`",
+            where="--output",
+            hint=f"--output {output.with_suffix('')} --format {output.suffix.removeprefix('.')}",
+        )
     with session.workspace() as workspace:
         data = RunData.open(workspace, run)
         trained = _with_embeddings(data.trained(model))

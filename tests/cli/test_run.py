@@ -189,6 +189,13 @@ def test_embed_neighbors(graphbox: Call, finished_folder: Path) -> None:
     assert len(scores) == 5
     assert scores == sorted(scores, reverse=True)
     assert "p7" not in {each["id"] for each in document["neighbors"]}
+    asked = ("embed", "neighbors", "last", "p7", "-k", "59", "--json")
+    every = graphbox(*asked).json["neighbors"]
+    new = graphbox(*asked, "--not-linked").json["neighbors"]
+    assert 0 < len(new) < len(every)
+    assert [each for each in every if each in new] == new
+    refused = graphbox("embed", "export", "last", "-o", "v.npy")
+    assert (refused.code, "expected a folder" in refused.err) == (2, True)
     assert "Nearest to p7" in graphbox("embed", "neighbors", "last", "p7").out
 
 
