@@ -39,6 +39,7 @@ SHARE = 5
 """Budgets are one part in so many of what there is."""
 
 PASS_BYTES = 64 << 20
+LEAST_TABLE_BYTES = 24 << 20
 EPOCHS = 3
 _ROWS_AT_A_TIME = 8192
 TABLE_ROW_BYTES = WIDTH * 4 + 4 + 20
@@ -55,8 +56,11 @@ class Input:
     sizes: dict[str, int]
 
     def memory(self, *parts: str) -> MemoryConfig:
-        """Return budgets of a fifth for some parts."""
-        return MemoryConfig(**{name: self.sizes[name] // SHARE for name in parts}, passes=PASS_BYTES)
+        """Return budgets of a fifth for some parts; a table has what its buffers take at least."""
+        budgets = {name: self.sizes[name] // SHARE for name in parts}
+        if "tables" in budgets:
+            budgets["tables"] = max(budgets["tables"], LEAST_TABLE_BYTES)
+        return MemoryConfig(**budgets, passes=PASS_BYTES)
 
 
 def make_input(folder: Path, scale: int) -> Input:
