@@ -28,7 +28,7 @@ class Predictions:
 
     Attributes:
         probability: float32 [n].
-        unseen: bool [n, fields with keys], where no value of the field was learnt, so that it counts as nothing.
+        unseen: bool [n, fields with keys], where no value of the field was learnt: it counts as nothing.
         fields: names of those fields.
     """
 

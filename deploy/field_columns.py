@@ -38,7 +38,7 @@ class RequestColumn:
 def columns_of_rows(
     fields: Sequence[FieldSpec], rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, RequestColumn]:
-    """Return the columns of rows given as JSON objects; names that are no column of the model are passed over.
+    """Return the columns of rows given as JSON objects; names of no column of the model are passed over.
 
     A category is a string, an integer or a boolean; a slot a list of strings and integers; a vector a list of
     numbers. ``null`` is a missing category, number or slot.

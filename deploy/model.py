@@ -1,4 +1,4 @@
-"""What all open model versions have in common: their files, the program that runs their ONNX part, queries to measure."""
+"""What open model versions have in common: their files, what runs their ONNX part, queries to measure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphbox.errors import UnsupportedError, UsageError
 __all__ = ["DeployedModel", "Operation"]
 
 Operation: TypeAlias = Literal["encode", "neighbors", "predict", "answer", "program"]
-"""What can be measured of a model: what it answers, or ``program``, the ONNX part alone on feeds made before."""
+"""What can be measured of a model: what it answers, or ``program``, the ONNX part on feeds made before."""
 
 
 class DeployedModel(ABC):

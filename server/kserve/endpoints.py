@@ -104,9 +104,9 @@ class EncoderEndpoint:
 class ClickEndpoint:
     """Columns of rows in, probabilities out.
 
-    There is an input for each column: FP32 [-1] of numbers (NaN where one is missing), INT64 [-1] of integers,
-    BOOL [-1], BYTES [-1] of categories (empty where one is missing) and of slots (values separated by ``|``),
-    FP32 [-1, dim] of vectors. The output ``probability`` is FP32 [-1].
+    There is an input for each column: FP32 [-1] of numbers (NaN where one is missing), INT64 [-1] of whole
+    ones, BOOL [-1], BYTES [-1] of categories (empty where one is missing) and of slots (values separated by
+    ``|``), FP32 [-1, dim] of vectors. The output ``probability`` is FP32 [-1].
     """
 
     platform = "graphbox"
@@ -131,9 +131,9 @@ class AnswerEndpoint:
     """Entities and relations in, the likeliest others out.
 
     Inputs are ``id``, BYTES or INT64 [-1], and ``relation``, BYTES [-1]; outputs ``answer``, of the type of
-    ``id``, and ``score``, FP32, both [-1, k]. Request parameters: ``k``, 10 by default; ``asked``: ``tail``, the
-    default, of heads, or ``head`` of tails; ``known``: whether what the data has already is among the answers,
-    by default not.
+    ``id``, and ``score``, FP32, both [-1, k]. Request parameters: ``k``, 10 by default; ``asked``: ``tail``,
+    the default, of heads, or ``head`` of tails; ``known``: whether what the data has already is among the
+    answers, by default not.
     """
 
     platform = "graphbox"

@@ -12,6 +12,7 @@ from graphbox.errors import DataError, NotFoundError, UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import LinkNeighborLoader, TripleLoader
+from graphbox.sample.loader.tiered import TieredStages
 from tests.graph.test_tiered_graph import TO, change, make_graph
 from tests.sample.test_tiered_choices import LATEST, save_with_csr, shop
 from tests.sample.test_tiered_loader import check_same
@@ -113,8 +114,8 @@ def test_known_positives_are_read_from_disk(tmp_path: Path, seed: int, pass_byte
                     patch.setattr(Graph, name, mapped)
                 ours = link_loader(tiered, (kept, links), pass_batches=1, **options)
                 check_same(ours, expected)
-            assert ours._tiered is not None
-            lists = ours._tiered._fetched_lists
+            assert isinstance(ours._passes, TieredStages)
+            lists = ours._passes._fetched_lists
             assert lists is not None
             assert 0 < lists.peak_bytes <= pass_bytes // 2
 
