@@ -198,7 +198,6 @@ models:
         ("[[at, part]]", "[[at, at]]", "expected each feature once, received `at`"),
         ("[at, part, tags]", "[at, part, at]", "expected each feature once, received `at`"),
         ("kind: wide_and_deep", "kind: gnn", "expected a task of kind"),
-        ("models:", "export: {net: {model: net}}\nmodels:", "a model with vectors of nodes, received `net`"),
     ],
 )
 def test_run_files_are_checked(tmp_path: Path, old: str, new: str, message: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -170,6 +171,25 @@ def test_batch_without_a_finite_loss_is_kept(tmp_path: Path) -> None:
 def test_a_failure_before_any_checkpoint_says_that_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(GraphboxError, match="no checkpoint was written before it"):
         run(Counting(breaks_at=1), tmp_path)
+
+
+def points_of(folder: Path) -> list[tuple[int, int, dict[str, float]]]:
+    """Return step, epoch and figures of each point, without those that tell a time."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["values"].pop("samples_per_s", None)
+    return [(line["step"], line["epoch"], line["values"]) for line in lines]
+
+
+def test_points_written_after_the_last_checkpoint_are_not_there_twice(tmp_path: Path) -> None:
+    run(Counting(), tmp_path / "whole")
+    with pytest.raises(GraphboxError, match="epoch 4, batch 2 of 2"):
+        run(Counting(breaks_at=7), tmp_path / "died")
+    store = CheckpointStore(tmp_path / "died" / "checkpoints" / "m", "s")
+    died_at = points_of(tmp_path / "died")[-1][0]
+    assert store.last_step() == 4 < died_at  # so there are points to be taken back
+    run(Counting(), tmp_path / "died", resume=True)
+    assert points_of(tmp_path / "died") == points_of(tmp_path / "whole")
 
 
 def test_sign_of_life_names_the_place(tmp_path: Path) -> None:

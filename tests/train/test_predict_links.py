@@ -143,6 +143,44 @@ class TestHeldOut:
             assert (np.diff(time) >= 0).all()
         assert len(test) / len(split.time) == pytest.approx(0.25, abs=0.02)
 
+    def test_only_of_three_or_more_events_the_last_are_held_out(self, tmp_path: Path) -> None:
+        graph = stream_graph(tmp_path, messages=60)
+        task = PredictLinksTaskConfig.model_validate(
+            {
+                "kind": "predict_links",
+                "node_type": "person",
+                "relations": ("wrote",),
+                "split": {"kind": "leave_last_out"},
+            }
+        )
+        split = split_of(graph, task)
+        counts = np.bincount(split.edges[:, 0], minlength=30)
+        assert {1, 2, 3} <= set(counts.tolist())
+        for person in range(30):
+            own = split.edges[:, 0] == person
+            parts = split.fold[own][np.argsort(split.time[own], kind="stable")]
+            held_out = [1, 2] if counts[person] >= 3 else []
+            assert parts.tolist() == [0] * (counts[person] - len(held_out)) + held_out
+
+    def test_a_validation_part_is_cut_from_the_latest_events_of_training(self, shop: Graph) -> None:
+        given = {
+            "kind": "given",
+            "feature": "part",
+            "train": ("train", "valid", "unused"),
+            "validation": ("never",),
+        }
+        whole = split_of(shop, task_of("given_column", split={**given, "validation": ("valid",)}))
+        split = split_of(shop, task_of("given_column", split=given, validation_fraction=0.3))
+        tested = {
+            tuple(each) for each in np.column_stack([whole.edges, whole.time])[whole.fold == 2].tolist()
+        }
+        rows = np.column_stack([split.edges, split.time]).tolist()
+        assert {tuple(each) for each, part in zip(rows, split.fold, strict=True) if part == 2} == tested
+        ascending = np.sort(split.time[split.fold < 2])
+        begin = ascending[int(0.7 * len(ascending))]
+        assert begin in split.time[split.fold == 1]
+        np.testing.assert_array_equal(split.time[split.fold < 2] >= begin, split.fold[split.fold < 2] == 1)
+
     def test_origin_is_the_edge(self, shop: Graph) -> None:
         split = split_of(shop, task_of("time"))
         csc = shop.csc(("user", "bought", "item"))

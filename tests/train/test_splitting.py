@@ -23,6 +23,7 @@ from graphbox.train import (
     save_split,
 )
 from graphbox.train.recommendation.queries import in_degree, known_answers, ranking_queries
+from graphbox.train.splitting.edges import latest_parts
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.shop import ITEMS, USERS, build_shop
 
@@ -162,6 +163,24 @@ def test_edges_to_find_are_told_apart_by_relation(
     for relation, inside in found.items():
         assert report[f"positives_{relation}"] == inside.sum()
         assert 0 <= report[f"recall@10_{relation}"] <= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_equal_times_none_is_in_two_parts(seed: int) -> None:
+    task = task_of("time", test_fraction=0.3, validation_fraction=0.25)
+    time = np.random.default_rng(seed).integers(0, 8, 40)
+    ascending = np.sort(time).tolist()
+    first_tested = ascending[int(0.7 * len(ascending))]
+    before = [each for each in ascending if each < first_tested]
+    first_validated = before[int(0.75 * len(before))]
+    expected = [2 if each >= first_tested else int(each >= first_validated) for each in time.tolist()]
+    assert latest_parts(time, task).tolist() == expected
+
+
+def test_equal_times_at_the_end_are_tested_all() -> None:
+    task = task_of("time", test_fraction=0.1, validation_fraction=0.25)
+    time = np.array([9, 1, 9, 2, 9, 3, 9, 4])
+    assert latest_parts(time, task).tolist() == [2, 0, 2, 0, 2, 0, 2, 1]
 
 
 def test_by_time_what_is_tested_is_later(shop: Graph) -> None:
