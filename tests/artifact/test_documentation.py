@@ -24,6 +24,7 @@ from graphbox.artifact.links import COLUMNS
 from graphbox.artifact.manifest import _NAME
 from tests.artifact.sample_model import make_model, write_embedding, write_encoder
 
+VERSIONS = ("encoder/1", "encoder/2", "embedding/1", "click/1", "knowledge_graph/1")
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "artifact.md").read_text()
 
 
@@ -61,7 +62,7 @@ def test_every_file_written_is_described(tmp_path: Path) -> None:
     patterns = [re.sub(r"<[^>]+>", r"[\\w-]+", pattern.replace(r"\ ", " ")) for pattern in patterns]
     folder = Path(__file__).parents[1] / "formats" / "artifact-1"
     written = [write_encoder(tmp_path / "1", make_model()), write_embedding(tmp_path / "2", make_model())]
-    written += [Artifact.open(folder / version) for version in ("encoder/1", "encoder/2", "embedding/1")]
+    written += [Artifact.open(folder / version) for version in VERSIONS]
     for artifact in written:
         for path in [*artifact.manifest.files, "manifest.json"]:
             if not path.startswith(

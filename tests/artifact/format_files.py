@@ -1,0 +1,112 @@
+"""Writes the models of clicks and of a knowledge graph under tests/formats/artifact-1, and what they answer.
+
+python -m tests.artifact.format_files
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from graphbox.deploy import DeployedClick, DeployedKnowledgeGraph, open_click, open_knowledge_graph
+from graphbox.pipeline import run
+from graphbox.workspace import Workspace
+from tests.train.atlas import facts
+from tests.train.test_click import log_table
+
+FOLDER = Path(__file__).parents[1] / "formats" / "artifact-1"
+RUN_FILE = """\
+version: 1
+name: formats
+threads: 1
+graph:
+  name: formats
+  nodes:
+    row:
+      path: log.parquet
+      id: null
+      features: {clicked: boolean, user: categorical, item: categorical, tags: slots, price: number,
+                 hour: integer, fresh: boolean, look: vector}
+    place: {}
+  edges:
+    - {type: [place, known, place], path: train.txt.gz, columns: [source, relation, target],
+       features: {relation: categorical}, keep_duplicates: true}
+    - {type: [place, last, place], path: test.txt.gz, columns: [source, relation, target],
+       features: {relation: categorical}, keep_duplicates: true}
+tasks:
+  clicks: {kind: click, node_type: row, label: clicked, baselines: [prior]}
+  missing: {kind: complete, relation_feature: relation, split: {kind: given, test_relations: [last]},
+            baselines: [popular]}
+models:
+  wide: {kind: wide_and_deep, task: clicks, epochs: 1, dim: 2, hidden: [4], crosses: [[user, hour]]}
+  turns: {kind: rotate, task: missing, dim: 4, epochs: 2, reciprocal: false}
+export:
+  click: {model: wide, parity_rows: 20}
+  knowledge_graph: {model: turns}
+"""
+ROWS = 8
+QUESTIONS: list[dict[str, Any]] = [
+    {"relation": "east", "id": "p2-3", "k": 3, "to_heads": False, "with_known": True},
+    {"relation": "opposite", "id": "p0-0", "k": 4, "to_heads": True, "with_known": False},
+]
+
+
+def click_answers(model: DeployedClick, rows: list[dict[str, Any]]) -> list[float]:
+    """Return the probability of each row."""
+    return [float(each) for each in model.predict(rows).probability]
+
+
+def graph_answers(model: DeployedKnowledgeGraph, questions: list[dict[str, Any]]) -> list[Any]:
+    """Return ids and scores of the answers to each question."""
+    ids, found = model.artifact.ids("place"), []
+    for each in questions:
+        asked = {name: each[name] for name in ("to_heads", "with_known")}
+        answers = model.answer(each["relation"], [each["id"]], each["k"], **asked)[0]
+        found.append([ids.take(answers.index), [float(score) for score in answers.score]])
+    return found
+
+
+def write(folder: Path) -> dict[str, Any]:
+    """Write both models into ``folder`` and return what they answer, by path."""
+    with tempfile.TemporaryDirectory() as made:
+        tables = Path(made)
+        log = pa.table({name: list(values) for name, values in log_table(200).items()})
+        pq.write_table(log, tables / "log.parquet")
+        parts = facts()
+        for name, triples in (("train", [*parts["train"], *parts["valid"]]), ("test", parts["test"])):
+            with gzip.open(tables / f"{name}.txt.gz", "wt") as stream:
+                stream.writelines("\t".join(triple) + "\n" for triple in triples)
+        (tables / "run.yaml").write_text(RUN_FILE)
+        workspace = Workspace(tables / "workspace")
+        run(tables / "run.yaml", (), workspace)
+        for name in ("click", "knowledge_graph"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            shutil.copytree(workspace.model(name, 1).path, folder / name / "1")
+    rows = log.drop_columns(["clicked"]).slice(0, ROWS).to_pylist()
+    rows = [row | {"price": None if row["price"] != row["price"] else row["price"]} for row in rows]
+    with open_click(folder / "click" / "1") as clicks:
+        of_clicks = {
+            "digest": clicks.manifest.digest,
+            "rows": rows,
+            "probabilities": click_answers(clicks, rows),
+        }
+    with open_knowledge_graph(folder / "knowledge_graph" / "1") as graph:
+        of_graph = {
+            "digest": graph.manifest.digest,
+            "questions": QUESTIONS,
+            "answers": graph_answers(graph, QUESTIONS),
+        }
+    return {"click/1": of_clicks, "knowledge_graph/1": of_graph}
+
+
+if __name__ == "__main__":
+    path = FOLDER / "expected.json"
+    expected = json.loads(path.read_text()) | write(FOLDER)
+    path.write_text(json.dumps(expected, indent=1) + "\n")
