@@ -85,7 +85,7 @@ class Ids:
             return text
         if not _INTEGER.fullmatch(text):
             raise InvalidRequestError(
-                f"expected an integer id of a {self.node_type}, received {text[:120]!r}"
+                f"expected an integer id of a node of type `{self.node_type}`, received {text[:120]!r}"
             )
         return int(text)
 
@@ -154,7 +154,7 @@ class Ids:
         named = ", ".join(f"`{value}`"[:130] for value in absent[:5]) + (", ..." if len(absent) > 5 else "")
         count = "" if asked == 1 else f" ({len(absent)} of {asked} ids are unknown)"
         return NotFoundError(
-            f"expected the id of a {self.node_type}, received {named}{count}",
+            f"expected the id of a node of type `{self.node_type}`, received {named}{count}",
             hint=self.suggest(absent[0]) or f"there are {len(self)} ids of the node type `{self.node_type}`",
         )
 

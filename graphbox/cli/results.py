@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphbox.cli.text import byte_size, duration, metric, table
+from graphbox.cli.text import byte_size, duration, fitting_tables, metric, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,8 +35,8 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
         (name, *(metric(values[key]) if _is_number(values.get(key)) else "" for key in keys))
         for name, values in rows_of
     ]
-    if keys:
-        console.print(table(f"Task {task}", (task, *keys), rows, keys))
+    for part in fitting_tables(f"Task {task}", (task, *keys), rows, console.width):
+        console.print(part)
         console.print()
 
 
@@ -78,8 +78,9 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
         rows.append((name, str(outcome["epochs"]), duration(total), *shares))
     if rows:
         columns = ("model", "epochs", "time", *stages)
-        console.print(table("Where the time of training went", columns, rows, columns[1:]))
-        console.print()
+        for part in fitting_tables("Where the time of training went", columns, rows, console.width):
+            console.print(part)
+            console.print()
 
 
 def _print_export(exports: Mapping[str, Any], console: Console) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["age", "byte_size", "count", "duration", "metric", "table"]
+__all__ = ["age", "byte_size", "count", "duration", "fitting_tables", "metric", "table"]
 
 _KILO = 1000.0
+_BETWEEN_COLUMNS = 3
 
 
 def byte_size(size: float | None) -> str:
@@ -66,8 +67,9 @@ def age(moment: datetime) -> str:
 
 def metric(value: float) -> str:
     """Return the value of a metric: a share with three digits after the point, a count as it is."""
-    # Metrics kept as JSON may have lost that they were counts.
-    return f"{value:,.0f}" if abs(value) > 1 and float(value).is_integer() else f"{value:.3f}"
+    # Metrics kept as JSON may have lost that they were counts; of a mean rank of thousands no digit matters.
+    whole = abs(value) >= _KILO or (abs(value) > 1 and float(value).is_integer())
+    return f"{value:,.0f}" if whole else f"{value:.3f}"
 
 
 def table(
@@ -92,3 +94,31 @@ def table(
     for row in rows:
         built.add_row(*(Text(cell) for cell in row))
     return built
+
+
+def fitting_tables(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], width: int
+) -> Iterator[Table]:
+    """Yield tables of at most ``width`` characters that have, together, all columns of figures.
+
+    Args:
+        title: of the first one.
+        columns: the first names the rows and is in each table; the others are set flush right.
+        rows: a cell for each column.
+        width: characters there are; a table has one column of figures in any case.
+    """
+    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
+    parts: list[list[int]] = []
+    used = width
+    for column in range(1, len(columns)):
+        needed = widths[column] + _BETWEEN_COLUMNS
+        if used + needed > width:
+            parts.append([])
+            used = widths[0]
+        parts[-1].append(column)
+        used += needed
+    for number, part in enumerate(parts):
+        chosen = [0, *part]
+        names = [columns[column] for column in chosen]
+        cells = [[row[column] for column in chosen] for row in rows]
+        yield table(title if number == 0 else f"{title}, continued", names, cells, names[1:])

@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -30,6 +31,8 @@ __all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_
 
 TableCheck: TypeAlias = Callable[[GraphConfig], Iterable[tuple[KeyPath, str, str | None]]]
 """Gives the key, the message and the hint of each mistake that shows when tables are looked into."""
+
+_COMES_WITH_CHUNKS = "the tables of a stream come with its chunks: `graphbox train {} --follow DIR`"
 
 
 def load_config(
@@ -78,7 +81,10 @@ def load_config(
     is_of_stream = source.data.get("stream") if config is None else config.stream != StreamConfig()
     has_tables = not follows and not (before_stream and is_of_stream)
     if check_files:
-        problems += _missing_files(source, base) if has_tables else _missing_stream(source, base)
+        missing = _missing_files(source, base) if has_tables else _missing_stream(source, base)
+        if has_tables and is_of_stream:
+            missing = [replace(problem, hint=_COMES_WITH_CHUNKS.format(path)) for problem in missing]
+        problems += missing
     if not problems and config is not None:
         config = _with_absolute_folders(config, base)
         if check_tables is not None and has_tables:

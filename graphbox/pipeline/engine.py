@@ -147,11 +147,10 @@ def _wanted(stages: Sequence[Stage], config: RunConfig, until: str | None) -> li
     names = [stage.name for stage in wanted]
     if until is not None and until not in names:
         section = next((stage.section for stage in stages if stage.name == until), None) or until
-        raise UsageError(
-            f"the run file does not ask for the stage `{until}`",
-            where=until,
-            hint=f"its stages: {', '.join(names)}; the section `{section}` of the run file adds it",
-        )
+        hint = f"its stages: {', '.join(names)}; the section `{section}` of the run file adds it"
+        if _follows(config):
+            hint = "the run follows a stream: `graphbox runs show` has what was measured of each chunk"
+        raise UsageError(f"the run file does not ask for the stage `{until}`", where=until, hint=hint)
     return wanted
 
 

@@ -44,12 +44,12 @@ def test_unknown_ids_are_named_with_a_suggestion() -> None:
     with pytest.raises(NotFoundError) as caught:
         STRINGS.index(["curl", "ngnix", "libcurl"])
     assert caught.value.message == (
-        "expected the id of a package, received `ngnix`, `libcurl` (2 of 3 ids are unknown)"
+        "expected the id of a node of type `package`, received `ngnix`, `libcurl` (2 of 3 ids are unknown)"
     )
     assert caught.value.hint == "did you mean `nginx`?"
     with pytest.raises(NotFoundError) as caught:
         INTEGERS.index([7])
-    assert caught.value.message == "expected the id of a user, received `7`"
+    assert caught.value.message == "expected the id of a node of type `user`, received `7`"
     assert caught.value.hint == "there are 5 ids of the node type `user`"
 
 
@@ -81,7 +81,7 @@ def test_unhashable_ids_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ["", "x", "1.0", "1e3", " 1", "1" * 30, "٣"])
 def test_text_that_is_no_integer_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="expected an integer id of a user"):
+    with pytest.raises(InvalidRequestError, match="expected an integer id of a node of type `user`"):
         INTEGERS.from_text(text)
 
 

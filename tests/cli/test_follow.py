@@ -119,8 +119,22 @@ def test_a_run_file_is_checked_before_a_stream_is_there(shop: Path, graphbox: Ca
     checked = graphbox("check", "shop.yaml", "stream.keep_chunks=3")
     assert checked.code == 0, checked.err
     assert "its tables come with chunks: `graphbox train shop.yaml --follow DIR`" in checked.out
+    for alone in ("plan", "train", "run"):
+        refused = graphbox(alone, "shop.yaml", "stream.keep_chunks=3")
+        assert refused.code == 2
+        assert (
+            "the tables of a stream come with its chunks: `graphbox train shop.yaml --follow" in refused.err
+        )
     wrong = graphbox("check", "shop.yaml", "stream.keep_chunks=0")
     assert "stream.keep_chunks" in wrong.err
+
+
+def test_what_a_stream_has_no_stage_for_is_told(shop: Path, graphbox: Call) -> None:
+    write_day(shop / "in", 0)
+    assert graphbox(*FOLLOW, "--once", "-q").code == 0
+    refused = graphbox("eval", "last")
+    assert refused.code == 2
+    assert "the run follows a stream: `graphbox runs show`" in refused.err
 
 
 def test_models_that_do_not_learn_from_streams_are_refused(shop: Path, graphbox: Call) -> None:

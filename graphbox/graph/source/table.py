@@ -175,7 +175,8 @@ def check_columns(name: str, wanted: Sequence[str], present: Sequence[str]) -> t
         raise DataError(
             f"expected a column `{column}`, received {shown or 'none'}{more}",
             where=name,
-            hint=did_you_mean(column, present) or "name the file's own columns in the run file",
+            hint=did_you_mean(column, present)
+            or "rename it in the table, or name one of the table's own columns instead",
         )
     return tuple(dict.fromkeys(wanted))
 

@@ -97,7 +97,8 @@ def _check_columns(path: Path, wanted: Sequence[str], present: Sequence[str]) ->
         raise DataError(
             f"expected a column `{name}`, received {shown or 'none'}",
             where=str(path),
-            hint=did_you_mean(name, present) or "name the file's own columns in the run file",
+            hint=did_you_mean(name, present)
+            or "rename it in the table, or name one of the table's own columns instead",
         )
 
 

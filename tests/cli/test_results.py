@@ -1,0 +1,41 @@
+"""Tables of results in terminals of any width."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from graphbox.cli.results import print_results
+
+CLICK = {
+    "auc": 0.83,
+    "log_loss": 0.392,
+    "click_rate": 0.231,
+    "predicted_click_rate": 0.237,
+    "calibration_ratio": 0.973,
+    "calibration_error": 0.029,
+    "mean_rank": 5534.953,
+    "impressions": 785,
+}
+REPORT = {"metrics": {"click": {"deepfm": CLICK}}, "baselines": {"click": {"logistic_regression": CLICK}}}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_no_word_is_broken(width: int) -> None:
+    console = Console(file=StringIO(), width=width)
+    print_results(REPORT, console)
+    assert isinstance(console.file, StringIO)
+    text = console.file.getvalue()
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    tables = sum(line.startswith("Task click") for line in lines)
+    assert sum(line.startswith("logistic_regression (baseline)") for line in lines) == tables
+    assert sum(line.startswith("deepfm") for line in lines) == tables
+    assert (tables == 1) == (width == 200)
+    words = text.split()
+    assert all(words.count(name) == 1 for name in CLICK if name != "impressions")
+    assert words.count("0.973") == 2
+    assert words.count("5,535") == 2
+    assert "impressions" not in words
