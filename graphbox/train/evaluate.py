@@ -20,6 +20,7 @@ from graphbox.train.links.evaluation import evaluate_links
 from graphbox.train.node_classifier import predict_classes
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.scores import cosine_scores
+from graphbox.train.splitting.groups import node_groups
 from graphbox.train.tasks import ClassifySplit, Fold, RecommendSplit, Split
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
@@ -101,7 +102,10 @@ def evaluate_embeddings(
     if not isinstance(split, ClassifySplit) or not isinstance(task, ClassifyTaskConfig):
         raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
     view = GraphView(graph, split, fold)
-    predicted = predict_classes(view, split, embeddings, fold, neighbors=task.neighbors)
+    group = node_groups(graph, task.node_type, task.group)[0] if task.neighbor_classes else None
+    predicted = predict_classes(
+        view, split, embeddings, fold, neighbors=task.neighbors, neighbor_classes_by_group=group
+    )
     return classification_report(split.labels[split.nodes(fold)], predicted)
 
 

@@ -1,4 +1,4 @@
-"""Classifies nodes by logistic regression on frozen embeddings, their own and those of their neighbours."""
+"""Classifies nodes by logistic regression on frozen embeddings, and on what is known around the nodes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from graphbox.train.neighbor_classes import shares_of_known_classes
 from graphbox.train.recommendation.queries import adjacency
 from graphbox.train.tasks import ClassifySplit, Fold
 from graphbox.train.view import GraphView
@@ -18,10 +19,13 @@ from graphbox.train.view import GraphView
 __all__ = ["mean_of_neighbors", "predict_classes"]
 
 _TOLERANCE = 1e-3
-_MOST_ITERATIONS = 500
+_MOST_ITERATIONS = 200
 _PENALTY = 1.0
 _PENALTY_WITH_NEIGHBORS = 10.0
 """Strength of the L2 penalty: with neighbours there are several times the columns."""
+_SCALE_OF_SHARES = 6.0
+"""What shares of classes are multiplied by, beside columns of deviation 1. They are not standardized: those
+of rare classes would be huge where they are not zero."""
 
 
 def predict_classes(
@@ -31,11 +35,12 @@ def predict_classes(
     fold: Fold,
     *,
     neighbors: bool,
+    neighbor_classes_by_group: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the class of each node of a fold, by a classifier that is trained on the folds before it.
 
     The classifier is multinomial logistic regression on standardized columns, with an L2 penalty of strength
-    1, or 10 with neighbours.
+    1, or 10 with anything of the neighbours.
 
     Args:
         view: the graph as it is known when ``fold`` is predicted.
@@ -43,6 +48,8 @@ def predict_classes(
         embeddings: float32 [nodes, dim] by node type.
         fold: validation or test.
         neighbors: give the classifier :func:`mean_of_neighbors` of each node type, too.
+        neighbor_classes_by_group: int64 [nodes of the task's type], the group of each node: give the
+            classifier :func:`graphbox.train.neighbor_classes.shares_of_known_classes`, too. None: do not.
 
     Returns:
         int64 [nodes of the fold].
@@ -55,7 +62,11 @@ def predict_classes(
     if neighbors:
         columns += mean_of_neighbors(view, split.node_type, embeddings).values()
     both = [_standardized(each, known) for each in columns]
-    penalty = _PENALTY_WITH_NEIGHBORS if neighbors else _PENALTY
+    if neighbor_classes_by_group is not None:
+        shares = shares_of_known_classes(view, split, known, neighbor_classes_by_group)
+        both += [each * np.float32(_SCALE_OF_SHARES) for each in shares]
+    alone = not neighbors and neighbor_classes_by_group is None
+    penalty = _PENALTY if alone else _PENALTY_WITH_NEIGHBORS
     classifier = LogisticRegression(C=1.0 / penalty, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
     with warnings.catch_warnings():
         # Its accuracy has long settled where the optimizer has not; the number of steps is bounded anyway.
@@ -106,7 +117,7 @@ def _weighted_mean(links: sp.csr_array, rows: NDArray[np.float32]) -> NDArray[np
     return np.asarray(means, dtype=np.float32)
 
 
-def _standardized(columns: NDArray[np.float32], known: NDArray[np.int64]) -> NDArray[np.float64]:
+def _standardized(columns: NDArray[np.float32], known: NDArray[np.int64]) -> NDArray[np.float32]:
     mean = columns[known].mean(axis=0, dtype=np.float64)
     deviation = columns[known].std(axis=0, dtype=np.float64)
-    return np.asarray((columns - mean) / np.where(deviation > 0, deviation, 1.0))
+    return np.asarray((columns - mean) / np.where(deviation > 0, deviation, 1.0), dtype=np.float32)

@@ -27,6 +27,9 @@ class ClassifyTaskConfig(HeldOutSection):
     neighbors: bool = False
     """Let the logistic regression read the mean embedding of a node's neighbours, too, of each node type that
     edges join to it. Models that predict classes themselves do not ask."""
+    neighbor_classes: bool = False
+    """Let the logistic regression read the known classes around a node, too: of training nodes alone, and
+    never its own or those of its `group`."""
     baselines: tuple[Literal["majority", "neighbors_vote"], ...] = ("majority", "neighbors_vote")
     """Baselines reported beside the models."""
 
