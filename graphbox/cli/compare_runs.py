@@ -99,6 +99,8 @@ def _side_by_side(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> dict[A
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()  # as run files say it
     return _ABSENT if value is None else str(value)
 
 

@@ -137,6 +137,9 @@ def test_what_does_not_fit_and_what_would() -> None:
     assert f"with `models.wide.dim=128` it takes {room:,}" in hint
     allowed = config(memory={"total": "1TiB"})
     assert problems(allowed, nodes, plans, room) == []
+    bare = config(memory={"total": "1MB"})
+    assert all("on disk" not in hint for _, _, hint in problems(bare, nodes, plans, room))
+    assert f"the libraries alone take {LIBRARIES_BYTES:,}" in problems(bare, nodes, plans, room)[0][2]
     tight = config(memory={"total": "1GB"})
     (walk, *_) = problems(tight, nodes, plans, room)
     assert "received 1,000,000,000, which `memory.total` allows" in walk[1]

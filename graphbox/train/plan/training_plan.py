@@ -136,10 +136,13 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int)
             yield f"with `models.{plan.model}.dim={dim}` it takes {smaller.peak_bytes:,}"
             break
         dim //= 2
-    if model.BUDGETS:
+    beyond_libraries = plan.libraries_bytes < room  # else nothing of the model decides
+    if model.BUDGETS and beyond_libraries:
         keys = ", ".join(f"`memory.{name}`" for name in model.BUDGETS)
-        yield f"{keys} keep part of it on disk"
-    if getattr(model, "num_neighbors", 0) is None:
+        yield f"{keys} {'keeps' if len(model.BUDGETS) == 1 else 'keep'} part of it on disk"
+    if getattr(model, "num_neighbors", 0) is None and beyond_libraries:
         yield f"`models.{plan.model}.num_neighbors=[10,10]` trains on parts of the graph"
     mebibytes = -(-plan.peak_bytes // _MEBIBYTE)
+    if not beyond_libraries:
+        yield f"the libraries alone take {plan.libraries_bytes:,}"
     yield f"`memory.total={mebibytes}MiB` lets it begin in any case"
