@@ -302,6 +302,21 @@ def test_a_stream_is_scored_before_it_is_learnt(graph: Graph) -> None:
     assert min(areas) > 0.65
 
 
+def test_labels_of_a_chunk_do_not_reach_its_own_scores(graph: Graph, tmp_path: Path) -> None:
+    """The leak test of streams: a chunk is scored before it is learnt, whatever its labels are."""
+    table = log_table()
+    asked = np.arange(ROWS) >= ROWS // 2
+    import_graph(source_of({**table, "clicked": table["clicked"] ^ asked}), tmp_path / "graph")
+    found = []
+    for one in (graph, Graph.open(tmp_path / "graph")):
+        scored = score_then_learn(trainer_of(one, None, batch_size=64), chunks_of(one, parts=2))
+        found.append([scores for _, scores in scored][1])
+    assert found[0] is not None
+    assert found[1] is not None
+    np.testing.assert_array_equal(found[0].labels, ~found[1].labels)
+    np.testing.assert_array_equal(found[0].scores, found[1].scores)
+
+
 def test_a_stream_goes_on_with_a_later_graph(graph: Graph, tmp_path: Path) -> None:
     import_graph(source_of(log_table(600)), tmp_path / "graph")
     first = Graph.open(tmp_path / "graph")

@@ -214,6 +214,24 @@ def test_a_chunk_does_not_reach_its_own_scores(tmp_path: Path) -> None:
     assert figures[3]["auc"] < 0.5  # everybody bought what nobody like them had bought
 
 
+def test_edges_are_scored_by_the_popularity_of_before_they_came(chunks: list[Chunk]) -> None:
+    trainer = trainer_of(chunks[0].view)
+    list(score_then_learn(trainer, chunks[:2]))
+    scores, edges = trainer.score_chunk(chunks[2]), chunks[2].edges[BUYS]
+    assert scores is not None
+    tables = trainer.tables()
+    bought = np.concatenate([chunk.edges[BUYS].target for chunk in chunks[:2]])
+    degree = np.bincount(bought, minlength=chunks[2].view.num_nodes("item"))
+    rows = [
+        tables[name].pull(ends, create=False).astype(np.float64)
+        for name, ends in (("queries", edges.source), ("targets", edges.target))
+    ]
+    unit = [each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12) for each in rows]
+    popularity = CONFIG.popularity * np.log(np.maximum(degree, 0.5))
+    expected = (unit[0] * unit[1]).sum(axis=1) / 0.1 + popularity[edges.target]
+    np.testing.assert_allclose(scores.scores[scores.labels], expected, atol=1e-4)
+
+
 def test_scoring_changes_nothing_and_is_the_same_again(chunks: list[Chunk]) -> None:
     trainer = trainer_of(chunks[0].view)
     list(score_then_learn(trainer, chunks[:2]))

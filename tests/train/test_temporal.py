@@ -133,7 +133,7 @@ def test_scores_know_nothing_of_their_batch_or_later(
     edges[first + size :, 1] = (edges[first + size :, 1] + 3) % 30
     other = LinkSplit(**{**vars(split), "edges": edges})
     negative = np.flatnonzero(split.negative_fold == 2)
-    scores = []
+    scores, vectors = [], []
     for each in (split, other):
         trainer = trainer_of(letters, each, task)
         for batch in range(trainer.begin_epoch(0)):
@@ -141,6 +141,7 @@ def test_scores_know_nothing_of_their_batch_or_later(
         trained = trainer.trained("temporal", GraphView(letters, each, "test"))
         assert trained.link_scores is not None
         scores.append(trained.link_scores)
+        vectors.append(trained.embeddings["person"])
         positives = int((split.fold == 2).sum())
     np.testing.assert_array_equal(scores[0][:size], scores[1][:size])
     rows, others = next(iter(split.part("test").batches(size)))
@@ -153,6 +154,28 @@ def test_scores_know_nothing_of_their_batch_or_later(
     np.testing.assert_array_equal(scores[0][late], scores[1][late])
     assert (scores[0][positives + second.stop :] != scores[1][positives + second.stop :]).any()
     assert len(negative) == len(scores[0]) - positives
+    np.testing.assert_array_equal(vectors[0], vectors[1])  # they are as of before the test part
+
+
+def test_held_out_events_are_remembered_though_nothing_is_learnt_of_them(
+    letters: Graph, task: PredictLinksTaskConfig, split: LinkSplit
+) -> None:
+    """Without ``learn_online`` a test batch is scored by one network, knowing the events before it."""
+    first = int(np.flatnonzero(split.fold == 2)[0])
+    edges = split.edges.copy()
+    edges[first : first + 30, 1] = (edges[first : first + 30, 1] + 3) % 30
+    found = []
+    for each in (split, LinkSplit(**{**vars(split), "edges": edges})):
+        trainer = trainer_of(letters, each, task, learn_online=False)
+        trainer.begin_epoch(0)
+        trainer.train_batch(0, 0)
+        before = [value.clone() for value in trainer.network.parameters()]
+        found.append(trainer.trained("temporal", GraphView(letters, each, "test")).link_scores)
+        assert all(map(torch.equal, before, trainer.network.parameters()))
+    assert found[0] is not None
+    assert found[1] is not None
+    later = slice(30, int((split.fold == 2).sum()))
+    assert (found[0][later] != found[1][later]).any()
 
 
 def test_validation_leaves_no_trace(letters: Graph, task: PredictLinksTaskConfig, split: LinkSplit) -> None:
@@ -193,8 +216,10 @@ def test_negatives_are_others_and_some_known_partners(
         trainer = trainer_of(letters, split, task, historical_negatives=share, negatives=3)
         for batch in range(trainer.begin_epoch(0) - 1):
             trainer.train_batch(0, batch)
-        arrays = trainer.batch_arrays(0, batch + 1)
-        assert (arrays["negatives"] != arrays["target"][:, None]).all()
+        for seen in range(batch + 2):
+            arrays = trainer.batch_arrays(0, seen)
+            assert (arrays["negatives"] != arrays["target"][:, None]).all()
+            assert arrays["negatives"].max() < 30
         known = {tuple(pair) for pair in split.known("validation").tolist()}
         known |= {(target, source) for source, target in known}
         asked = zip(
