@@ -123,33 +123,18 @@ def _walk(
     tl.store(row, start, mask=inside)
     node = start
     for block in range((length + 3) // 4):
-        step = 4 * block
-        word0, word1, word2, word3 = draw_block(key, 0, block, position, 0)
-        again0, again1, again2, again3 = word0, word1, word2, word3
+        words = draw_block(key, 0, block, position, 0)
+        restart_words = words
         if RESTARTS:
-            again0, again1, again2, again3 = draw_block(key, _RESTART_HOP, block, position, 0)
-        node = _step(
-            node, start, step, block, table, period, restart_below, key, position, word0, again0, RESTARTS, 0
-        )  # fmt: skip
-        tl.store(row + step + 1, node, mask=inside)
-        if step + 1 < length:
-            node = _step(
-                node, start, step + 1, block, table, period, restart_below, key, position, word1, again1,
-                RESTARTS, 1,
-            )  # fmt: skip
-            tl.store(row + step + 2, node, mask=inside)
-        if step + 2 < length:
-            node = _step(
-                node, start, step + 2, block, table, period, restart_below, key, position, word2, again2,
-                RESTARTS, 2,
-            )  # fmt: skip
-            tl.store(row + step + 3, node, mask=inside)
-        if step + 3 < length:
-            node = _step(
-                node, start, step + 3, block, table, period, restart_below, key, position, word3, again3,
-                RESTARTS, 3,
-            )  # fmt: skip
-            tl.store(row + step + 4, node, mask=inside)
+            restart_words = draw_block(key, _RESTART_HOP, block, position, 0)
+        for word in tl.static_range(4):
+            step = 4 * block + word
+            if step < length:
+                node = _step(
+                    node, start, step, block, table, period, restart_below, key, position, words[word],
+                    restart_words[word], RESTARTS, word,
+                )  # fmt: skip
+                tl.store(row + step + 1, node, mask=inside)
 
 
 def walk_on_device(
