@@ -208,10 +208,11 @@ class Artifact:
         file = self._file(self.manifest.example_request)
         try:
             inputs: list[dict[str, Any]] = json.loads(file.read_bytes())["inputs"]
-            for tensor in inputs:
-                tensor["name"], tensor["data"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise FormatError("expected a request with inputs", where=str(file)) from error
+            is_sound = bool(inputs) and all({"name", "data"} <= tensor.keys() for tensor in inputs)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            is_sound = False
+        if not is_sound:
+            raise FormatError("expected a request with inputs, each with a name and data", where=str(file))
         return inputs
 
     def example_ids(self) -> list[Id]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.fields.keys import digest_number, salt
 from graphbox.fields.lists import Lists
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "Field",
@@ -282,7 +284,7 @@ class _CategoryKeys:
     def take(self, codes: NDArray[np.integer]) -> Int64:
         new = np.unique(codes[~self._is_known[codes]])
         if len(new):
-            texts = self.categories.take(pa.array(new)).to_pylist()
+            texts = self.categories.take(new).to_pylist()
             self._keys[new] = _salted(_text_keys(texts), self._field)
             self._is_known[new] = True
         keys: Int64 = self._keys[codes]

@@ -59,7 +59,7 @@ def linked(artifact: Artifact, node_types: list[str]) -> list[tuple[str, str]]:
 
 def test_example_request_then_the_nodes_linked_most(artifact: Artifact) -> None:
     request = [("package", "p0"), ("package", "p1")]
-    content = {"inputs": [{"data": [identifier for _, identifier in request]}]}
+    content = {"inputs": [{"name": "id", "data": [identifier for _, identifier in request]}]}
     (artifact.path / "example_request.json").write_text(json.dumps(content))
     for node_type in (None, "package"):
         types = list(IDS) if node_type is None else [node_type]
@@ -74,7 +74,16 @@ def test_only_the_asked_type(artifact: Artifact) -> None:
     assert ("tag", "unused") not in linked(artifact, ["tag"])
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"inputs": []}', '{"inputs": [{"data": "p0"}]}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"inputs": []}',
+        '{"inputs": [{"data": ["p0"]}]}',
+        '{"inputs": [{"name": "id", "data": "p0"}]}',
+    ],
+)
 def test_damaged_example_request_is_named(artifact: Artifact, content: str) -> None:
     (artifact.path / "example_request.json").write_text(content)
     with pytest.raises(FormatError, match=r"example_request\.json"):
@@ -82,6 +91,6 @@ def test_damaged_example_request_is_named(artifact: Artifact, content: str) -> N
 
 
 def test_unknown_ids_of_the_request_are_not_offered(artifact: Artifact) -> None:
-    request = {"inputs": [{"data": ["absent", "p7"]}]}
+    request = {"inputs": [{"name": "id", "data": ["absent", "p7"]}]}
     (artifact.path / "example_request.json").write_text(json.dumps(request))
     assert ExampleIds(artifact, list(IDS)).first(1, None) == [("package", "p7")]

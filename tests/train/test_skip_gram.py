@@ -361,7 +361,7 @@ class TestRefuses:
         config = DeepWalkConfig(kind="deepwalk", edge_types=(("item", "neds", "item"),))
         with pytest.raises(UsageError, match="no edge type") as raised:
             embed(graph, config)
-        assert raised.value.where == "edge_types"
+        assert raised.value.where == "models.deepwalk.edge_types"
 
     def test_weights_that_are_not_there(self, graph: Graph) -> None:
         with pytest.raises(UsageError, match="weights"):
