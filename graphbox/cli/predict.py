@@ -60,6 +60,12 @@ def predict(
         raise UsageError(
             f"expected a file called *{', *'.join(_SUFFIXES)}, received `{output.name}`", where="--output"
         )
+    if output is not None and not output.parent.is_dir():
+        raise UsageError(
+            f"expected a folder that exists for `{output.name}`, there is none at {output.parent}",
+            where="--output",
+            hint=f"mkdir -p {output.parent}",
+        )
     with ExitStack() as stack:
         workspace = stack.enter_context(session.workspace())
         predictor = _predictor(workspace, stack, name, model, version)

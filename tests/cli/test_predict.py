@@ -120,7 +120,7 @@ def test_a_row_with_too_many_cells_is_told_by_its_line(log: Path, graphbox: Call
         (("clicks", "-i", "log.csv"), "clicks"),
         (("click", "-i", "none.csv"), "none.csv"),
         (("click", "-i", "log.csv", "--id", "sene"), "sene"),
-        (("click", "-i", "log.csv", "-o", "nowhere/out.csv"), "nowhere"),
+        (("click", "-i", "log.csv", "-o", "nowhere/out.csv"), "there is none at nowhere"),
     ],
 )
 def test_mistakes_are_said(log: Path, graphbox: Call, arguments: tuple[str, ...], message: str) -> None:
