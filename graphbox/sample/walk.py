@@ -183,6 +183,8 @@ def random_walk(
                 "temporal": temporal,
                 "start_time": start_time,
                 "time_window": time_window,
+                "strictly_later": strictly_later,
+                "temporal_strategy": temporal_strategy != "uniform",
             },
         )
     plan = plan_walk(

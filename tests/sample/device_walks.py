@@ -97,6 +97,8 @@ class DeviceWalks:
             random_walk(graph, [-1], 3)
         with pytest.raises(UnsupportedError, match="walks on a device know no second"):
             random_walk(graph, [1], 3, second=[2])
+        with pytest.raises(UnsupportedError, match="walks on a device know no temporal_strategy"):
+            random_walk(graph, [1], 3, temporal_strategy="linear")
         csr.indices[:3] = [5, 4, 3]
         with pytest.raises(UsageError, match="lists that ascend"):
             random_walk(DeviceGraph(one_type(csr), device), [1], 3, 0.5)
