@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 from graphbox.artifact import Artifact, FieldsForm, TriplesForm
 from graphbox.deploy.click import DeployedClick
@@ -17,6 +18,8 @@ from graphbox.deploy.select import choose
 from graphbox.errors import FormatError, UnsupportedError
 
 __all__ = ["open_click", "open_encoder", "open_knowledge_graph", "open_model"]
+
+Kind = TypeVar("Kind", bound=DeployedModel)
 
 
 def open_model(
@@ -65,10 +68,7 @@ def open_encoder(
     Raises:
         UnsupportedError: it gives none.
     """
-    model = open_model(path, target, threads, verify)
-    if isinstance(model, DeployedEncoder):
-        return model
-    raise _other_kind(model, "gives embeddings")
+    return _checked_kind(open_model(path, target, threads, verify), DeployedEncoder, "gives embeddings")
 
 
 def open_click(
@@ -79,10 +79,7 @@ def open_click(
     Raises:
         UnsupportedError: it gives none.
     """
-    model = open_model(path, target, threads, verify)
-    if isinstance(model, DeployedClick):
-        return model
-    raise _other_kind(model, "predicts rows")
+    return _checked_kind(open_model(path, target, threads, verify), DeployedClick, "predicts rows")
 
 
 def open_knowledge_graph(
@@ -94,15 +91,15 @@ def open_knowledge_graph(
         UnsupportedError: it answers none.
     """
     model = open_model(path, target, threads, verify)
-    if isinstance(model, DeployedKnowledgeGraph):
+    return _checked_kind(model, DeployedKnowledgeGraph, "answers questions about triples")
+
+
+def _checked_kind(model: DeployedModel, kind: type[Kind], wanted: str) -> Kind:
+    if isinstance(model, kind):
         return model
-    raise _other_kind(model, "answers questions about triples")
-
-
-def _other_kind(model: DeployedModel, wanted: str) -> UnsupportedError:
     manifest = model.manifest
     model.close()
-    return UnsupportedError(
+    raise UnsupportedError(
         f"expected a model that {wanted}, received `{manifest.name}` of kind {manifest.kind}",
         where=str(model.artifact.path),
     )
