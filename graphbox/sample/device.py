@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from graphbox.errors import BackendMissingError, DataError, UsageError
+from graphbox.device import check_device
+from graphbox.errors import DataError, UsageError
 from graphbox.native import Int64Array, integer_array, thread_count
 from graphbox.sample.adjacency import (
     Adjacency,
@@ -27,31 +28,10 @@ from graphbox.sample.list_order import most_parallel_edges
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "check_device", "node_tensor"]
+__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "node_tensor"]
 
 _LARGEST_DEGREE = 2**31 - 1
 _PLACES = frozenset({"device", "pinned"})
-
-
-def check_device(device: torch.device) -> None:
-    """Check that kernels run on ``device``: a GPU, or the CPU with Triton's interpreter.
-
-    Raises:
-        BackendMissingError: they do not.
-    """
-    try:
-        import triton
-    except ImportError:
-        raise BackendMissingError(
-            f"expected Triton for kernels on {device}, which is not installed",
-            hint="pip install 'graphbox[gpu]'",
-        ) from None
-    if device.type != "cuda" and not triton.knobs.runtime.interpret:
-        raise BackendMissingError(
-            f"expected a CUDA device, received {device}",
-            where="device",
-            hint="what is in host memory is sampled without `to`; tests set TRITON_INTERPRET=1",
-        )
 
 
 @dataclass(frozen=True, slots=True)
