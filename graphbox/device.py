@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphbox.errors import BackendMissingError, UsageError, missing_extra
@@ -11,7 +14,7 @@ from graphbox.errors import BackendMissingError, UsageError, missing_extra
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_device", "chosen_device"]
+__all__ = ["check_device", "chosen_device", "device_in_words", "lacks_for_cuda"]
 
 _NAMES = re.compile(r"auto|cpu|cuda(:(?P<number>\d{1,4}))?")
 
@@ -42,11 +45,12 @@ def chosen_device(name: str = "auto") -> torch.device:
 
     Args:
         name: ``cpu``; ``cuda``, the GPU that is current; ``cuda:`` and the number of a GPU; or ``auto``, the
-            GPU that is current where there is one and Triton is installed, else the CPU.
+            GPU that is current where there is one that works and Triton is installed, else the CPU.
 
     Raises:
         UsageError: no such name.
-        BackendMissingError: the GPU is not there, or PyTorch or Triton is not installed.
+        BackendMissingError: the GPU is not there or does not work, or PyTorch or Triton is not installed; the
+            message says what was found.
     """
     match = _NAMES.fullmatch(name) if isinstance(name, str) else None
     if match is None:
@@ -59,22 +63,77 @@ def chosen_device(name: str = "auto") -> torch.device:
         raise missing_extra("torch", "train")
     import torch
 
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if name == "cpu" or (name == "auto" and (there == 0 or find_spec("triton") is None)):
+    if name == "cpu":
         return torch.device("cpu")
+    lacks = lacks_for_cuda()
+    if name == "auto" and lacks is not None:
+        return torch.device("cpu")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
     number = match["number"]
     if there == 0 or (number is not None and int(number) >= there):
         raise BackendMissingError(
-            f"expected the device {name}, found {_found(there)}",
+            f"expected the device {name}, found {lacks if there == 0 else _numbers(there)}",
             where="device",
-            hint="device: auto takes a GPU where there is one",
+            hint="`device: auto` takes a GPU where there is one that works, else the CPU",
         )
     device = torch.device("cuda", torch.cuda.current_device() if number is None else int(number))
     check_device(device)
+    fault = _fault(device)
+    if fault is not None:
+        raise BackendMissingError(
+            f"expected the device {device} to work, it says: {fault}",
+            where="device",
+            hint="`nvidia-smi` tells more; `device: cpu` does without it",
+        )
     return device
 
 
-def _found(there: int) -> str:
-    if there == 0:
-        return "no CUDA device"
+def lacks_for_cuda() -> str | None:
+    """Return what keeps PyTorch and kernels from the current GPU, in words; None: nothing does."""
+    import torch
+
+    if not torch.cuda.is_available() or torch.cuda.device_count() == 0:
+        return _no_device()
+    if find_spec("triton") is None:
+        return "a GPU, but Triton is not installed: pip install 'graphbox[gpu]'"
+    fault = _fault(torch.device("cuda", torch.cuda.current_device()))
+    return None if fault is None else f"a GPU that does not work: {fault}"
+
+
+def device_in_words(device: torch.device) -> str:
+    """Return what a device is called in reports, such as ``cuda:0 (NVIDIA H200)``."""
+    if device.type != "cuda":
+        return str(device)
+    import torch
+
+    return f"{device} ({torch.cuda.get_device_name(device)})"
+
+
+def _no_device() -> str:
+    """Return why there is no CUDA device."""
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"no CUDA device: PyTorch {torch.__version__} is built without CUDA"
+    hidden_by = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden_by is not None and not re.search(r"(^|,)\s*(\d|GPU|MIG)", hidden_by):
+        return f"no CUDA device: CUDA_VISIBLE_DEVICES={hidden_by!r} hides all"
+    if not Path("/proc/driver/nvidia/version").exists() and torch.version.hip is None:
+        return "no CUDA device: NVIDIA's driver is not loaded"
+    return "no CUDA device that PyTorch can use, though there is a driver"
+
+
+def _numbers(there: int) -> str:
     return "cuda:0 alone" if there == 1 else f"cuda:0 to cuda:{there - 1}"
+
+
+@cache
+def _fault(device: torch.device) -> str | None:
+    """Return what a GPU says when it is to add two numbers; None: it adds them."""
+    import torch
+
+    try:
+        torch.ones(1, device=device).add_(1.0).item()
+    except RuntimeError as error:  # such as: no kernel of this PyTorch is for it, or it is in use exclusively
+        return str(error).partition("\n")[0]
+    return None

@@ -1,4 +1,7 @@
-"""What holds for all tests: examples of hypothesis take as long as they take, kernels run on the CPU."""
+"""What holds for all tests: examples of hypothesis take as long as they take, kernels run on the CPU.
+
+So do trainings: where kernels are interpreted, no test sees a GPU.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import os
 from importlib.util import find_spec
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are imported; `make test-gpu` says 0
+if os.environ["TRITON_INTERPRET"] == "1":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 if find_spec("hypothesis"):  # tests of kernels on a GPU do without
     from hypothesis import settings

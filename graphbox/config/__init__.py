@@ -8,7 +8,7 @@ from __future__ import annotations
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
 from graphbox.config.load import config_digest, config_schema, dump_config, load_config, place_in_file
-from graphbox.config.memory import MemoryConfig
+from graphbox.config.memory import HbmConfig, MemoryConfig
 from graphbox.config.models import (
     MODEL_SECTIONS,
     ClickModelSection,
@@ -70,6 +70,7 @@ __all__ = [
     "GivenSplitConfig",
     "GraphConfig",
     "GraphNetworkConfig",
+    "HbmConfig",
     "KnowledgeGraphSection",
     "LeaveLastOutSplitConfig",
     "LightGCNConfig",

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.errors import UsageError
 
-__all__ = ["ByteSize", "parse_byte_size"]
+__all__ = ["ByteSize", "ByteSizeOrZero", "parse_byte_size"]
 
 _UNITS = {
     "": 1,
@@ -86,3 +86,13 @@ ByteSize = Annotated[
     Field(examples=["2GiB", "512MiB", 4_000_000_000]),
 ]
 """A number of bytes; in the run file also text with a unit."""
+
+ByteSizeOrZero = Annotated[
+    int,
+    BeforeValidator(
+        lambda value: 0 if value in (0, "0") and value is not False else _validate(value),
+        json_schema_input_type=int | str,
+    ),
+    Field(examples=["2GiB", "512MiB", 0]),
+]
+"""The same, or none at all."""

@@ -148,6 +148,7 @@ def config_digest(config: RunConfig) -> str:
             "track": True,
             "memory": True,
             "threads": True,
+            "device": True,
             "graph": {"memory"},
             # What is said of a stream counts where one is followed.
             "stream": set(OPERATIONAL_STREAM_KEYS) if follows else True,

@@ -80,6 +80,12 @@ class _Checker:
         memory = {
             key: value for key, value in _mapping(self._source.data, "memory").items() if value is not None
         }
+        if memory.pop("hbm", None) and self._source.data.get("device") == "cpu":
+            yield self._problem(
+                ("memory", "hbm"),
+                "expected a training on a GPU, received budgets of its memory beside `device: cpu`",
+                "leave `device` out, or the budgets",
+            )
         if "passes" in memory and not {"topology", "features"} & set(memory):
             yield self._problem(
                 ("memory", "passes"),

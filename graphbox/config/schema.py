@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from graphbox.config.device import DeviceName
 from graphbox.config.graph import GraphConfig
 from graphbox.config.memory import MemoryConfig
 from graphbox.config.models import ModelConfig
@@ -81,6 +82,10 @@ class RunConfig(Section):
     and the same model with the same number."""
     threads: PositiveInt | None = None
     """Threads for sampling and training; all CPUs of the process when absent."""
+    device: DeviceName = "auto"
+    """Where models are trained: `cpu`; `cuda`, a GPU, or `cuda:1` and so on where there are several; or
+    `auto`: the GPU where there is one that works and Triton is installed (`graphbox[gpu]`), else the CPU. A
+    run goes on with another one, though not to the same bits."""
     graph: GraphConfig
     """The graph and its source files."""
     tasks: dict[Name, TaskConfig] = Field(default_factory=dict)

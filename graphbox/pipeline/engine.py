@@ -183,11 +183,20 @@ def _run_stages(
     stop: Stop,
 ) -> None:
     with _log_file(writer.path / "log.txt"):
+        _check_device(config)
         for position, stage in enumerate(stages, start=1):
             if writer.outputs(stage.name) is None:
                 progress.begin(stage.name, position, len(stages))
                 _run_stage(stage, writer, workspace, config, progress, stop)
         writer.finish(folder_size(writer.path))
+
+
+def _check_device(config: RunConfig) -> None:
+    """Refuse a device that was asked for and is not there before hours of import."""
+    if config.models and config.device not in ("auto", "cpu"):
+        from graphbox.device import chosen_device
+
+        chosen_device(config.device)
 
 
 def _run_stage(

@@ -21,6 +21,7 @@ from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, load_trained, save_trained
+from graphbox.train.trainer import CPU
 from graphbox.train.view import GraphView
 
 __all__ = ["fit", "load_outcome", "torch_threads"]
@@ -42,6 +43,7 @@ def fit(
     resume: bool = False,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
     memory: MemoryConfig | None = None,
+    device: torch.device = CPU,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -57,7 +59,7 @@ def fit(
         run_folder: folder of the run; see :func:`graphbox.train.loop.train` and
             :func:`graphbox.train.trained.save_trained` for what is written.
         seed: seed of every random choice. The same seed gives the same model, bit for bit, at the same
-            number of torch threads.
+            number of torch threads on the CPU, and on the same kind of GPU.
         threads: threads for sampling, tables and torch; None: all CPUs of the process.
         trackers: get the figures of the training too.
         progress: called with where the training is.
@@ -65,6 +67,8 @@ def fit(
         resume: go on from the last checkpoint, if there is one.
         checkpoint_interval_s: seconds between checkpoints.
         memory: budgets of what is read from disk; without any all is in memory.
+        device: where the model computes, see :func:`graphbox.device.chosen_device`. A training may go on
+            from a checkpoint of another device.
 
     Raises:
         UsageError: the model and the task or the graph do not fit together.
@@ -76,7 +80,7 @@ def fit(
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
     place = TrainingMemory(memory or MemoryConfig(), run_folder / "tables" / name)
     place.clear()
-    assignment = Assignment(name, view, split, task, seed, threads, memory=place)
+    assignment = Assignment(name, view, split, task, seed, threads, memory=place, device=device)
     with torch_threads(threads):
         trainer = make_trainer(config, assignment)
         try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from graphbox.device import device_in_words
 from graphbox.errors import FormatError, GraphboxError, InterruptedRunError
 from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.failed_batch import save_failed_batch
@@ -55,12 +56,16 @@ class Outcome:
         steps: batches that were trained.
         best_epoch: the epoch after which the model was best, if that was looked for, else None.
         stage_seconds: where the time went, by stage, see :class:`graphbox.train.stage_clock.StageClock`.
+        devices: where the model computed; of a training that was gone on with elsewhere, each in its turn.
+        places: where the rest was done, and why, see :meth:`graphbox.train.Trainer.places`.
     """
 
     epochs: int
     steps: int
     best_epoch: int | None
     stage_seconds: Mapping[str, float]
+    devices: Sequence[str] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
 
 ProgressCallback = Callable[[TrainProgress], None]
@@ -85,6 +90,7 @@ class _Position:
     worse_epochs: int = 0
     finished: bool = False
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
 
     def restart_point(self) -> None:
         self.loss_sum, self.samples, self.point_s = 0.0, 0, 0.0
@@ -206,11 +212,15 @@ class _Loop:
         self._take_best()
         self._beat("finished")
         at = self._at
-        return Outcome(at.epoch, at.step, at.best_epoch, at.stage_seconds)
+        places = dict(self._trainer.places())
+        return Outcome(at.epoch, at.step, at.best_epoch, at.stage_seconds, at.devices, places)
 
     # Epochs and batches
 
     def _run_epochs(self) -> None:
+        device = device_in_words(self._trainer.device)
+        if self._at.devices[-1:] != [device]:
+            self._at.devices.append(device)
         while not self._out_of_patience() and self._trainer.has_epoch(self._at.epoch):
             self._run_epoch()
 

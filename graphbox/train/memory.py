@@ -147,7 +147,7 @@ def check_memory(config: ModelConfig, memory: TrainingMemory, model: str) -> Non
     Raises:
         UsageError: there are such.
     """
-    general = {"passes", "total"}
+    general = {"passes", "total", "hbm"}
     asked = {name: value for name, value in memory.config if value is not None and name not in general}
     for name in asked:
         if name not in config.BUDGETS:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+import torch
+
 from graphbox.config import ClickModelSection, CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
@@ -18,7 +20,7 @@ from graphbox.train.memory import TrainingMemory, check_memory
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
-from graphbox.train.trainer import Trainer
+from graphbox.train.trainer import CPU, Trainer
 from graphbox.train.view import GraphView
 
 __all__ = [
@@ -79,6 +81,7 @@ class Assignment:
         clock: measures the stages of the training.
         expiry: when rows of a stream's tables leave, or None: never.
         memory: where graph and tables are kept.
+        device: where the model computes; samples and rows come from there where they can.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Assignment:
     clock: StageClock = field(default_factory=StageClock)
     expiry: Expiry | None = None
     memory: TrainingMemory = field(default_factory=TrainingMemory)
+    device: torch.device = CPU
 
     def wrong_task(self, config: ModelConfig | ClickModelSection) -> UsageError:
         """Return the error that the task is none of the kinds that models like this one do."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,7 +16,9 @@ from graphbox.table import EmbeddingTable
 from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 
-__all__ = ["EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
+__all__ = ["CPU", "EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
+
+CPU: Final = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ class Trainer(ABC):
     def is_endless(self) -> bool:
         """Whether further epochs may come, in this attempt or a later one; a checkpoint follows each."""
         return False
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return CPU
+
+    def places(self) -> Mapping[str, str]:
+        """Return where the rest is done, for the record of the run: by what, the device and why, in words."""
+        return {}
 
     def has_epoch(self, epoch: int) -> bool:
         """Return whether there is an epoch of this number; may wait for it."""

@@ -18,6 +18,7 @@ __all__ = ["STAGE"]
 
 
 def _run(context: StageContext) -> StageResult:
+    from graphbox.device import chosen_device
     from graphbox.pipeline.follow import FolderFeed
     from graphbox.table import Expiry, TablePublisher
     from graphbox.train.stream.follow import FollowedModel, follow
@@ -46,6 +47,7 @@ def _run(context: StageContext) -> StageResult:
             publisher,
             run_folder=context.run_path,
             threads=config.threads,
+            device=chosen_device(config.device),
             trackers=trackers,
             progress=lambda at: _show(context, at),
             waiting=lambda what: context.progress.step(f"waiting for {what}", 0, None),

@@ -16,11 +16,17 @@ __all__ = ["STAGE"]
 
 
 def _run(context: StageContext) -> StageResult:
+    import torch
+
+    from graphbox.device import chosen_device, lacks_for_cuda
     from graphbox.train import fit, load_outcome
     from graphbox.train.plan import check_room
     from graphbox.train.tracking.trackers import open_trackers
 
     config = context.config
+    device = chosen_device(config.device)
+    if config.device == "auto" and device.type == "cpu" and torch.cuda.is_available():
+        context.progress.note(f"training on the CPU; there is {lacks_for_cuda()}")
     graph = open_graph(context)
     check_room(config, graph)
     splits = load_splits(context)
@@ -42,6 +48,7 @@ def _run(context: StageContext) -> StageResult:
                 stop=context.stop,
                 resume=context.resumed,
                 memory=config.memory,
+                device=device,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     return StageResult(

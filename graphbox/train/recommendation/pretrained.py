@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from graphbox.device import device_in_words
 from graphbox.table import EmbeddingTable
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer, Selection, StartingTrainer, Trainer
@@ -38,6 +40,15 @@ class PretrainedTrainer(Trainer):
     def selection(self) -> Selection | None:
         """Which state the second ends as."""
         return self._then.selection
+
+    @property
+    def device(self) -> torch.device:
+        """Where the second computes."""
+        return self._then.device
+
+    def places(self) -> Mapping[str, str]:
+        """Return where the rest of the second is done, and where the first computed."""
+        return {"pretraining": device_in_words(self._first.device), **self._then.places()}
 
     def loss_name(self, epoch: int) -> str:
         """Return what the loss of an epoch is called."""

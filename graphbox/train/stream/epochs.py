@@ -9,6 +9,7 @@ from dataclasses import astuple
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, from_numpy
 
@@ -203,6 +204,15 @@ class ChunkEpochs(Trainer):
         self.after_checkpoint()
 
     # The rest is the model's
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes."""
+        return self._trainer.device
+
+    def places(self) -> Mapping[str, str]:
+        """Return where the rest is done."""
+        return self._trainer.places()
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return what a batch is made of."""

@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from graphbox.config import ModelConfig, TaskConfig
 from graphbox.errors import NotFoundError
 from graphbox.table import Expiry, TablePublisher
@@ -18,6 +20,7 @@ from graphbox.train.stream.epochs import ChunkEpochs
 from graphbox.train.stream.feed import ChunkFeed, WaitCallback
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import save_trained
+from graphbox.train.trainer import CPU
 from graphbox.train.view import GraphView
 from graphbox.workspace.chunk_log import ChunkLog
 
@@ -59,6 +62,7 @@ def follow(
     *,
     run_folder: Path,
     threads: int | None = None,
+    device: torch.device = CPU,
     trackers: tuple[Tracker, ...] = (),
     progress: ProgressCallback | None = None,
     waiting: WaitCallback | None = None,
@@ -74,6 +78,7 @@ def follow(
         run_folder: folder of the run; see :func:`graphbox.train.fit` for what is written, and
             :mod:`graphbox.workspace.chunk_log`.
         threads: threads for sampling, tables and torch; None: all CPUs of the process.
+        device: where the model computes.
         trackers: get the figures of the training too.
         progress: called with where the training is.
         waiting: called while a chunk is waited for.
@@ -96,7 +101,9 @@ def follow(
                 hint="a chunk is consumed when its marker is there, or a later one in a folder of files",
             )
         feed.chunk(0)
-    assignment = Assignment(model.name, GraphView(feed.graph(), None), None, model.task, model.seed, threads)
+    assignment = Assignment(
+        model.name, GraphView(feed.graph(), None), None, model.task, model.seed, threads, device=device
+    )
     with torch_threads(threads):
         trainer = ChunkEpochs(
             make_streaming_trainer(model.config, assignment),
