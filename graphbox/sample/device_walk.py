@@ -21,7 +21,9 @@ from graphbox.sample.walk_plan import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["walk_device_graph"]
+    from graphbox.sample.walk_gpu import DeviceWalk
+
+__all__ = ["plan_device_walk", "walk_device_graph"]
 
 DirectedStep = tuple[EdgeType, Direction, str]
 
@@ -68,20 +70,47 @@ def walk_device_graph(
                 where=name,
                 hint="walk along the graph itself instead of its DeviceGraph",
             )
-    from graphbox.sample.walk_gpu import (
-        DeviceWalk,
-        DeviceWalkStep,
-        walk_on_device,
-    )  # Triton, where it is used
+    from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
+
+    walk, followed = plan_device_walk(
+        graph, length, p, q, several_metapaths(metapath, metapaths), weighted, restart_probability
+    )
+    walkers, path_of = _walkers(graph, start, metapath_of, followed)
+    return DeviceWalker(walk, graph.device).walk(walkers, path_of, key)
+
+
+def plan_device_walk(
+    graph: DeviceGraph,
+    length: int,
+    p: float,
+    q: float,
+    metapaths: Sequence[Sequence[EdgeType] | None],
+    weighted: bool | Collection[EdgeType],
+    restart_probability: float = 0.0,
+) -> tuple[DeviceWalk, list[list[DirectedStep]]]:
+    """Return what walkers do, as kernels take it, and of each metapath its steps.
+
+    Args:
+        graph: where to walk; lists and weights that are needed come to the device.
+        length: see :func:`graphbox.sample.random_walk`, as for the rest.
+        p: node2vec's return parameter.
+        q: node2vec's in-out parameter.
+        metapaths: edge types of the steps of each; ``[None]``: the only edge type.
+        weighted: which edge types are followed in proportion to their weights.
+        restart_probability: as there.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
+    from graphbox.sample.walk_gpu import DeviceWalk, DeviceWalkStep
 
     length = step_count(length)
     p, q = node2vec_parameter(p, "p"), node2vec_parameter(q, "q")
     restart_probability = probability(restart_probability)
-    paths = several_metapaths(metapath, metapaths)
     looks_back = (p, q) != (1.0, 1.0)
     if looks_back or restart_probability > 0:
-        refuse_several_types(paths)
-    followed = [_directed_path(graph, path, length) for path in paths]
+        refuse_several_types(metapaths)
+    followed = [_directed_path(graph, path, length) for path in metapaths]
     check_weighted(weighted, [name for path in followed for _, _, name in path])
     walk = DeviceWalk(
         [
@@ -102,8 +131,7 @@ def walk_device_graph(
         graph.most_parallel(*followed[0][0][:2]) if looks_back else 1,
         restart_probability,
     )
-    walkers, path_of = _walkers(graph, start, metapath_of, followed)
-    return walk_on_device(walk, walkers, path_of, key)
+    return walk, followed
 
 
 def _directed_path(

@@ -18,9 +18,9 @@ from graphbox.sample.philox_gpu import bounded_word, draw_block
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphbox.sample.walk_gpu import DeviceWalk
+    from graphbox.sample.walk_gpu import DeviceWalk, WalkerDraws
 
-__all__ = ["node2vec_walks"]
+__all__ = ["node2vec_parameters", "node2vec_walks"]
 
 _BLOCK = 32
 _HOP = tl.constexpr(1)
@@ -206,13 +206,18 @@ def _throw_darts(
 
 @triton.jit
 def _walk_back(
-    starts, out, size, length, indptr, indices, alias_tables, weight, parameters, most_parallel,
-    restart_below, key, WEIGHTED: tl.constexpr, RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
+    starts, keys, positions, out, size, length, indptr, indices, alias_tables, weight, parameters,
+    most_parallel, restart_below, key, SEVERAL_KEYS: tl.constexpr, WEIGHTED: tl.constexpr,
+    RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    position = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = position < size
-    start = tl.load(starts + position, mask=inside, other=-1)
-    row = out + position * (length + 1)
+    walker = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = walker < size
+    position = walker
+    if SEVERAL_KEYS:
+        key = tl.load(keys + walker, mask=inside, other=0).to(tl.uint64, bitcast=True)
+        position = tl.load(positions + walker, mask=inside, other=0)
+    start = tl.load(starts + walker, mask=inside, other=-1)
+    row = out + walker * (length + 1)
     tl.store(row, start, mask=inside)
     node = start
     previous = tl.zeros_like(node) - 1
@@ -251,35 +256,53 @@ def _walk_back(
         tl.store(row + step + 1, node, mask=inside)
 
 
-def node2vec_walks(walk: DeviceWalk, start: Tensor, out: Tensor, restart_below: int, key: int) -> None:
-    """Write walks that look back to ``out``; see :func:`graphbox.sample.walk_gpu.walk_on_device`.
-
-    Args:
-        walk: what walkers do: one step, whose lists ascend.
-        start: int64 [n].
-        out: int64 [n, length + 1].
-        restart_below: words below it mean a restart.
-        key: of the draws.
-    """
+def node2vec_parameters(walk: DeviceWalk) -> Tensor:
+    """Return what kernels are told of ``p`` and ``q``: float64 [6], in host memory."""
     (step,) = walk.paths[0]
     return_weight, far_weight = 1 / walk.p, 1 / walk.q
     height = max(1.0, far_weight, return_weight if step.weights is not None else 0.0)
     excess = max(0.0, return_weight - height)
     parameters = [return_weight, far_weight, height, excess, min(1.0, far_weight), max(1.0, far_weight)]
-    alias_tables = start if step.weights is None else step.weights.alias_tables
-    _walk_back[triton.cdiv(max(len(start), 1), _BLOCK),](
+    return torch.tensor(parameters, dtype=torch.float64)
+
+
+def node2vec_walks(
+    walk: DeviceWalk,
+    start: Tensor,
+    out: Tensor,
+    parameters: Tensor,
+    restart_below: int,
+    key: int,
+    draws: WalkerDraws | None,
+) -> None:
+    """Write walks that look back to ``out``; see :class:`graphbox.sample.walk_gpu.DeviceWalker`.
+
+    Args:
+        walk: what walkers do: one step, whose lists ascend.
+        start: int64 [n], n above 0.
+        out: int64 [n, length + 1].
+        parameters: of :func:`node2vec_parameters`, on the device.
+        restart_below: words below it mean a restart.
+        key: of the draws of all walkers.
+        draws: what each walker draws by instead, or None.
+    """
+    (step,) = walk.paths[0]
+    _walk_back[triton.cdiv(len(start), _BLOCK),](
         start,
+        start if draws is None else draws.keys,
+        start if draws is None else draws.positions,
         out,
         len(start),
         walk.length,
         step.lists.indptr,
         step.lists.indices,
-        alias_tables,
+        start if step.weights is None else step.weights.alias_tables,
         start if step.weights is None else step.weights.weight,
-        torch.tensor(parameters, dtype=torch.float64, device=start.device),
+        parameters,
         walk.most_parallel,
         restart_below,
         key,
+        SEVERAL_KEYS=draws is not None,
         WEIGHTED=step.weights is not None,
         RESTARTS=walk.restart_probability > 0,
         BLOCK=_BLOCK,

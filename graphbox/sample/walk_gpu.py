@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from graphbox import _core
-from graphbox.sample.node2vec_gpu import node2vec_walks
+from graphbox.sample.node2vec_gpu import node2vec_parameters, node2vec_walks
 from graphbox.sample.philox_gpu import bounded_word, draw_block
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from graphbox.sample.device import DeviceAdjacency, DeviceWeights
 
-__all__ = ["DeviceWalk", "DeviceWalkStep", "walk_on_device"]
+__all__ = ["DeviceWalk", "DeviceWalkStep", "DeviceWalker", "WalkerDraws"]
 
 _WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
 _BLOCK = 128
@@ -61,6 +61,18 @@ class DeviceWalk(NamedTuple):
     q: float
     most_parallel: int
     restart_probability: float
+
+
+class WalkerDraws(NamedTuple):
+    """What each walker draws by, where they are of several batches.
+
+    Attributes:
+        keys: int64 [n], the bits of the key of its batch, see :func:`graphbox.sample.philox_gpu.batch_keys`.
+        positions: int64 [n], its number in its batch.
+    """
+
+    keys: Tensor
+    positions: Tensor
 
 
 @triton.jit
@@ -112,14 +124,19 @@ def _step(
 
 @triton.jit
 def _walk(
-    starts, numbers, out, size, length, table, period, restart_below, key,
-    RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
+    starts, path_of, number, keys, positions, out, size, length, table, period, restart_below, key,
+    SEVERAL_PATHS: tl.constexpr, SEVERAL_KEYS: tl.constexpr, RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = lane < size
-    position = tl.load(numbers + lane, mask=inside, other=0)
-    start = tl.load(starts + position, mask=inside, other=-1)
-    row = out + position * (length + 1)
+    walker = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = walker < size
+    if SEVERAL_PATHS:
+        inside &= tl.load(path_of + walker, mask=inside, other=-1) == number
+    position = walker
+    if SEVERAL_KEYS:
+        key = tl.load(keys + walker, mask=inside, other=0).to(tl.uint64, bitcast=True)
+        position = tl.load(positions + walker, mask=inside, other=0)
+    start = tl.load(starts + walker, mask=inside, other=-1)
+    row = out + walker * (length + 1)
     tl.store(row, start, mask=inside)
     node = start
     for block in range((length + 3) // 4):
@@ -137,45 +154,63 @@ def _walk(
                 tl.store(row + step + 1, node, mask=inside)
 
 
-def walk_on_device(
-    walk: DeviceWalk, start: Tensor, path_of: Tensor | None, key: tuple[int, int, int]
-) -> Tensor:
-    """Walk from each start.
+class DeviceWalker:
+    """Walks on a device; what kernels are told of the walk is there from the start.
 
     Args:
         walk: what walkers do.
-        start: int64 [n], nodes that exist, of the type that the walker's metapath starts at.
-        path_of: int64 [n], the number of each walker's metapath; None where there is one.
-        key: seed, epoch, batch.
-
-    Returns:
-        int64 [n, length + 1], -1 after a dead end.
+        device: where its lists are.
     """
-    out = torch.empty(len(start), walk.length + 1, dtype=torch.int64, device=start.device)
-    philox_key = _core.philox_key(_WALK_STREAM, *key)
-    restart_below = int(walk.restart_probability * 2.0**32 + 0.5)
-    if (walk.p, walk.q) != (1.0, 1.0):
-        node2vec_walks(walk, start, out, restart_below, philox_key)
+
+    def __init__(self, walk: DeviceWalk, device: torch.device) -> None:
+        self._walk = walk
+        self._tables = [_table(path, device) for path in walk.paths]
+        looks_back = (walk.p, walk.q) != (1.0, 1.0)
+        self._parameters = node2vec_parameters(walk).to(device) if looks_back else None
+        self._restart_below = int(walk.restart_probability * 2.0**32 + 0.5)
+
+    def walk(
+        self, start: Tensor, path_of: Tensor | None, draws: tuple[int, int, int] | WalkerDraws
+    ) -> Tensor:
+        """Walk from each start; the host waits for nothing.
+
+        Args:
+            start: int64 [n], nodes that exist, of the type that the walker's metapath starts at.
+            path_of: int64 [n], the number of each walker's metapath; None where there is one.
+            draws: seed, epoch and batch of all walkers, or what each draws by.
+
+        Returns:
+            int64 [n, length + 1], -1 after a dead end.
+        """
+        walk = self._walk
+        out = torch.empty(len(start), walk.length + 1, dtype=torch.int64, device=start.device)
+        if len(start) == 0:
+            return out
+        several = draws if isinstance(draws, WalkerDraws) else None
+        key = 0 if isinstance(draws, WalkerDraws) else _core.philox_key(_WALK_STREAM, *draws)
+        if self._parameters is not None:
+            node2vec_walks(walk, start, out, self._parameters, self._restart_below, key, several)
+            return out
+        for number, path in enumerate(walk.paths):
+            _walk[triton.cdiv(len(start), _BLOCK),](
+                start,
+                start if path_of is None else path_of,
+                number,
+                start if several is None else several.keys,
+                start if several is None else several.positions,
+                out,
+                len(start),
+                walk.length,
+                self._tables[number],
+                len(path),
+                self._restart_below,
+                key,
+                SEVERAL_PATHS=path_of is not None,
+                SEVERAL_KEYS=several is not None,
+                RESTARTS=walk.restart_probability > 0,
+                BLOCK=_BLOCK,
+            )
         return out
-    everybody = torch.arange(len(start), device=start.device)
-    for number, path in enumerate(walk.paths):
-        walkers = everybody if path_of is None else everybody[path_of == number]
-        if len(walkers) == 0:
-            continue
-        _walk[triton.cdiv(len(walkers), _BLOCK),](
-            start,
-            walkers,
-            out,
-            len(walkers),
-            walk.length,
-            _table(path, start.device),
-            len(path),
-            restart_below,
-            philox_key,
-            RESTARTS=walk.restart_probability > 0,
-            BLOCK=_BLOCK,
-        )
-    return out
 
 
 def _table(path: Sequence[DeviceWalkStep], device: torch.device) -> Tensor:
