@@ -700,6 +700,22 @@ def write_checkpoints(requests: Sequence[tuple[Table, str, int, int, bool, int]]
 def shard_of(keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], shards: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """The shard that each key belongs to, int64[n]."""
 
+def table_record_bytes(table: Table) -> int:
+    """Bytes of a row's values and all of its state."""
+
+def table_admit(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], is_pull: bool, threads: int) -> None:
+    """Give keys rows as a pull or a push of them does."""
+
+def table_read_records(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], records: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu')], threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C')]:
+    """
+    Copy whole rows into an array of the caller, uint8[n, record bytes], those of keys without one as new rows would be; returns which have one, bool[n].
+    """
+
+def table_write_records(table: Table, keys: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], records: Annotated[NDArray[numpy.uint8], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> int:
+    """
+    Replace whole rows of different keys by those in uint8[n, record bytes]; returns how many had one.
+    """
+
 class StopFlag:
     """Tells a running prefetch to stop."""
 

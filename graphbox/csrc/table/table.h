@@ -115,6 +115,20 @@ class Table {
   // Gives the keys values[count, dim], and a row if they have none: table_assign.cpp.
   void assign(const std::int64_t* keys, std::int64_t count, const float* values, int threads);
 
+  // --- Whole rows, for a tier above this table: table_records.cpp
+
+  // Gives keys rows as a pull or a push of them does. Of a push, counts those that are not admitted as dropped.
+  void admit(const std::int64_t* keys, std::int64_t count, bool is_pull, int threads);
+
+  // Writes the records of keys to records[count, record_bytes()], and whether each has a row; those of keys without one
+  // are what a new row would be.
+  void read_records(const std::int64_t* keys, std::int64_t count, std::byte* records, bool* has_row, int threads) const;
+
+  // Different keys get these records instead of what their rows hold. Returns how many; keys without a row get none.
+  std::int64_t write_records(const std::int64_t* keys, std::int64_t count, const std::byte* records, int threads);
+
+  std::size_t record_bytes() const { return slab_.layout().record_bytes(); }
+
   void contains(const std::int64_t* keys, std::int64_t count, bool* out, int threads) const;
   std::int64_t erase(const std::int64_t* keys, std::int64_t count);
   PooledArray<std::int64_t> keys() const;  // in the order of rows
@@ -294,6 +308,7 @@ class Table {
   void initial_values(std::int64_t key, float* values) const;
   void initialize_values(std::int64_t key, std::uint32_t row);
   void initialize_state(std::uint32_t row);
+  void initial_record(std::int64_t key, std::byte* record) const;  // table_records.cpp
 
   std::vector<std::int64_t> nonfinite_positions(const std::int64_t* keys, const Push& push, int threads) const;
   std::vector<std::int64_t> nonfinite_gradients(const Push& push, int threads) const;
