@@ -114,7 +114,9 @@ def read_sectors(words: torch.Tensor, device: torch.device, reads: int = _SECTOR
     programs = triton.cdiv(len(words), reads * _LANES)
     sums = torch.empty(programs, dtype=torch.int32, device=device)
     mask, shift = _permutation(len(words))
-    _read_sectors[programs,](words, sums, mask, shift, words.shape[1], READS=reads, LANES=_LANES)
+    _read_sectors[programs,](
+        words, sums, mask, shift, words.shape[1], READS=reads, LANES=_LANES, enable_fp_fusion=False
+    )
     return sums
 
 
@@ -126,7 +128,8 @@ def read_rows(words: torch.Tensor, device: torch.device, reads: int = _ROW_READS
     sums = torch.empty(programs, dtype=torch.int32, device=device)
     mask, shift = _permutation(len(words))
     _read_rows[programs,](
-        words, sums, mask, shift, words.shape[1], READS=reads, ROWS=rows, COLUMNS=columns
+        words, sums, mask, shift, words.shape[1], READS=reads, ROWS=rows, COLUMNS=columns,
+        enable_fp_fusion=False,
     )  # fmt: skip
     return sums
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +15,7 @@ from graphbox.errors import BackendMissingError, UsageError, missing_extra
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_device", "chosen_device", "device_in_words", "lacks_for_cuda"]
+__all__ = ["check_device", "chosen_device", "device_in_words", "lacks_for_cuda", "on_device"]
 
 _NAMES = re.compile(r"auto|cpu|cuda(:(?P<number>\d{1,4}))?")
 
@@ -86,6 +87,15 @@ def chosen_device(name: str = "auto") -> torch.device:
             hint="`nvidia-smi` tells more; `device: cpu` does without it",
         )
     return device
+
+
+def on_device(device: torch.device) -> AbstractContextManager[object]:
+    """Return the context for launches of kernels on ``device``: they go to the GPU that is current."""
+    if device.type != "cuda":
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(device)
 
 
 def lacks_for_cuda() -> str | None:

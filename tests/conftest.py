@@ -6,7 +6,14 @@ So do trainings: where kernels are interpreted, no test sees a GPU.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from importlib.util import find_spec
+
+import pytest
+
+from tests.compiled_kernels import compiled_launches
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are imported; `make test-gpu` says 0
 if os.environ["TRITON_INTERPRET"] == "1":
@@ -17,3 +24,11 @@ if find_spec("hypothesis"):  # tests of kernels on a GPU do without
 
     settings.register_profile("graphbox", deadline=None)
     settings.load_profile("graphbox")
+
+
+@pytest.fixture
+def compiling(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager[None]]:
+    """Return the context that compiles what it launches, given the names of modules of kernels."""
+    cache = pytestconfig.cache
+    assert cache is not None
+    return partial(compiled_launches, cache=cache.mkdir("triton"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import pytest
@@ -41,6 +43,13 @@ def test_bytes_that_are_counted(
         assert sector_bandwidth("device", CPU, size_bytes=size_bytes) == 2 * counted_bytes
     assert row_bandwidth("pinned", row_bytes, CPU, size_bytes=size_bytes) == 2 * counted_bytes
     assert copy_bandwidth("host_to_device", CPU, size_bytes=counted_bytes) == 2 * counted_bytes
+
+
+@pytest.mark.gpu_kernel
+def test_kernels_compile(compiling: Callable[..., AbstractContextManager[None]]) -> None:
+    with compiling("graphbox.bandwidth_gpu"):
+        sector_bandwidth("device", CPU, size_bytes=1 << 14)
+        row_bandwidth("device", 512, CPU, size_bytes=1 << 14)
 
 
 @pytest.mark.gpu_kernel

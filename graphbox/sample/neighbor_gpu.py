@@ -225,7 +225,9 @@ def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draw
             draws.place,
             replace=draws.replace,
         )
-    _read_neighbors[triton.cdiv(edges, _ROW_BLOCK),](indices, edge_ids, neighbors, edges, BLOCK=_ROW_BLOCK)
+    _read_neighbors[triton.cdiv(edges, _ROW_BLOCK),](
+        indices, edge_ids, neighbors, edges, BLOCK=_ROW_BLOCK, enable_fp_fusion=False
+    )
     return _HopEdges(neighbors, owners + first_col, edge_ids)
 
 
@@ -244,6 +246,7 @@ def _spans_of(indptr: Tensor, frontier: Tensor, draws: _Draws) -> _Spans:
         2**31 - 1 if takes_all else draws.wanted,
         REPLACE=draws.replace and not takes_all,
         BLOCK=_ROW_BLOCK,
+        enable_fp_fusion=False,
     )
     return _Spans(begins, degrees, torch.cumsum(counts, 0, dtype=torch.int64))
 
@@ -268,6 +271,7 @@ def _launch_uniform(
         REPLACE=draws.replace,
         DRAWS=width,
         BLOCK=block,
+        enable_fp_fusion=False,
     )
 
 

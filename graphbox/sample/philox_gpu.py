@@ -25,7 +25,7 @@ def draw_words(key, place, first_block, position, attempt, DRAWS: tl.constexpr):
     high = (position >> 32).to(tl.uint32)[:, None]
     zeros = tl.zeros_like(low) + tl.zeros_like(blocks)
     word0, word1, word2, word3 = tl.philox(
-        key, blocks + zeros, zeros + (place | attempt << 24).to(tl.uint32), low + zeros, high + zeros
+        key, blocks + zeros, (zeros + (place | attempt << 24)).to(tl.uint32), low + zeros, high + zeros
     )
     words = tl.join(tl.join(word0, word2), tl.join(word1, word3))
     return tl.reshape(words, (position.shape[0], DRAWS))

@@ -146,7 +146,15 @@ class NodePositions:
     def _launch(self, kernel: triton.JITFunction, nodes: Tensor, *arrays: Tensor, **numbers: int) -> None:
         if len(nodes) > 0:
             grid = (triton.cdiv(len(nodes), _BLOCK),)
-            kernel[grid](self._entries, nodes, *arrays, size=len(nodes), **numbers, BLOCK=_BLOCK)
+            kernel[grid](
+                self._entries,
+                nodes,
+                *arrays,
+                size=len(nodes),
+                **numbers,
+                BLOCK=_BLOCK,
+                enable_fp_fusion=False,
+            )
 
 
 def _check_size(nodes: int) -> None:

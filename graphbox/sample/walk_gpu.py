@@ -209,6 +209,7 @@ class DeviceWalker:
                 SEVERAL_KEYS=several is not None,
                 RESTARTS=walk.restart_probability > 0,
                 BLOCK=_BLOCK,
+                enable_fp_fusion=False,
             )
         return out
 

@@ -242,6 +242,7 @@ def choose_weighted(
             place,
             DRAWS=draws,
             BLOCK=block,
+            enable_fp_fusion=False,
         )
         return
     taken = max(triton.next_power_of_2(wanted), 4)

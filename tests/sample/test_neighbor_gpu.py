@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import numpy as np
 import pytest
 import torch
 
+from graphbox.sample import DeviceGraph, sample_neighbors
 from graphbox.sample.relabel_gpu import NodePositions
-from tests.sample.device_sampling import DeviceSampling
+from tests.sample.device_sampling import DeviceSampling, one_type, random_csc
 
 pytestmark = pytest.mark.gpu_kernel
 
@@ -31,3 +36,18 @@ def test_positions_outlive_their_stamps(device: torch.device) -> None:
             order = list(dict.fromkeys(node for node in nodes if node not in seeds))
             assert new.tolist() == order
             assert rows.tolist() == [(seeds + order).index(node) for node in nodes]
+
+
+def test_kernels_compile(
+    device: torch.device, compiling: Callable[..., AbstractContextManager[None]]
+) -> None:
+    graph = DeviceGraph(one_type(random_csc(np.random.default_rng(0), 90, 90, [0, 70])), device)
+    modules = (
+        "graphbox.sample.neighbor_gpu",
+        "graphbox.sample.relabel_gpu",
+        "graphbox.sample.weighted_choice_gpu",
+    )
+    with compiling(*modules):
+        for replace in (False, True):
+            for weighted in (False, True):
+                sample_neighbors(graph, [1, 2], [3, -1], replace=replace, weighted=weighted)
