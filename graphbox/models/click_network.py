@@ -68,7 +68,8 @@ class ClickNetwork(nn.Module, ABC):
     def set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
         """Take the rows from other tables."""
         for name, table in tables.items():
-            self.bags[name] = TableEmbeddingBag(table, "sum", include_last_offset=True)
+            bag = TableEmbeddingBag(table, "sum", include_last_offset=True)
+            self.bags[name] = bag.to(self.bias.device).train(self.training)
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the tables by name."""
@@ -94,8 +95,8 @@ class ClickNetwork(nn.Module, ABC):
     def _sums(self, name: str, batch: FieldBatch, keys: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sums of the bags: float32 [rows, fields, dim]."""
         if not self.training:
-            known = self._table(name).contains(keys.numpy())
-            weights = weights * torch.from_numpy(known)
+            known = self._table(name).contains(keys.cpu().numpy())
+            weights = weights * torch.from_numpy(known).to(weights.device)
         sums: Tensor = self.bags[name](keys, offsets, weights)
         return sums.view(-1, len(batch), sums.shape[1]).transpose(0, 1)
 
@@ -109,7 +110,8 @@ class ClickNetwork(nn.Module, ABC):
         share = self.shape.row_dropout
         if not share or not self.training:
             return vectors
-        return vectors * (torch.rand(vectors.shape[0], vectors.shape[1], 1) >= share)
+        kept = torch.rand(vectors.shape[0], vectors.shape[1], 1, device=vectors.device) >= share
+        return vectors * kept
 
 
 def side_by_side(vectors: Tensor, numbers: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class NodeInputs(nn.Module):
 
     def set_table(self, table: EmbeddingTable) -> None:
         """Take the rows from another table."""
-        self.rows = TableEmbedding(table)
+        self.rows = TableEmbedding(table).to(self.bias.device).train(self.training)
 
     def fetch(self, batch: NodeBatch) -> Tensor | None:
         """Return the rows of nodes from their table, or None; those that are not there as zeros.
@@ -111,9 +111,9 @@ class NodeInputs(nn.Module):
         if self.training:
             rows: Tensor = self.rows(batch.keys)
             return rows
-        table = self.rows.table
-        found = torch.from_numpy(table.pull(batch.keys.numpy(), create=False))
-        return found * torch.from_numpy(table.contains(batch.keys.numpy()))[:, None]
+        found: Tensor = self.rows(batch.keys)  # in evaluation mode, which creates none
+        known = self.rows.table.contains(batch.keys.cpu().numpy())
+        return found * torch.from_numpy(known).to(found.device)[:, None]
 
     def forward(self, batch: NodeBatch, rows: Tensor | None) -> Tensor:
         """Return the vectors of nodes: float32 [n, dim].
@@ -126,7 +126,7 @@ class NodeInputs(nn.Module):
         if rows is not None:
             if self._row_dropout and self.training:
                 # What is kept is not scaled up: outside training a row is there as it is, or not at all.
-                rows = rows * (torch.rand(len(rows), 1) >= self._row_dropout)
+                rows = rows * (torch.rand(len(rows), 1, device=rows.device) >= self._row_dropout)
             vectors = vectors + rows
         if self.features is not None:
             vectors = vectors + self.features(batch.codes, self._dropped(batch.numbers))

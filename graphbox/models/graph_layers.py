@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -215,12 +216,15 @@ class Relational(GraphLayer):
     def forward(self, vectors: Vectors, edges: Mapping[EdgeType, Edges], first: Vectors) -> dict[str, Tensor]:  # noqa: ARG002
         """See :class:`GraphLayer`."""
         sizes = [len(vectors[name]) for name in self._node_types]
-        start = dict(zip(self._node_types, [0, *torch.tensor(sizes).cumsum(0).tolist()], strict=False))
+        start = dict(zip(self._node_types, accumulate([0, *sizes]), strict=False))
         indices = [
-            edges[relation].index + torch.tensor([[start[relation[0]]], [start[relation[2]]]])
+            torch.stack([source + start[relation[0]], target + start[relation[2]]])
             for relation in self._relations
+            for source, target in [edges[relation].index]
         ]
-        kinds = [torch.full((index.shape[1],), number) for number, index in enumerate(indices)]
+        kinds = [
+            torch.full((index.shape[1],), number, device=index.device) for number, index in enumerate(indices)
+        ]
         joined = self.convolution(
             torch.cat([vectors[name] for name in self._node_types]),
             torch.cat(indices, dim=1),

@@ -23,11 +23,12 @@ class SmoothingMatrix:
 
     Args:
         matrix: float32 [rows, columns].
+        device: where vectors are; None: in host memory.
     """
 
-    def __init__(self, matrix: sp.csr_array) -> None:
-        self._forward = _bags(matrix)
-        self._backward = _bags(sp.csr_array(matrix.T))
+    def __init__(self, matrix: sp.csr_array, device: torch.device | None = None) -> None:
+        self._forward = _bags(matrix, device)
+        self._backward = _bags(sp.csr_array(matrix.T), device)
 
     def __matmul__(self, vectors: Tensor) -> Tensor:
         """Return the product with vectors, float32 [columns, dim]: float32 [rows, dim]."""
@@ -38,12 +39,12 @@ class SmoothingMatrix:
 _Bags = tuple[Tensor, Tensor, Tensor]
 
 
-def _bags(matrix: sp.csr_array) -> _Bags:
+def _bags(matrix: sp.csr_array, device: torch.device | None) -> _Bags:
     """Return indices, offsets and weights of the rows as torch's bags take them."""
     return (
-        torch.from_numpy(matrix.indices.astype(np.int64)),
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.data.astype(np.float32)),
+        torch.from_numpy(matrix.indices.astype(np.int64)).to(device),
+        torch.from_numpy(matrix.indptr.astype(np.int64)).to(device),
+        torch.from_numpy(matrix.data.astype(np.float32)).to(device),
     )
 
 
@@ -76,10 +77,16 @@ class LightGCN(nn.Module):
         targets: rows of candidates; ``queries`` where they are of one type.
         answers: known answers, 0/1 [queries, candidates]: the edges of the graph.
         layers: steps over the graph.
+        device: where vectors are; None: in host memory.
     """
 
     def __init__(
-        self, queries: TableEmbedding, targets: TableEmbedding, answers: sp.csr_array, layers: int
+        self,
+        queries: TableEmbedding,
+        targets: TableEmbedding,
+        answers: sp.csr_array,
+        layers: int,
+        device: torch.device | None = None,
     ) -> None:
         super().__init__()
         self.queries, self.targets = queries, targets
@@ -93,9 +100,11 @@ class LightGCN(nn.Module):
         normalized = sp.csr_array(
             sp.diags_array(of_query**-0.5) @ answers @ sp.diags_array(of_target.astype(np.float32) ** -0.5)
         )
-        self._to_queries = SmoothingMatrix(normalized)
-        self._to_targets = self._to_queries if self._one_type else SmoothingMatrix(sp.csr_array(normalized.T))
-        self._all = tuple(torch.arange(count) for count in answers.shape)
+        self._to_queries = SmoothingMatrix(normalized, device)
+        self._to_targets = self._to_queries
+        if not self._one_type:
+            self._to_targets = SmoothingMatrix(sp.csr_array(normalized.T), device)
+        self._all = tuple(torch.arange(count, device=device) for count in answers.shape)
 
     def all_vectors(self) -> tuple[Tensor, Tensor]:
         """Return the vectors of all queries and all candidates: float32 [nodes, dim] each."""
@@ -123,16 +132,23 @@ class MatrixFactorization(nn.Module):
         queries: rows of queries, keyed by node.
         targets: rows of candidates; ``queries`` where they are of one type.
         shape: number of queries and of candidates.
+        device: where vectors are; None: in host memory.
     """
 
-    def __init__(self, queries: TableEmbedding, targets: TableEmbedding, shape: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        queries: TableEmbedding,
+        targets: TableEmbedding,
+        shape: tuple[int, int],
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
         self.queries, self.targets = queries, targets
-        self._shape = shape
+        self._shape, self._device = shape, device
 
     def all_vectors(self) -> tuple[Tensor, Tensor]:
         """Return the vectors of all queries and all candidates: float32 [nodes, dim] each."""
-        query, target = self(*(torch.arange(count) for count in self._shape))
+        query, target = self(*(torch.arange(count, device=self._device) for count in self._shape))
         return query, target
 
     def forward(self, queries: Tensor, *targets: Tensor) -> tuple[Tensor, ...]:

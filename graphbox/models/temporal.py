@@ -20,7 +20,7 @@ from graphbox.models.recent import FADING_EVENTS, RecentEvents, RecentView, coun
 from graphbox.table import EmbeddingTable
 from graphbox.table.module import TableEmbedding
 
-__all__ = ["EventList", "PairInputs", "TemporalLinkScorer", "encode_nodes", "pair_inputs"]
+__all__ = ["EventList", "PairInputs", "TemporalLinkScorer", "node_events", "pair_inputs"]
 
 _FREQUENCIES = 4
 _COUNT_DIM = 16
@@ -130,7 +130,7 @@ class TemporalLinkScorer(nn.Module):
 
     def set_table(self, table: EmbeddingTable) -> None:
         """Take the rows from another table."""
-        self.rows = TableEmbedding(table, padding_idx=_NOBODY)
+        self.rows = TableEmbedding(table, padding_idx=_NOBODY).train(self.training)
 
     def encode(self, events: EventList) -> Tensor:
         """Return a vector of each list: float32 [n, 2 * dim]."""
@@ -157,8 +157,7 @@ class TemporalLinkScorer(nn.Module):
         return torch.cat([logarithm / 10.0, near, phase.cos(), phase.sin()], dim=2)
 
 
-def encode_nodes(
-    network: TemporalLinkScorer,
+def node_events(
     memory: tuple[RecentEvents, RecentEvents],
     end: int,
     nodes: NDArray[np.int64],
@@ -166,11 +165,10 @@ def encode_nodes(
     time: int,
     now: int,
     gap: float,
-) -> Tensor:
-    """Return a vector of each node by itself, without a partner in view: float32 [n, 2 * dim].
+) -> EventList:
+    """Return what is known of each node by itself, without a partner in view.
 
     Args:
-        network: the network.
         memory: of sources and of targets.
         end: 0: nodes are sources, 1: targets.
         nodes: int64 [n].
@@ -182,8 +180,7 @@ def encode_nodes(
     keys = _keys(memory, end, nodes, view.partner)
     own = count_in(keys, keys)
     counts = np.stack([own, np.zeros_like(own)], axis=2)
-    events = _event_list(keys, view, counts, _ages(view, np.full(len(nodes), time), now, gap))
-    return network.encode(events)
+    return _event_list(keys, view, counts, _ages(view, np.full(len(nodes), time), now, gap))
 
 
 def _keys(

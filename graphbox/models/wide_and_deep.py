@@ -46,13 +46,13 @@ class WideAndDeep(ClickNetwork):
         The linear model has the crosses as further fields.
         """
         crosses = batch.crosses.numel()
-        ends = batch.offsets[-1] + torch.arange(1, crosses + 1)
+        ends = batch.offsets[-1] + torch.arange(1, crosses + 1, device=batch.offsets.device)
         wide = self._sums(
             "wide",
             batch,
-            torch.from_numpy(self.keys(batch)["wide"]),
+            torch.cat([batch.keys, batch.crosses.flatten()]),
             torch.cat([batch.offsets, ends]),
-            torch.cat([batch.weights, torch.ones(crosses)]),
+            torch.cat([batch.weights, torch.ones(crosses, device=batch.weights.device)]),
         )
         return {**super().fetch(batch), "wide": wide}
 

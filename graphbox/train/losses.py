@@ -128,9 +128,9 @@ def perturbed(vectors: Tensor, magnitude: float, generator: torch.Generator) -> 
     Args:
         vectors: float32 [n, dim].
         magnitude: length of the noise.
-        generator: what draws it.
+        generator: what draws it, on the CPU whatever the device of the vectors.
     """
-    noise = torch.rand(vectors.shape, generator=generator, dtype=vectors.dtype)
+    noise = torch.rand(vectors.shape, generator=generator, dtype=vectors.dtype).to(vectors.device)
     return vectors + magnitude * functional.normalize(noise, dim=1) * vectors.detach().sign()
 
 

@@ -13,6 +13,7 @@ from graphbox.config.models.optimization import LearningRateSchedule, Optimizati
 from graphbox.table import EmbeddingTable, TableOptimizer
 from graphbox.table.module import TableModule
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
+from graphbox.train.transfer import LossOnItsWay
 
 __all__ = [
     "Optimization",
@@ -100,9 +101,14 @@ class RunningAverage:
         """Return the state as tensors by name."""
         return {**self.mean, _COUNT: torch.tensor(self.count)} if self.count else {}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up the state that :meth:`state` returned."""
-        self.mean = {name: value for name, value in state.items() if name != _COUNT}
+    def restore(self, state: Mapping[str, Tensor], device: torch.device | None = None) -> None:
+        """Take up the state that :meth:`state` returned.
+
+        Args:
+            state: the state.
+            device: of the tensors that will be added; None: that of the state.
+        """
+        self.mean = {name: value.to(device) for name, value in state.items() if name != _COUNT}
         self.count = int(state[_COUNT]) if state else 0
 
 
@@ -138,6 +144,17 @@ class Optimization:
         modules = [each for each in self._model.modules() if isinstance(each, TableModule)]
         self._tables = [table for module in modules for table in module.tables]
         self._rows = TableOptimizer(*modules) if modules else None
+
+    def backward(self, loss: Tensor) -> float:
+        """Find the gradients of a loss in the place of those before; return its value.
+
+        A GPU is not waited for in between. The gradients of a loss that is no finite number are to be
+        forgotten: :meth:`step` must not follow.
+        """
+        on_its_way = LossOnItsWay(loss)
+        self.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return on_its_way.value()
 
     def step(self, done: float) -> None:
         """Apply the gradients, when the share ``done`` of the training is over."""
@@ -184,7 +201,7 @@ class Optimization:
                 if name.startswith(prefix):
                     part[name.removeprefix(prefix)] = value
         restore_optimizer(self._optimizer, parts[_OPTIMIZER])
-        self._average.restore(parts[_AVERAGE])
+        self._average.restore(parts[_AVERAGE], next(self._model.parameters()).device)
         self.reset_tables()
 
     def _set_parameters(self, values: Mapping[str, Tensor]) -> None:

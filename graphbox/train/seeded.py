@@ -20,8 +20,17 @@ def seed_of(*numbers: int) -> int:
 
 
 @contextmanager
-def seeded(*numbers: int) -> Iterator[None]:
-    """Let torch draw by :func:`seed_of` these numbers while the block runs, and then as if it had not."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(*numbers))
+def seeded(*numbers: int, device: torch.device | None = None) -> Iterator[None]:
+    """Let torch draw by :func:`seed_of` these numbers while the block runs, and then as if it had not.
+
+    Args:
+        *numbers: see :func:`seed_of`.
+        device: a GPU on which there are draws, too; they are others than those of the CPU.
+    """
+    with torch.random.fork_rng(devices=[device] if device is not None and device.type == "cuda" else []):
+        seed = seed_of(*numbers)
+        torch.default_generator.manual_seed(seed)
+        if device is not None and device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield

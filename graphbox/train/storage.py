@@ -53,7 +53,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         OSError: the system refuses, as when the disk is full.
     """
     try:
-        save_file({name: value.contiguous() for name, value in tensors.items()}, path)
+        save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, path)
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:

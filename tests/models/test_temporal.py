@@ -163,8 +163,8 @@ class TestNetwork:
         memory, _ = filled((40,), one_type=False)
         network = TemporalLinkScorer(4, 8, 0.0).eval()
         with torch.no_grad():
-            vectors = memory.vectors(network, 1, np.arange(NODES + 3))
-            again = memory.vectors(network, 1, np.arange(NODES + 3)[::-1].copy())
+            vectors = network.encode(memory.node_events(1, np.arange(NODES + 3)))
+            again = network.encode(memory.node_events(1, np.arange(NODES + 3)[::-1].copy()))
         assert vectors.shape == (NODES + 3, 16)
         torch.testing.assert_close(vectors, again.flip(0))
         torch.testing.assert_close(vectors[NODES], vectors[NODES + 1])

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 from graphbox.config import MODEL_SECTIONS, ClickTaskConfig
 from graphbox.errors import DataError, GraphboxError, InterruptedRunError, UsageError
@@ -31,6 +30,7 @@ from graphbox.train import (
 from graphbox.train.click.rows import BLOCK_ROWS, LogRows, ShuffledBatches
 from graphbox.train.click.trainer import ClickTrainer
 from graphbox.train.registry import Assignment, make_streaming_trainer, make_trainer
+from graphbox.train.seeded import seed_of
 from graphbox.train.stream import Chunk, score_then_learn
 from graphbox.train.tasks import FOLDS, ClickSplit
 
@@ -366,7 +366,12 @@ def test_random_choices_for_different_ends_have_streams_of_their_own(
     monkeypatch.setattr("graphbox.train.click.rows.BLOCK_ROWS", 64)
     monkeypatch.setattr("graphbox.train.click.rows._WINDOW_BLOCKS", 30)
     drawn: list[int] = []
-    monkeypatch.setattr(torch, "manual_seed", drawn.append)
+
+    def noted(*numbers: int) -> int:
+        drawn.append(seed_of(*numbers))
+        return drawn[-1]
+
+    monkeypatch.setattr("graphbox.train.seeded.seed_of", noted)
     trainer = trainer_of(graph, split)
     trainer.begin_epoch(0)
     trainer.train_batch(0, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,7 @@ class TestEveryLayer:
         seeds = np.array([5, 2, 30])
         graph = trainer._graph
         hops = {edge_type: [-1, -1] for edge_type in graph.edge_types}
-        seeds_of: Mapping[str, Any] = {"paper": seeds}
+        seeds_of = {"paper": torch.from_numpy(seeds)}
         sample = sample_heterogeneous(graph.view, seeds_of, hops, threads=1)
         inputs = {name: trainer._data[name].take(sample.nodes[name]) for name in graph.node_types}
         with torch.no_grad():
@@ -189,7 +188,7 @@ class TestAgainstPlainReferences:
         trainer = trainer_of(papers, layer="gcn", relations=(CITES,), embeddings=("paper",))
         touch_rows(trainer)
         module, nodes = trainer.network.input_module("paper"), np.array([4, 9])
-        batch = trainer._data["paper"].take(nodes)
+        batch = trainer._data["paper"].take(torch.from_numpy(nodes))
         with torch.no_grad():
             found = module(batch, module.fetch(batch)).numpy()
         state = {name: value.detach().numpy() for name, value in module.named_parameters()}
@@ -232,7 +231,7 @@ def test_nodes_unseen_in_training_come_from_features_and_neighbors(papers: Graph
     touch_rows(trainer)
     table = trainer.tables()["paper"]
     table.erase(np.array([PAPERS - 1]))
-    batch = trainer._data["paper"].take(np.array([PAPERS - 2, PAPERS - 1]))
+    batch = trainer._data["paper"].take(torch.tensor([PAPERS - 2, PAPERS - 1]))
     rows = trainer.network.input_module("paper").fetch(batch)
     assert rows is not None
     assert rows[0].abs().sum() > 0

@@ -27,6 +27,7 @@ from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
 from graphbox.train.click.rows import LogRows
 from graphbox.train.storage import write_atomically
+from graphbox.train.transfer import moved
 
 __all__ = ["ClickModel", "load_click_model", "make_fields", "make_network", "save_click_model"]
 
@@ -123,9 +124,9 @@ class ClickModel:
         self.network.eval()
         for start in range(0, count, _BATCH_ROWS):
             part = take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count)))
-            batch = self.fields.batch(part, self.scale)
+            batch = moved(self.fields.batch(part, self.scale), self.network.bias.device)
             logits = self.network(self.network.fetch(batch), batch.numbers)
-            found.append(torch.sigmoid(logits).numpy())
+            found.append(torch.sigmoid(logits).cpu().numpy())
         return np.concatenate(found)
 
 

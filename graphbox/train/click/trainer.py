@@ -36,6 +36,7 @@ from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
 from graphbox.train.tasks import ClickSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
+from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
 __all__ = ["ClickTrainer", "make_click_trainer"]
@@ -93,8 +94,10 @@ class ClickTrainer(StreamingTrainer):
             )
             for number, (name, dim) in enumerate(dims.items())
         }
+        self._device = assignment.device
         with seeded(self._seed, _START_STREAM):
-            self.network = make_network(config, self._fields, tables)
+            network = make_network(config, self._fields, tables)
+        self.network = network.to(self._device)
         self._optimization = Optimization(
             self.network, config, [(list(self.network.parameters()), config.weight_decay)]
         )
@@ -109,6 +112,11 @@ class ClickTrainer(StreamingTrainer):
         self._is_stream = split is None
         self._batches: ShuffledBatches | None = None
         self._ahead = self._batches_ahead()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes."""
+        return self._device
 
     # ---------------------------------------------------------------------------- training
 
@@ -136,20 +144,17 @@ class ClickTrainer(StreamingTrainer):
             if self._scale is None:
                 self._find_scale()
             batches = self._shuffled(epoch) if self._batches is None else self._batches
-            fields, labels = self._ahead.take(epoch, batch, len(batches))
+            fields, labels = moved(self._ahead.take(epoch, batch, len(batches)), self._device)
         self.network.train()
-        with clock.stage("compute"), seeded(self._seed, _BATCH_STREAM, epoch, batch):
+        with clock.stage("compute"), seeded(self._seed, _BATCH_STREAM, epoch, batch, device=self._device):
             with clock.stage("fetch"):
                 vectors = self.network.fetch(fields)
             logits = self.network(vectors, fields.numbers)
             loss = functional.binary_cross_entropy_with_logits(logits, labels)
             if self._config.row_decay:
                 loss = loss + self._config.row_decay * vectors["fields"].square().sum() / len(labels)
-            value = float(loss.item())
-            if math.isfinite(value):  # the loop stops at any other, before anything takes it up
-                self._optimization.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-        if math.isfinite(value):
+            value = self._optimization.backward(loss)
+        if math.isfinite(value):  # the loop stops at any other, before anything takes it up
             with clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
         return value, len(labels)
@@ -247,7 +252,7 @@ class ClickTrainer(StreamingTrainer):
         assert self._scale is not None  # noqa: S101 - for the type checker
         network = make_network(self._config, self._fields, self.tables())
         with self._optimization.averaged():
-            set_network_values(network, network_values(self.network))
+            set_network_values(network, network_values(self.network))  # on the CPU, where models are kept
         model = ClickModel(self._config, self._fields, self._scale, network)
         return TrainedModel(name, "click", self._config.task, self._task.node_type, {}, click=model)
 

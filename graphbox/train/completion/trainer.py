@@ -31,7 +31,8 @@ from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.trainer import CPU, Selection, Trainer
+from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]
@@ -58,6 +59,7 @@ class CompletionTrainer(Trainer):
         seed: seed of every random choice.
         threads: threads of samplers, tables and validation; those of torch are set elsewhere.
         clock: measures the stages.
+        device: where scores are computed.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class CompletionTrainer(Trainer):
         seed: int,
         threads: int | None = None,
         clock: StageClock | None = None,
+        device: torch.device = CPU,
     ) -> None:
+        self._device = device
         self._clock = clock or StageClock()
         self._split, self._config = split, config
         self._seed, self._threads = seed, threads
@@ -92,6 +96,11 @@ class CompletionTrainer(Trainer):
         directions = 2 if config.reciprocal else 1
         self._relation_keys = np.arange(directions * len(split.relations))
         self._set_tables({_ENTITIES: self._new_table(_ENTITIES), _RELATIONS: self._new_table(_RELATIONS)})
+
+    @property
+    def device(self) -> torch.device:
+        """Where scores are computed."""
+        return self._device
 
     # ---------------------------------------------------------------------------- training
 
@@ -220,15 +229,15 @@ class CompletionTrainer(Trainer):
         number = self._answer_types[relations[0]]
         asked = self.queries.entities[queries] + self._offsets[self._asked_types[relations]]
         self.model.train()
-        vectors, entity_rows, relation_rows = self.model(torch.from_numpy(asked), torch.from_numpy(relations))
-        candidate_rows = self.model.entities(torch.from_numpy(candidates + self._offsets[number]))
+        vectors, entity_rows, relation_rows = self.model(self._tensor(asked), self._tensor(relations))
+        candidate_rows = self.model.entities(self._tensor(candidates + self._offsets[number]))
         if config.dropout:
             vectors = vectors * self._kept(vectors.shape, epoch, batch)
         scores = self._score(vectors, candidate_rows)
-        of_query = torch.from_numpy(row)
-        column = torch.from_numpy(np.searchsorted(candidates, answers))
+        of_query = self._tensor(row)
+        column = self._tensor(np.searchsorted(candidates, answers))
         found = scores[of_query, column]
-        excluded = torch.zeros(scores.shape, dtype=torch.bool)
+        excluded = torch.zeros(scores.shape, dtype=torch.bool, device=self._device)
         excluded[of_query, column] = True
         against = scores.masked_fill(excluded, -torch.inf)
         if config.loss == "self_adversarial":
@@ -240,7 +249,7 @@ class CompletionTrainer(Trainer):
                 found,
                 against,
                 of_query,
-                log_probability=None if log_probability is None else torch.from_numpy(log_probability),
+                log_probability=None if log_probability is None else self._tensor(log_probability),
             )
         if config.regularization:
             cubes = self._cubes(entity_rows, of_query) + self._cubes(relation_rows, of_query)
@@ -265,7 +274,7 @@ class CompletionTrainer(Trainer):
         """Return what numbers are multiplied by when some are left out: float32 of ``shape``."""
         generator = np.random.default_rng([self._seed, _DROPOUT_STREAM, epoch, batch])
         kept = generator.random(tuple(shape), dtype=np.float32) >= self._config.dropout
-        return torch.from_numpy(kept.astype(np.float32) / np.float32(1.0 - self._config.dropout))
+        return self._tensor(kept.astype(np.float32) / np.float32(1.0 - self._config.dropout))
 
     def _inclusion(self) -> list[NDArray[np.float32]]:
         """Return the logarithm of how likely each entity is a candidate of a batch, by type.
@@ -283,6 +292,9 @@ class CompletionTrainer(Trainer):
             absent = (1.0 - drawn) * (1.0 - min(share, 1 - 1e-9)) ** queries_of
             found.append(np.log1p(-absent).astype(np.float32))
         return found
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return tensor_on(array, self._device)
 
     def _new_table(self, name: str) -> EmbeddingTable:
         config, of_entities = self._config, name == _ENTITIES
@@ -303,7 +315,7 @@ class CompletionTrainer(Trainer):
             self._score,
             len(self._split.relations),
             reciprocal=self._config.reciprocal,
-        )
+        ).to(self._device)
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / len(self._batches)) / self.epochs
@@ -326,4 +338,5 @@ def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment
         seed=assignment.seed,
         threads=assignment.threads,
         clock=assignment.clock,
+        device=assignment.device,
     )

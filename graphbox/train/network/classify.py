@@ -21,6 +21,7 @@ from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.registry import Assignment
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["GraphNetworkTrainer", "make_graph_network_trainer"]
@@ -51,7 +52,7 @@ class GraphNetworkTrainer(NetworkTrainer):
         )
         self._nodes = split.nodes("train")
         self._validation = split.nodes("validation")
-        self._labels = torch.from_numpy(split.labels)
+        self._labels = tensor_on(split.labels, self._device)
         self._loader = None if config.num_neighbors is None else self._new_loader(self._nodes)
         self._batches: LoaderIterator | None = None
         self._next = (0, 0)
@@ -69,7 +70,7 @@ class GraphNetworkTrainer(NetworkTrainer):
         self._close_batches()
         nodes = self._nodes
         if self._loader is not None:
-            nodes = self._seeds_of(self._next_batch(epoch, batch).sample)
+            nodes = self._seeds_of(self._next_batch(epoch, batch).sample).cpu().numpy()
         return {"nodes": nodes, "labels": self._split.labels[nodes]}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
@@ -87,26 +88,27 @@ class GraphNetworkTrainer(NetworkTrainer):
         clock, node_type = self._clock, self._split.node_type
         if self._loader is None:
             inputs, edges = self._whole_graph()
-            places = nodes = self._nodes
+            places = nodes = tensor_on(self._nodes, self._device)
         else:
             with clock.stage("sample"):
                 loaded = self._next_batch(epoch, batch)
-                edges = self._graph.layers_of(loaded.sample, self._config.layers)
+                sample = moved(loaded.sample, self._device)
+                edges = self._graph.layers_of(sample, self._config.layers)
             with clock.stage("fetch"):
                 inputs = self._inputs(loaded.sample.nodes, loaded.features)
-            nodes = self._seeds_of(loaded.sample)
-            places = np.arange(len(nodes))
+            nodes = self._seeds_of(sample)
+            places = torch.arange(len(nodes), device=self._device)
         with clock.stage("fetch"):
             rows = self._rows(inputs)
         with clock.stage("compute"):
             vectors = self.network(inputs, rows, edges)[node_type]
-            logits = self.network.head(vectors[torch.from_numpy(places)])
-            loss = functional.cross_entropy(logits, self._labels[torch.from_numpy(nodes)])
+            logits = self.network.head(vectors[places])
+            loss = functional.cross_entropy(logits, self._labels[nodes])
         return loss, len(nodes)
 
     def _measured(self) -> dict[str, float]:
         predicted = self._validation_logits().argmax(dim=1)
-        right = (predicted == self._labels[self._validation]).double().mean()
+        right = (predicted == self._labels[tensor_on(self._validation, self._device)]).double().mean()
         return {_METRIC: float(right)}
 
     # --------------------------------------------------------------------------- inference
@@ -117,7 +119,7 @@ class GraphNetworkTrainer(NetworkTrainer):
         with self._optimization.averaged(), torch.no_grad():
             embeddings = self._embedded(view)
             node_type = self._split.node_type
-            logits = self.network.head(torch.from_numpy(embeddings[node_type])).numpy()
+            logits = self.network.head(tensor_on(embeddings[node_type], self._device)).cpu().numpy()
         return TrainedModel(name, "embedding", self._config.task, node_type, embeddings, logits=logits)
 
     def _validation_logits(self) -> Tensor:
@@ -126,8 +128,9 @@ class GraphNetworkTrainer(NetworkTrainer):
             inputs, edges = self._whole_graph()
             vectors = self.network(inputs, self._rows(inputs), edges)[node_type]
         else:
-            vectors = torch.from_numpy(self._embedded(None, {node_type: self._validation})[node_type])
-        logits: Tensor = self.network.head(vectors[torch.from_numpy(self._validation)])
+            embedded = self._embedded(None, {node_type: self._validation})[node_type]
+            vectors = tensor_on(embedded, self._device)
+        logits: Tensor = self.network.head(vectors[tensor_on(self._validation, self._device)])
         return logits
 
     # ----------------------------------------------------------------------------- details
@@ -135,11 +138,11 @@ class GraphNetworkTrainer(NetworkTrainer):
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
 
-    def _seeds_of(self, sample: HeteroSample[NDArray[np.int64]]) -> NDArray[np.int64]:
+    def _seeds_of(self, sample: HeteroSample[Tensor]) -> Tensor:
         node_type = self._split.node_type
         return sample.nodes[node_type][: sample.nodes_per_hop[node_type][0]]
 
-    def _next_batch(self, epoch: int, batch: int) -> Batch[NDArray[Any]]:
+    def _next_batch(self, epoch: int, batch: int) -> Batch[Tensor]:
         """Return a batch's sample, with the rows that are on disk; in order they come from threads ahead."""
         assert self._loader is not None  # noqa: S101 - for the type checker
         if self._batches is None or self._next != (epoch, batch):
@@ -147,7 +150,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             self._loader.load_state_dict({**self._loader.state_dict(), "epoch": epoch, "batch": batch})
             self._batches = iter(self._loader)
         self._next = (epoch, batch + 1)
-        loaded: Batch[NDArray[Any]] = next(self._batches)
+        loaded: Batch[Tensor] = next(self._batches)
         return loaded
 
     def _close_batches(self) -> None:
@@ -169,7 +172,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             if tiered is None
             else {name: data.stored_vectors for name, data in self._data.items()},
             edge_attributes=self._graph.edge_attributes,
-            output="numpy",
+            output="torch",
             seed=self._seed,
             num_threads=self._threads,
             tables=self.tables(),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphbox.graph.schema import EdgeType
 from graphbox.models.graph_layers import Edges
@@ -60,7 +61,10 @@ class NetworkGraph:
         self._normalized = normalized
         among = self.edge_types if normalized else ()
         self._degrees = {edge_type: self._degrees_of(edge_type) for edge_type in among}
-        self._list_lengths = {edge_type: np.diff(self.view.csc(edge_type).indptr) for edge_type in among}
+        self._list_lengths = {
+            edge_type: torch.from_numpy(np.diff(self.view.csc(edge_type).indptr)) for edge_type in among
+        }
+        self._brought: dict[tuple[int, torch.device], Tensor] = {}
 
     @property
     def edge_attributes(self) -> tuple[EdgeColumnName, ...]:
@@ -68,8 +72,11 @@ class NetworkGraph:
         weighted = self._weights and any(self.view.csc(each).weight is not None for each in self.edge_types)
         return ("weight",) if weighted else ()
 
-    def layers_of(self, sample: HeteroSample[NDArray[np.int64]], layers: int) -> list[LayerEdges]:
-        """Return what each of so many layers works on: the first on all hops, the last on the first alone."""
+    def layers_of(self, sample: HeteroSample[Tensor], layers: int) -> list[LayerEdges]:
+        """Return what each of so many layers works on: the first on all hops, the last on the first alone.
+
+        It is where the sample is.
+        """
         return [self._layer(sample, layers - number) for number in range(layers)]
 
     def whole(self) -> LayerEdges:
@@ -78,13 +85,19 @@ class NetworkGraph:
         for edge_type in self.edge_types:
             csc = self.view.csc(edge_type)
             targets = len(csc.indptr) - 1
-            target = np.repeat(np.arange(targets), np.diff(csc.indptr))
+            target = torch.from_numpy(np.repeat(np.arange(targets), np.diff(csc.indptr)))
             weight = csc.weight if self._weights else None
-            ends = np.arange(self.view.num_nodes(edge_type[0])), np.arange(targets)
-            edges[edge_type] = self._edges(edge_type, csc.indices.astype(np.int64), target, weight, ends)
+            ends = torch.arange(self.view.num_nodes(edge_type[0])), torch.arange(targets)
+            edges[edge_type] = self._edges(
+                edge_type,
+                torch.from_numpy(csc.indices.astype(np.int64)),
+                target,
+                None if weight is None else torch.from_numpy(np.array(weight)),
+                ends,
+            )
         return LayerEdges(edges, {name: self.view.num_nodes(name) for name in self.node_types})
 
-    def _layer(self, sample: HeteroSample[NDArray[np.int64]], hops: int) -> LayerEdges:
+    def _layer(self, sample: HeteroSample[Tensor], hops: int) -> LayerEdges:
         counts = {name: sum(sample.nodes_per_hop[name][: hops + 1]) for name in self.node_types}
         edges: dict[EdgeType, Edges] = {}
         for edge_type in self.edge_types:
@@ -98,28 +111,24 @@ class NetworkGraph:
         return LayerEdges(edges, counts)
 
     def _scaled(
-        self,
-        sample: HeteroSample[NDArray[np.int64]],
-        edge_type: EdgeType,
-        cols: NDArray[np.int64],
-        weight: NDArray[np.float32] | None,
-    ) -> NDArray[np.float32] | None:
+        self, sample: HeteroSample[Tensor], edge_type: EdgeType, cols: Tensor, weight: Tensor | None
+    ) -> Tensor | None:
         """Return weights with which the drawn edges of a node stand for all its edges, if sums are taken."""
         if not self._normalized:
             return weight
         nodes = sample.nodes[edge_type[2]]
-        drawn = np.bincount(cols, minlength=len(nodes))
-        share = self._list_lengths[edge_type][nodes] / np.maximum(drawn, 1)
-        scale: NDArray[np.float32] = share[cols].astype(np.float32)
+        drawn = torch.zeros_like(nodes).index_add_(0, cols, torch.ones_like(cols))
+        lengths = self._near(self._list_lengths[edge_type], nodes)[nodes]
+        scale = (lengths.double() / drawn.clamp(min=1)).float()[cols]
         return scale if weight is None else scale * weight
 
     def _edges(
         self,
         edge_type: EdgeType,
-        rows: NDArray[np.int64],
-        cols: NDArray[np.int64],
-        weight: NDArray[np.float32] | None,
-        nodes: tuple[NDArray[np.int64], NDArray[np.int64]],
+        rows: Tensor,
+        cols: Tensor,
+        weight: Tensor | None,
+        nodes: tuple[Tensor, Tensor],
     ) -> Edges:
         """Return the edges of a relation.
 
@@ -132,18 +141,26 @@ class NetworkGraph:
         """
         # Where some edges have weights of their own, those of the others are 1, whatever their relation.
         if weight is None and (self._normalized or self.edge_attributes):
-            weight = np.ones(len(rows), np.float32)
+            weight = torch.ones(len(rows), device=rows.device)
         if self._normalized and weight is not None:
-            leaving, arriving = self._degrees[edge_type]
+            leaving, arriving = (self._near(each, rows) for each in self._degrees[edge_type])
             weight = weight * leaving[nodes[0][rows]] * arriving[nodes[1][cols]]
             if edge_type[0] == edge_type[2]:
-                own = np.arange(len(nodes[1]))
-                rows, cols = np.concatenate([rows, own]), np.concatenate([cols, own])
-                weight = np.concatenate([weight, arriving[nodes[1]] ** 2])
-        index = torch.from_numpy(np.stack([rows, cols]))
-        return Edges(index, None if weight is None else torch.from_numpy(weight.astype(np.float32)))
+                own = torch.arange(len(nodes[1]), device=rows.device)
+                rows, cols = torch.cat([rows, own]), torch.cat([cols, own])
+                weight = torch.cat([weight, arriving[nodes[1]].square()])
+        return Edges(torch.stack([rows, cols]), weight)
 
-    def _degrees_of(self, edge_type: EdgeType) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _near(self, of_nodes: Tensor, others: Tensor) -> Tensor:
+        """Return a tensor over all nodes of a type where others are; it is brought there once."""
+        if of_nodes.device == others.device:
+            return of_nodes
+        key = (id(of_nodes), others.device)
+        if key not in self._brought:
+            self._brought[key] = of_nodes.to(others.device)
+        return self._brought[key]
+
+    def _degrees_of(self, edge_type: EdgeType) -> tuple[Tensor, Tensor]:
         """Return one over the root of the degree of each source and of each target; 0 where that is 0."""
         csc = self.view.csc(edge_type)
         targets = len(csc.indptr) - 1
@@ -156,5 +173,6 @@ class NetworkGraph:
         return _inverse_root(leaving), _inverse_root(arriving)
 
 
-def _inverse_root(degree: NDArray[np.float64]) -> NDArray[np.float32]:
-    return np.where(degree > 0, 1.0 / np.sqrt(np.maximum(degree, 1e-12)), 0.0).astype(np.float32)
+def _inverse_root(degree: NDArray[np.float64]) -> Tensor:
+    root = np.where(degree > 0, 1.0 / np.sqrt(np.maximum(degree, 1e-12)), 0.0)
+    return torch.from_numpy(root.astype(np.float32))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -20,6 +18,7 @@ from graphbox.models.graph_network import GraphNetwork
 from graphbox.sample import sample_heterogeneous
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.node_data import NodeData
+from graphbox.train.transfer import moved
 
 __all__ = ["BLOCK_NODES", "embed_graph"]
 
@@ -60,25 +59,26 @@ def embed_graph(
     needed = _needed(graph, nodes, network.shape.layers)
     store = _Store(graph, network.shape.dim, folder)
     first = store.new("first")
+    device = next(network.parameters()).device
     for name, block in _blocks(needed[0], block_nodes):
-        batch = {name: data[name].take(block)}
+        batch = {name: moved(data[name].take(torch.from_numpy(block)), device)}
         rows = {name: network.input_module(name).fetch(batch[name])}
-        first[name][block] = network.enter(batch, rows)[name].numpy()
+        first[name][block] = network.enter(batch, rows)[name].cpu().numpy()
     vectors = first
     for number in range(network.shape.layers):
         following = store.new(f"layer{number}")
         for name, block in _blocks(needed[number + 1], block_nodes):
-            seeds: dict[str, npt.ArrayLike] = {name: block}
             sample = sample_heterogeneous(
                 graph.view,
-                seeds,
+                {name: torch.from_numpy(block)},
                 {edge_type: [-1] for edge_type in graph.edge_types},
                 edge_attributes=graph.edge_attributes,
                 threads=threads,
             )
-            (edges,) = graph.layers_of(sample, 1)
-            found = network.layer(number, _rows(vectors, sample.nodes), edges, _rows(first, sample.nodes))
-            following[name][block] = found[name][: len(block)].numpy()
+            (edges,) = graph.layers_of(moved(sample, device), 1)
+            before, start = (moved(_rows(each, sample.nodes), device) for each in (vectors, first))
+            found = network.layer(number, before, edges, start)
+            following[name][block] = found[name][: len(block)].cpu().numpy()
         if vectors is not first:
             store.remove(f"layer{number - 1}")
         vectors = following
@@ -140,5 +140,5 @@ def _blocks(masks: Masks, block_nodes: int) -> Iterator[tuple[str, NDArray[np.in
             yield name, nodes[start : start + block_nodes]
 
 
-def _rows(vectors: Vectors, nodes: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(np.asarray(each[nodes[name]])) for name, each in vectors.items()}
+def _rows(vectors: Vectors, nodes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.asarray(each[nodes[name].numpy()])) for name, each in vectors.items()}

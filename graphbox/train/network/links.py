@@ -32,6 +32,7 @@ from graphbox.train.registry import Assignment
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["GraphLinkTrainer"]
@@ -89,7 +90,9 @@ class GraphLinkTrainer(NetworkTrainer):
             exponent = _RECOMMEND_EXPONENT
             if isinstance(task, PredictLinksTaskConfig):
                 exponent = float(task.negative_distribution == "degree")
-        self._candidates = Candidates(self._degree, config.links.negatives, exponent, assignment.seed)
+        self._candidates = Candidates(
+            self._degree, config.links.negatives, exponent, assignment.seed, self._device
+        )
         self._queries: RankingQueries | None = None
         self._epoch_degree = self._degree
         self._epoch_whole: LayerEdges | None = None
@@ -120,21 +123,21 @@ class GraphLinkTrainer(NetworkTrainer):
             links, drawn = self._links_of(batch), self._drawn(epoch, batch)
             sources, row = np.unique(links[:, 0], return_inverse=True)
             seeds = _seeds(split, sources, np.concatenate([links[:, 1], drawn]))
-            excluded = torch.from_numpy(self._no_negatives(sources, drawn))
+            excluded = tensor_on(self._no_negatives(sources, drawn), self._device)
         vectors = self._vectors(seeds, epoch, batch)
         with clock.stage("compute"):
-            source = self._head.sources(_at(vectors, seeds, split.node_type, sources))
+            source = self._head.sources(self._at(vectors, seeds, split.node_type, sources))
             answer = self._targets(vectors, seeds, links[:, 1])
             others = self._targets(vectors, seeds, drawn)
-            place, offset = torch.from_numpy(row), self._head.offset
+            place, offset = tensor_on(row, self._device), self._head.offset
             positive = (source[place] * answer).sum(dim=1) + offset
             negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
             if self._loss_name == "sampled_softmax":
-                log_probability = self._candidates.log_probability[torch.from_numpy(drawn)]
+                log_probability = self._candidates.log_probability[tensor_on(drawn, self._device)]
                 return info_nce(positive, negative, place, log_probability=log_probability), len(links)
             counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
             told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
-            return sigmoid(positive, torch.zeros(len(links), 0)) + told[place].mean(), len(links)
+            return sigmoid(positive, positive.new_zeros(len(links), 0)) + told[place].mean(), len(links)
 
     # --------------------------------------------------------------------------- inference
 
@@ -179,10 +182,10 @@ class GraphLinkTrainer(NetworkTrainer):
         ends = dict.fromkeys((split.node_type, split.target_type))
         nodes = {name: np.arange(view_or_own.num_nodes(name)) for name in ends}
         vectors = self._embedded(view, nodes)
-        degree = torch.from_numpy(self._in_degree(split.known(fold)))
-        sources = self._head.sources(torch.from_numpy(vectors[split.node_type]))
-        targets = self._head.targets(torch.from_numpy(vectors[split.target_type]), degree)
-        return sources.numpy(), targets.numpy()
+        degree = tensor_on(self._in_degree(split.known(fold)), self._device)
+        sources = self._head.sources(tensor_on(vectors[split.node_type], self._device))
+        targets = self._head.targets(tensor_on(vectors[split.target_type], self._device), degree)
+        return sources.cpu().numpy(), targets.cpu().numpy()
 
     # ----------------------------------------------------------------------------- details
 
@@ -198,18 +201,18 @@ class GraphLinkTrainer(NetworkTrainer):
         if self._config.num_neighbors is None:
             with clock.stage("sample"):
                 if self._epoch_whole is None:
-                    self._epoch_whole = graph.whole()
+                    self._epoch_whole = moved(graph.whole(), self._device)
                 edges = [self._epoch_whole] * layers
             with clock.stage("fetch"):
                 inputs = self._all_inputs()
                 rows = self._rows(inputs)
             with clock.stage("compute"):
                 found = self.network(inputs, rows, edges)
-                return {name: found[name][torch.from_numpy(each)] for name, each in seeds.items()}
+                return {name: found[name][tensor_on(each, self._device)] for name, each in seeds.items()}
         with clock.stage("sample"):
             sample = sample_heterogeneous(
                 graph.view,
-                dict(seeds),
+                {name: torch.from_numpy(each) for name, each in seeds.items()},
                 {edge_type: list(self._config.num_neighbors) for edge_type in graph.edge_types},
                 edge_attributes=graph.edge_attributes,
                 seed=self._seed,
@@ -217,7 +220,7 @@ class GraphLinkTrainer(NetworkTrainer):
                 batch=batch,
                 threads=self._threads,
             )
-            edges = graph.layers_of(sample, layers)
+            edges = graph.layers_of(moved(sample, self._device), layers)
         with clock.stage("fetch"):
             inputs = self._inputs(sample.nodes)
             rows = self._rows(inputs)
@@ -226,8 +229,14 @@ class GraphLinkTrainer(NetworkTrainer):
             return {name: found[name][: len(each)] for name, each in seeds.items()}
 
     def _targets(self, vectors: dict[str, Tensor], seeds: Nodes, nodes: NDArray[np.int64]) -> Tensor:
-        degree = torch.from_numpy(self._epoch_degree[nodes])
-        return self._head.targets(_at(vectors, seeds, self._split.target_type, nodes), degree)
+        degree = tensor_on(self._epoch_degree[nodes], self._device)
+        return self._head.targets(self._at(vectors, seeds, self._split.target_type, nodes), degree)
+
+    def _at(
+        self, vectors: dict[str, Tensor], seeds: Nodes, node_type: str, nodes: NDArray[np.int64]
+    ) -> Tensor:
+        """Return the vectors of nodes that are among the seeds."""
+        return vectors[node_type][tensor_on(np.searchsorted(seeds[node_type], nodes), self._device)]
 
     def _batches_of_epoch(self) -> int:
         return math.ceil(len(self.epoch_links) / self._config.batch_size)
@@ -281,8 +290,3 @@ def _seeds(
     if split.within_one_type:
         return {split.node_type: np.unique(np.concatenate([sources, targets]))}
     return {split.node_type: np.unique(sources), split.target_type: np.unique(targets)}
-
-
-def _at(vectors: dict[str, Tensor], seeds: Nodes, node_type: str, nodes: NDArray[np.int64]) -> Tensor:
-    """Return the vectors of nodes that are among the seeds."""
-    return vectors[node_type][torch.from_numpy(np.searchsorted(seeds[node_type], nodes))]

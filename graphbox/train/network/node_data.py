@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import FeatureSpec
@@ -16,6 +18,8 @@ from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.features import NodeFeatures
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, SlotBatch
 from graphbox.sample.gather import gather_rows
+from graphbox.train.trainer import CPU
+from graphbox.train.transfer import moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["NodeData", "node_data"]
@@ -23,15 +27,16 @@ __all__ = ["NodeData", "node_data"]
 
 @dataclass(frozen=True, eq=False)
 class _Slot:
-    offsets: NDArray[np.int64]
-    numbers: NDArray[np.int64]
+    offsets: Tensor
+    numbers: Tensor
     size: int
 
-    def take(self, nodes: NDArray[np.int64]) -> SlotBatch:
-        lengths = self.offsets[nodes + 1] - self.offsets[nodes]
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[nodes] - offsets[:-1], lengths)
-        return SlotBatch(torch.from_numpy(self.numbers[places]), torch.from_numpy(offsets))
+    def take(self, nodes: Tensor) -> SlotBatch:
+        begins = self.offsets[nodes]
+        lengths = self.offsets[nodes + 1] - begins
+        offsets = functional.pad(lengths.cumsum(0), (1, 0))
+        shifts = (begins - offsets[:-1]).repeat_interleave(lengths)
+        return SlotBatch(self.numbers[torch.arange(len(shifts), device=shifts.device) + shifts], offsets)
 
 
 class NodeData:
@@ -44,8 +49,10 @@ class NodeData:
         node_type: the type.
         names: of the features; None: all that may be read.
         stored: reads vectors from disk; None: they are in memory.
+        place: where the features are kept that are not read from disk.
 
     Attributes:
+        place: see above.
         stored_vectors: names of the vectors that are read from disk, in the order of their columns.
 
     Raises:
@@ -58,6 +65,7 @@ class NodeData:
         node_type: str,
         names: Sequence[str] | None,
         stored: TieredGraph | None = None,
+        place: torch.device = CPU,
     ) -> None:
         known = view.features(node_type)
         count = view.num_nodes(node_type)
@@ -75,47 +83,52 @@ class NodeData:
             for name in chosen
             if known[name].kind not in {"vector", "slots"}
         }
-        self._features = NodeFeatures.build(columns, count)
+        self.place = place
+        features = NodeFeatures.build(columns, count)
+        self._feature_sizes = features.sizes
+        self._codes, self._numbers = (tensor_on(each, place) for each in (features.codes, features.numbers))
         vectors = {name: view.feature(node_type, name) for name in chosen if known[name].kind == "vector"}
         self._node_type, self._stored = node_type, stored
         self._width = sum(each.shape[1] for each in vectors.values())
         self.stored_vectors = () if stored is None else tuple(vectors)
-        self._vectors = None if self.stored_vectors else _side_by_side(count, vectors.values())
-        self._slots = [_slot(view, node_type, name) for name in chosen if known[name].kind == "slots"]
+        self._vectors: Tensor | None = None
+        if not self.stored_vectors:
+            self._vectors = tensor_on(_side_by_side(count, vectors.values()), place)
+        slots = [_slot(view, node_type, name) for name in chosen if known[name].kind == "slots"]
+        self._slots = [moved(each, place) for each in slots]
 
     @property
     def sizes(self) -> InputSizes:
         """What the network must know to have parameters."""
-        return InputSizes(self._features.sizes, self._width, tuple(slot.size for slot in self._slots))
+        return InputSizes(self._feature_sizes, self._width, tuple(slot.size for slot in self._slots))
 
-    def take(self, nodes: NDArray[np.int64], fetched: Mapping[str, NDArray[Any]] | None = None) -> NodeBatch:
-        """Return what some nodes have, in their order.
+    def take(self, nodes: Tensor, fetched: Mapping[str, Tensor] | None = None) -> NodeBatch:
+        """Return what some nodes have, in their order, where it is kept.
 
         Args:
             nodes: int64 [n].
             fetched: rows [n, ...] of those of ``stored_vectors`` that were read ahead, by name.
         """
+        nodes = moved(nodes, self.place)
         return NodeBatch(
-            keys=torch.from_numpy(nodes),
-            codes=torch.from_numpy(gather_rows(self._features.codes, nodes, threads=1)),
-            numbers=torch.from_numpy(gather_rows(self._features.numbers, nodes, threads=1)),
-            vectors=torch.from_numpy(self._vectors_of(nodes, fetched or {})),
+            keys=nodes,
+            codes=_taken(self._codes, nodes),
+            numbers=_taken(self._numbers, nodes),
+            vectors=self._vectors_of(nodes, fetched or {}),
             slots=tuple(slot.take(nodes) for slot in self._slots),
         )
 
-    def _vectors_of(
-        self, nodes: NDArray[np.int64], fetched: Mapping[str, NDArray[Any]]
-    ) -> NDArray[np.float32]:
+    def _vectors_of(self, nodes: Tensor, fetched: Mapping[str, Tensor]) -> Tensor:
         if self._vectors is not None:
-            return gather_rows(self._vectors, nodes, threads=1)
+            return _taken(self._vectors, nodes)
         assert self._stored is not None  # noqa: S101 - for the type checker
-        return _side_by_side(
-            len(nodes),
-            [
-                fetched[name] if name in fetched else self._stored.feature_rows(self._node_type, name, nodes)
-                for name in self.stored_vectors
-            ],
-        )
+        found = [
+            fetched[name].numpy()
+            if name in fetched
+            else self._stored.feature_rows(self._node_type, name, nodes.cpu().numpy())
+            for name in self.stored_vectors
+        ]
+        return tensor_on(_side_by_side(len(nodes), found), self.place)
 
 
 def node_data(
@@ -123,6 +136,7 @@ def node_data(
     node_types: Sequence[str],
     features: Mapping[str, Sequence[str]] | None,
     stored: TieredGraph | None = None,
+    place: torch.device = CPU,
 ) -> dict[str, NodeData]:
     """Return the data of node types by name.
 
@@ -131,6 +145,7 @@ def node_data(
         node_types: which.
         features: names of features by node type; None: all that may be read, of all types.
         stored: reads vectors from disk; None: they are in memory.
+        place: where the features are kept that are not read from disk.
 
     Raises:
         UsageError: a type or feature that is not there.
@@ -143,7 +158,7 @@ def node_data(
                 hint=did_you_mean(name, node_types) or f"there are: {', '.join(node_types)}",
             )
     return {
-        name: NodeData(view, name, None if features is None else features.get(name, ()), stored)
+        name: NodeData(view, name, None if features is None else features.get(name, ()), stored, place)
         for name in node_types
     }
 
@@ -156,5 +171,13 @@ def _side_by_side(count: int, vectors: Iterable[NDArray[Any]]) -> NDArray[np.flo
 
 def _slot(view: GraphView, node_type: str, name: str) -> _Slot:
     offsets, values = view.slot_lists(node_type, name)
-    different, numbers = np.unique(values, return_inverse=True)
-    return _Slot(offsets, numbers.astype(np.int64), max(1, len(different)))
+    different, number_of = np.unique(values, return_inverse=True)
+    numbers = torch.from_numpy(number_of.astype(np.int64))
+    return _Slot(torch.from_numpy(np.array(offsets)), numbers, max(1, len(different)))
+
+
+def _taken(table: Tensor, nodes: Tensor) -> Tensor:
+    """Return rows of a table that is where the nodes are."""
+    if table.device.type != "cpu":
+        return table.index_select(0, nodes)
+    return torch.from_numpy(gather_rows(table.numpy(), nodes.numpy(), threads=1))

@@ -28,6 +28,7 @@ from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment, import_by_path
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
 __all__ = ["NetworkTrainer"]
@@ -64,6 +65,7 @@ class NetworkTrainer(Trainer):
         self._seed = assignment.seed
         self._threads = assignment.threads
         self._clock = assignment.clock
+        self._device = assignment.device
         own = None
         if ":" in config.layer:
             own = import_by_path(config.layer, f"models.{assignment.name}.layer")
@@ -87,7 +89,9 @@ class NetworkTrainer(Trainer):
                 )
         self._memory = assignment.memory
         self._tiered = self._open_tiers(assignment.name)
-        self._data = node_data(self._view, self._graph.node_types, config.features, self._tiered)
+        self._data = node_data(
+            self._view, self._graph.node_types, config.features, self._tiered, self._device
+        )
         shape = NetworkShape(
             layer=config.layer,
             kind=kind,
@@ -104,7 +108,8 @@ class NetworkTrainer(Trainer):
         sizes = {name: data.sizes for name, data in self._data.items()}
         with self._seeded():
             relations = self._graph.edge_types
-            self.network = GraphNetwork(shape, sizes, relations, self._new_tables(), head())
+            network = GraphNetwork(shape, sizes, relations, self._new_tables(), head())
+        self.network = network.to(self._device)
         self._optimization = Optimization(self.network, config, _parameter_groups(self.network, config))
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
@@ -113,6 +118,11 @@ class NetworkTrainer(Trainer):
     def epochs(self) -> int:
         """Most epochs."""
         return self._config.epochs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes."""
+        return self._device
 
     @property
     def selection(self) -> Selection:
@@ -124,12 +134,9 @@ class NetworkTrainer(Trainer):
         self.network.train()
         with self._seeded(epoch, batch):
             loss, count = self._loss(epoch, batch)
-            value = float(loss.item())
-            if math.isfinite(value):  # the loop stops at any other, before anything takes it up
-                with self._clock.stage("compute"):
-                    self._optimization.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-        if math.isfinite(value):
+            with self._clock.stage("compute"):
+                value = self._optimization.backward(loss)
+        if math.isfinite(value):  # the loop stops at any other, before anything takes it up
             with self._clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
         return value, count
@@ -194,24 +201,27 @@ class NetworkTrainer(Trainer):
         return {name: self.network.input_module(name).fetch(each) for name, each in inputs.items()}
 
     def _inputs(
-        self, nodes: Mapping[str, NDArray[np.int64]], fetched: Mapping[str, Any] | None = None
+        self, nodes: Mapping[str, Tensor], fetched: Mapping[str, Any] | None = None
     ) -> dict[str, NodeBatch]:
         rows = fetched or {}
-        return {name: self._data[name].take(nodes[name], rows.get(name)) for name in self._graph.node_types}
+        return {
+            name: moved(self._data[name].take(nodes[name], rows.get(name)), self._device)
+            for name in self._graph.node_types
+        }
 
     def _all_inputs(self) -> dict[str, NodeBatch]:
         """Return what all nodes have."""
         if self._every_input is None:
             view = self._graph.view
             self._every_input = self._inputs(
-                {name: np.arange(view.num_nodes(name)) for name in self._graph.node_types}
+                {name: torch.arange(view.num_nodes(name)) for name in self._graph.node_types}
             )
         return self._every_input
 
     def _whole_graph(self) -> tuple[dict[str, NodeBatch], list[LayerEdges]]:
         """Return what all nodes have, and what each layer works on over the whole graph."""
         if self._whole is None:
-            self._whole = self._graph.whole()
+            self._whole = moved(self._graph.whole(), self._device)
         return self._all_inputs(), [self._whole] * self._config.layers
 
     def _values(self) -> dict[str, Tensor]:
@@ -268,7 +278,7 @@ class NetworkTrainer(Trainer):
     def _seeded(self, *batch: int) -> Iterator[None]:
         """Let torch draw by the seed, and the batch if there is one, while the block runs."""
         numbers = (self._seed, _BATCH_STREAM, *batch) if batch else (self._seed, _START_STREAM)
-        with seeded(*numbers):
+        with seeded(*numbers, device=self._device):
             yield
 
 

@@ -26,6 +26,7 @@ class Candidates:
         count: draws for each batch.
         exponent: the power.
         seed: seed of the draws.
+        device: of the attributes; None: they are in host memory.
 
     Attributes:
         log_probability: float32 [nodes], logarithm of the probability that a candidate is among those of a
@@ -33,15 +34,17 @@ class Candidates:
         log_noise: float32 [nodes], logarithm of the probability that one draw gives it.
     """
 
-    def __init__(self, degree: NDArray[Any], count: int, exponent: float, seed: int) -> None:
+    def __init__(
+        self, degree: NDArray[Any], count: int, exponent: float, seed: int, device: torch.device | None = None
+    ) -> None:
         self._count = count
         weight = degree + _UNSEEN_WEIGHT
         self._sampler = NegativeSampler(weight, exponent, seed)
         share = weight**exponent
         share = share / share.sum()
         drawn = -np.expm1(count * np.log1p(-np.minimum(share, 1 - 1e-9)))
-        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32))
-        self.log_noise = torch.from_numpy(np.log(share).astype(np.float32))
+        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32)).to(device)
+        self.log_noise = torch.from_numpy(np.log(share).astype(np.float32)).to(device)
 
     def draw(self, epoch: int, batch: int, threads: int | None) -> NDArray[np.int64]:
         """Return the candidates of a batch: int64, ascending."""

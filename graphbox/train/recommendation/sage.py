@@ -42,7 +42,8 @@ from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import StartingTrainer
+from graphbox.train.trainer import CPU, StartingTrainer
+from graphbox.train.transfer import LossOnItsWay, moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 
@@ -83,6 +84,7 @@ class SageTrainer(StartingTrainer):
         threads: threads of samplers and tables; those of torch are set elsewhere.
         clock: measures the stages.
         memory: where the tables are kept.
+        device: where vectors and logits are computed.
 
     Raises:
         UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
@@ -100,8 +102,10 @@ class SageTrainer(StartingTrainer):
         threads: int | None = None,
         clock: StageClock | None = None,
         memory: TrainingMemory | None = None,
+        device: torch.device = CPU,
     ) -> None:
         self._memory = memory or TrainingMemory()
+        self._device = device
         self._clock = clock or StageClock()
         if not split.within_one_type:
             raise UsageError(
@@ -121,14 +125,15 @@ class SageTrainer(StartingTrainer):
         self._features = _features(self._view, split.node_type, config.features)
         self._rows: dict[str, TableEmbedding] = {}
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.model = TwoTowerSAGE(
+            torch.default_generator.manual_seed(seed)
+            model = TwoTowerSAGE(
                 split.node_type,
                 self._relations,
                 config.dim,
                 {name: table.sizes for name, table in self._features.items()},
                 initial_scale=config.initial_scale,
             )
+        self.model = model.to(device)
         self._optimizer = torch.optim.Adam(self.model.parameters(), lr=config.learning_rate)
         self._base: dict[str, Tensor] = {}
         self._average = RunningAverage()
@@ -157,10 +162,19 @@ class SageTrainer(StartingTrainer):
             if name in embeddings:
                 rows = torch.from_numpy(embeddings[name])
                 size = rows.square().mean(dim=1, keepdim=True).sqrt()
-                self._base[name] = rows * (scale / size.clamp(min=1e-12))
+                self._base[name] = (rows * (scale / size.clamp(min=1e-12))).to(self._device)
                 self._set_tables(self.tables() | self._new_tables([name], 0.0))
 
     # ---------------------------------------------------------------------------- training
+
+    @property
+    def device(self) -> torch.device:
+        """Where vectors and logits are computed."""
+        return self._device
+
+    def places(self) -> Mapping[str, str]:
+        """Return where neighbours are drawn."""
+        return {"sampling": "cpu: each epoch holds out other edges"}
 
     @property
     def epochs(self) -> int:
@@ -199,20 +213,21 @@ class SageTrainer(StartingTrainer):
             self.model.train()
             query_vectors, target_vectors = self._encode(drawn, epoch, batch)
             logits = self.model.logits(query_vectors, target_vectors)
-            asked = torch.from_numpy(row)
+            asked = self._tensor(row)
             # A positive is corrected as well: had it not been that of its query, it could have been drawn.
-            found = logits[asked, torch.from_numpy(place[positive])]
+            found = logits[asked, self._tensor(place[positive])]
             loss = info_nce(
                 found - self._log_probability(queries, positive, are_positive=True),
-                logits.masked_fill(torch.from_numpy(excluded), -math.inf),
+                logits.masked_fill(self._tensor(excluded), -math.inf),
                 asked,
                 log_probability=self._log_probability(queries, candidates, are_positive=False),
             )
-            value = loss.item()
-            if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
-                self._optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-        if math.isfinite(value):
+            on_its_way = LossOnItsWay(loss)
+            self._optimizer.zero_grad()
+            self._table_optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            value = on_its_way.value()
+        if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
             with self._clock.stage("push"):
                 self._optimizer.step()
                 self._table_optimizer.step()
@@ -259,8 +274,8 @@ class SageTrainer(StartingTrainer):
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         self.model.load_state_dict(_with_prefix(dense, "model."))
         restore_optimizer(self._optimizer, _with_prefix(dense, "optimizer."))
-        self._base = _with_prefix(dense, "base.")
-        self._average.restore(_with_prefix(dense, "average."))
+        self._base = moved(_with_prefix(dense, "base."), self._device)
+        self._average.restore(_with_prefix(dense, "average."), self._device)
         self._batches.close()
         self._set_tables(dict(tables))
 
@@ -284,10 +299,11 @@ class SageTrainer(StartingTrainer):
         """
         view = view.with_reverse_edges()
         model = copy.deepcopy(self.model).eval()
-        rows = {name: self._table_rows(name) for name in self._rows}
         if self._average.count:
             model.load_state_dict(_with_prefix(self._average.mean, "model."))
             rows = _with_prefix(self._average.mean, "rows.")
+        else:
+            rows = {name: self._table_rows(name) for name in self._rows}
         with torch.no_grad():
             inputs = {
                 name: self._input_rows(model, name, np.arange(len(table)), table)
@@ -297,17 +313,19 @@ class SageTrainer(StartingTrainer):
             query = self._encode_all(model.encode_query, inputs, neighbors)
             target = self._encode_all(model.encode_target, inputs, neighbors)
         return SageEncoder(
-            model,
+            model.cpu(),
             {name: table.sizes for name, table in self._features.items()},
-            {name: table.numpy() for name, table in inputs.items()},
+            {name: table.cpu().numpy() for name, table in inputs.items()},
             neighbors,
             query,
             target,
         )
 
     def _table_rows(self, node_type: str) -> Tensor:
-        nodes = torch.arange(self._view.num_nodes(node_type))
-        return self._rows[node_type].table.pull(nodes, create=False)
+        nodes = torch.arange(self._view.num_nodes(node_type), device=self._device)
+        with torch.no_grad():
+            rows: Tensor = self._rows[node_type](nodes)
+        return rows
 
     def _neighbor_tables(self, view: GraphView) -> dict[EdgeType, NDArray[np.int32]]:
         count = view.num_nodes(self._node_type)
@@ -331,8 +349,12 @@ class SageTrainer(StartingTrainer):
         blocks = []
         for start in range(0, len(self._degree), _INFERENCE_BLOCK):
             stop = min(start + _INFERENCE_BLOCK, len(self._degree))
-            around = {relation: _block_of_table(table[start:stop]) for relation, table in neighbors.items()}
-            blocks.append(encode(inputs, torch.arange(start, stop), around).numpy())
+            blocks_of = {
+                relation: _block_of_table(table[start:stop]) for relation, table in neighbors.items()
+            }
+            around = moved(blocks_of, self._device)
+            seeds = torch.arange(start, stop, device=self._device)
+            blocks.append(encode(inputs, seeds, around).cpu().numpy())
         return np.concatenate(blocks)
 
     # ----------------------------------------------------------------------------- details
@@ -349,12 +371,16 @@ class SageTrainer(StartingTrainer):
         self, queries: NDArray[np.int64], nodes: NDArray[np.int64], *, are_positive: bool
     ) -> Tensor:
         """Return how likely nodes are in the batch, for a query that they are positives of or not."""
-        return log_probability_in_batch(
+        found = log_probability_in_batch(
             self._candidates.log_probability[torch.from_numpy(nodes)],
             self._queries_of[nodes] - are_positive,
             len(self._order) - 1,
             len(queries) - 1,
         )
+        return moved(found, self._device)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return tensor_on(array, self._device)
 
     def _draw(self, epoch: int, batch: int) -> _Drawn:
         queries, candidates = self._seeds(epoch, batch)
@@ -370,7 +396,7 @@ class SageTrainer(StartingTrainer):
         queries, place, sample = drawn.queries, drawn.place, drawn.sample
         with self._clock.stage("fetch"):
             rows = {
-                name: self._rows[name].train()(torch.from_numpy(nodes))
+                name: self._rows[name].train()(self._tensor(nodes))
                 for name, nodes in sample.nodes.items()
                 if name in self._rows
             }
@@ -385,14 +411,14 @@ class SageTrainer(StartingTrainer):
         keep = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM]).random(len(queries))
         query_vectors = self.model.encode_query(
             inputs,
-            torch.from_numpy(query_place),
-            {relation: _block(rows, query_place) for relation, rows in around.items()},
-            keep_own=torch.from_numpy((keep >= self._config.own_row_dropout).astype(np.float32)),
+            self._tensor(query_place),
+            moved({relation: _block(rows, query_place) for relation, rows in around.items()}, self._device),
+            keep_own=self._tensor((keep >= self._config.own_row_dropout).astype(np.float32)),
         )
         target_vectors = self.model.encode_target(
             inputs,
-            torch.from_numpy(target_place),
-            {relation: _block(rows, target_place) for relation, rows in around.items()},
+            self._tensor(target_place),
+            moved({relation: _block(rows, target_place) for relation, rows in around.items()}, self._device),
         )
         return query_vectors, target_vectors
 
@@ -414,11 +440,11 @@ class SageTrainer(StartingTrainer):
     ) -> Tensor:
         """Return the input rows of nodes from their rows of the table."""
         if node_type in self._base:
-            rows = rows + self._base[node_type][torch.from_numpy(nodes)]
+            rows = rows + self._base[node_type][self._tensor(nodes)]
         table = self._features.get(node_type)
         if table is None:
             return rows
-        codes, numbers = torch.from_numpy(table.codes[nodes]), torch.from_numpy(table.numbers[nodes])
+        codes, numbers = self._tensor(table.codes[nodes]), self._tensor(table.numbers[nodes])
         return model.input_rows(node_type, rows, codes, numbers)
 
     def _new_tables(self, node_types: Sequence[str], scale: float) -> dict[str, EmbeddingTable]:
@@ -433,7 +459,7 @@ class SageTrainer(StartingTrainer):
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+        self._rows = {name: TableEmbedding(table).to(self._device) for name, table in tables.items()}
         self._table_optimizer = TableOptimizer(*self._rows.values())
         self._batches = BatchesAhead(self._draw, lambda drawn: drawn.sample.nodes, tables)
 
@@ -494,7 +520,15 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
         raise assignment.wrong_task(config)
     view, seed, threads, clock = assignment.view, assignment.seed, assignment.threads, assignment.clock
     trainer = SageTrainer(
-        view, split, config, seed=seed, k=task.k, threads=threads, clock=clock, memory=assignment.memory
+        view,
+        split,
+        config,
+        seed=seed,
+        k=task.k,
+        threads=threads,
+        clock=clock,
+        memory=assignment.memory,
+        device=assignment.device,
     )
     if config.pretrain is None:
         return trainer

@@ -36,7 +36,8 @@ from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import Trainer
+from graphbox.train.trainer import CPU, Trainer
+from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["RecommendationTrainer", "make_recommendation_trainer"]
@@ -71,6 +72,7 @@ class RecommendationTrainer(Trainer):
         threads: threads of samplers and tables; those of torch are set elsewhere.
         clock: measures the stages.
         memory: where the tables are kept.
+        device: where vectors and logits are computed.
 
     Raises:
         DataError: there are no answers to learn from.
@@ -87,8 +89,10 @@ class RecommendationTrainer(Trainer):
         threads: int | None = None,
         clock: StageClock | None = None,
         memory: TrainingMemory | None = None,
+        device: torch.device = CPU,
     ) -> None:
         self._memory = memory or TrainingMemory()
+        self._device = device
         self._clock = clock or StageClock()
         self._view, self._split, self._config = view, split, config
         self._seed, self._k, self._threads = seed, k, threads
@@ -99,16 +103,22 @@ class RecommendationTrainer(Trainer):
                 where=f"{split.node_type} to {split.target_type}",
             )
         self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
-        self._candidates = Candidates(self._degree, config.candidates, config.popularity_exponent, seed)
+        exponent = config.popularity_exponent
+        self._candidates = Candidates(self._degree, config.candidates, exponent, seed, device)
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - log_degree.mean())
-        self._bias = torch.from_numpy(bias.astype(np.float32))
+        self._bias = self._tensor(bias.astype(np.float32))
         self.temperature = config.temperature or _temperature(self.answers)
         self._active = np.flatnonzero(np.diff(self.answers.indptr))
         self._order = self._active
         self._validation: RankingQueries | None = None
         sides = (_QUERIES,) if split.within_one_type else (_QUERIES, _TARGETS)
         self._set_tables(self._new_tables(sides))
+
+    @property
+    def device(self) -> torch.device:
+        """Where vectors and logits are computed."""
+        return self._device
 
     # ---------------------------------------------------------------------------- training
 
@@ -129,8 +139,8 @@ class RecommendationTrainer(Trainer):
         with self._clock.stage("sample"):
             queries, known, drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
             excluded = self._no_negatives(queries, known, drawn)
-        row = torch.from_numpy(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
-        positive = torch.from_numpy(known.indices.astype(np.int64))
+        row = self._tensor(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
+        positive = self._tensor(known.indices.astype(np.int64))
         with self._clock.stage("compute"):
             loss = self._loss(queries, row, positive, drawn, excluded, (epoch, batch))
             value = loss.item()
@@ -185,7 +195,7 @@ class RecommendationTrainer(Trainer):
         with torch.no_grad():
             query, target = (functional.normalize(each, dim=1) for each in self.model.all_vectors())
         if self._config.popularity:
-            query = torch.cat([query, torch.ones(len(query), 1)], dim=1)
+            query = torch.cat([query, torch.ones(len(query), 1, device=query.device)], dim=1)
             target = torch.cat([target, self.temperature * self._bias[:, None]], dim=1)
         split = self._split
         return TrainedModel(
@@ -193,9 +203,9 @@ class RecommendationTrainer(Trainer):
             "two_tower",
             self._config.task,
             split.node_type,
-            {split.node_type: query.numpy()},
+            {split.node_type: query.cpu().numpy()},
             target_type=split.target_type,
-            target=target.numpy(),
+            target=target.cpu().numpy(),
         )
 
     # ----------------------------------------------------------------------------- details
@@ -227,11 +237,11 @@ class RecommendationTrainer(Trainer):
         excluded: Tensor,
         place: tuple[int, int],
     ) -> Tensor:
-        candidates = torch.from_numpy(drawn)
+        candidates = self._tensor(drawn)
         self.model.train()
         query, answer, negative = (
             functional.normalize(each, dim=1)
-            for each in self.model(torch.from_numpy(queries), positive, candidates)
+            for each in self.model(self._tensor(queries), positive, candidates)
         )
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
         against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / self.temperature)
@@ -262,7 +272,7 @@ class RecommendationTrainer(Trainer):
         if self._config.loss == "sampled_softmax":
             return info_nce(found, against, row, log_probability=self._candidates.log_probability[candidates])
         generator = np.random.default_rng([self._seed, *place])
-        column = torch.from_numpy(generator.integers(0, len(candidates), len(row)))
+        column = self._tensor(generator.integers(0, len(candidates), len(row)))
         drawn = against[row, column]
         # Where an answer was drawn there is no pair, and none to divide by.
         paired = torch.isfinite(drawn)
@@ -298,7 +308,10 @@ class RecommendationTrainer(Trainer):
         if self._split.within_one_type:
             own = place[queries]
             excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
-        return torch.from_numpy(excluded)
+        return self._tensor(excluded)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return tensor_on(array, self._device)
 
     def _new_tables(self, sides: Sequence[str]) -> dict[str, EmbeddingTable]:
         config = self._config
@@ -319,10 +332,10 @@ class RecommendationTrainer(Trainer):
         targets = self._rows.get(_TARGETS, queries)
         if isinstance(self._config, LightGCNConfig):
             self.model: LightGCN | MatrixFactorization = LightGCN(
-                queries, targets, self.answers, self._config.layers
+                queries, targets, self.answers, self._config.layers, self._device
             )
         else:
-            self.model = MatrixFactorization(queries, targets, self.answers.shape)
+            self.model = MatrixFactorization(queries, targets, self.answers.shape, self._device)
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / self._batches_of_epoch()) / self.epochs
@@ -359,4 +372,5 @@ def make_recommendation_trainer(
         threads=assignment.threads,
         clock=assignment.clock,
         memory=assignment.memory,
+        device=assignment.device,
     )

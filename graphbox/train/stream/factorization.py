@@ -30,6 +30,7 @@ from graphbox.train.stream.chunk import Chunk
 from graphbox.train.stream.non_edges import draw_non_edges
 from graphbox.train.stream.trainer import ChunkScores, StreamingTrainer
 from graphbox.train.trained import TrainedModel
+from graphbox.train.transfer import tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["StreamingFactorization", "make_streaming_factorization"]
@@ -43,12 +44,17 @@ class _Open:
     """A chunk that is learnt: its answers by query, and how candidates are drawn beside them."""
 
     def __init__(
-        self, answers: sp.csr_array, degree: NDArray[np.int64], config: MatrixFactorizationConfig, seed: int
+        self,
+        answers: sp.csr_array,
+        degree: NDArray[np.int64],
+        config: MatrixFactorizationConfig,
+        seed: int,
+        device: torch.device,
     ) -> None:
         self.answers = answers
         self.active = np.flatnonzero(np.diff(answers.indptr))
-        self.bias = _bias(degree, config.popularity)
-        self.candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed)
+        self.bias = _bias(degree, config.popularity).to(device)
+        self.candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed, device)
         self.batches = math.ceil(len(self.active) / config.batch_size)
 
 
@@ -72,6 +78,7 @@ class StreamingFactorization(StreamingTrainer):
     ) -> None:
         self._config, self._task, self._assignment = config, task, assignment
         self._seed, self._clock = assignment.seed, assignment.clock
+        self._device = assignment.device
         self._temperature = config.temperature or _TEMPERATURE
         self._edge_types: list[EdgeType] = [
             (task.node_type, relation, task.candidate_type) for relation in task.relations
@@ -79,6 +86,11 @@ class StreamingFactorization(StreamingTrainer):
         self._open: _Open | None = None
         sides = (_QUERIES,) if task.node_type == task.candidate_type else (_QUERIES, _TARGETS)
         self._set_tables({name: self._new_table(number) for number, name in enumerate(sides)})
+
+    @property
+    def device(self) -> torch.device:
+        """Where logits are computed."""
+        return self._device
 
     # Scoring
 
@@ -117,7 +129,7 @@ class StreamingFactorization(StreamingTrainer):
         answers.data[:] = 1.0
         if not answers.nnz:
             return 0
-        self._open = _Open(answers, self._degree(view), self._config, self._seed)
+        self._open = _Open(answers, self._degree(view), self._config, self._seed, self._device)
         return self._open.batches * self._config.epochs
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
@@ -125,11 +137,11 @@ class StreamingFactorization(StreamingTrainer):
         with self._clock.stage("sample"):
             queries, known, drawn = self._draw(epoch, batch)
         chunk = self._opened()
-        row = torch.from_numpy(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
-        positive = torch.from_numpy(known.indices.astype(np.int64))
-        candidates = torch.from_numpy(drawn)
+        row = self._tensor(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
+        positive = self._tensor(known.indices.astype(np.int64))
+        candidates = self._tensor(drawn)
         with self._clock.stage("fetch"):
-            asked = (torch.from_numpy(queries), positive, candidates)
+            asked = (self._tensor(queries), positive, candidates)
             query, answer, negative = (
                 functional.normalize(rows(keys), dim=1)
                 for rows, keys in zip((*self._modules, self._modules[1]), asked, strict=True)
@@ -140,7 +152,7 @@ class StreamingFactorization(StreamingTrainer):
             against = against.masked_fill(self._excluded(queries, known, drawn), -torch.inf)
             if self._config.loss == "bpr":
                 one = self._generator(epoch, batch).integers(0, len(drawn), len(row))
-                loss = bpr(found, against[row, torch.from_numpy(one)][:, None])
+                loss = bpr(found, against[row, self._tensor(one)][:, None])
             else:
                 loss = info_nce(
                     found, against, row, log_probability=chunk.candidates.log_probability[candidates]
@@ -178,7 +190,10 @@ class StreamingFactorization(StreamingTrainer):
         excluded[row[is_drawn], place[is_drawn]] = True
         if self._task.node_type == self._task.candidate_type:
             excluded |= queries[:, None] == candidates[None, :]
-        return torch.from_numpy(excluded)
+        return self._tensor(excluded)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        return tensor_on(array, self._device)
 
     def _generator(self, number: int, batch: int) -> np.random.Generator:
         return np.random.default_rng([self._seed, number, batch])
@@ -222,7 +237,7 @@ class StreamingFactorization(StreamingTrainer):
 
     def _set_tables(self, tables: dict[str, EmbeddingTable]) -> None:
         self._tables = tables
-        self._modules = tuple(TableEmbedding(table) for table in self._sides())
+        self._modules = tuple(TableEmbedding(table).to(self._device) for table in self._sides())
 
     def _sides(self) -> tuple[EmbeddingTable, EmbeddingTable]:
         """Return the tables of queries and of candidates, which are one where they are of one type."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.models.recent import RecentEvents
-from graphbox.models.temporal import PairInputs, TemporalLinkScorer, encode_nodes, pair_inputs
+from graphbox.models.temporal import EventList, PairInputs, node_events, pair_inputs
 
 __all__ = ["EventMemory", "Events"]
 
@@ -104,11 +104,9 @@ class EventMemory:
         """Return what is known of pairs at a time."""
         return pair_inputs(self.ends, source, target, time, now=self.events, gap=self._gap())
 
-    def vectors(self, network: TemporalLinkScorer, end: int, nodes: NDArray[np.int64]) -> Tensor:
-        """Return a vector of each node as source (0) or target (1) after the last event."""
-        return encode_nodes(
-            network, self.ends, end, nodes, time=self._last_time, now=self.events, gap=self._gap()
-        )
+    def node_events(self, end: int, nodes: NDArray[np.int64]) -> EventList:
+        """Return what is known of each node as source (0) or target (1) after the last event."""
+        return node_events(self.ends, end, nodes, time=self._last_time, now=self.events, gap=self._gap())
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state by name."""

@@ -28,6 +28,7 @@ from graphbox.train.tasks import FOLDS, LinkPart, LinkSplit, Split
 from graphbox.train.temporal.event_memory import EventMemory, Events
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection
+from graphbox.train.transfer import moved
 from graphbox.train.view import GraphView
 
 __all__ = ["TemporalTrainer", "make_temporal_trainer"]
@@ -85,11 +86,18 @@ class TemporalTrainer(StreamingTrainer):
                 threads=assignment.threads,
             )
         with seeded(self._seed, _TORCH):
-            self.network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
+            network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
+        self._device = assignment.device
+        self.network = network.to(self._device)
         groups = [(list(self.network.parameters()), 0.0)]
         self._optimization = Optimization(self.network, config, groups)
         self._events: Events | None = None
         self._is_streamed = False
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network computes; the memory of events is on the host."""
+        return self._device
 
     # -------------------------------------------------------------------------- in epochs
 
@@ -246,15 +254,13 @@ class TemporalTrainer(StreamingTrainer):
                 np.concatenate([events.time, events.time[repeated]]),
             )
         self.network.train()
-        with clock.stage("compute"), seeded(self._seed, _TORCH, *key):
-            logits = self.network(inputs)
+        with clock.stage("compute"), seeded(self._seed, _TORCH, *key, device=self._device):
+            logits = self.network(moved(inputs, self._device))
             positive, negative = logits[: len(events)], logits[len(events) :]
             loss = sigmoid(positive, negative.view(len(events), -1), 1.0 / negatives.shape[1])
-            value = float(loss.item())
-            if not math.isfinite(value):
-                return value
-            self._optimization.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            value = self._optimization.backward(loss)
+        if not math.isfinite(value):
+            return value
         with clock.stage("push"):
             self._optimization.step(done)
             self._remember(events)
@@ -270,7 +276,7 @@ class TemporalTrainer(StreamingTrainer):
             for start in range(0, len(source), _VECTORS_PER_CALL):
                 rows = slice(start, start + _VECTORS_PER_CALL)
                 inputs = self._memory.inputs(source[rows], target[rows], time[rows])
-                scores[rows] = self.network(inputs).numpy()
+                scores[rows] = self.network(moved(inputs, self._device)).cpu().numpy()
         return scores
 
     def _draw(
@@ -308,11 +314,16 @@ class TemporalTrainer(StreamingTrainer):
             for end, node_type in enumerate(dict.fromkeys(self._ends)):
                 nodes = np.arange(view.num_nodes(node_type))
                 parts = [
-                    self._memory.vectors(self.network, end, nodes[start : start + _VECTORS_PER_CALL]).numpy()
+                    self._vectors(end, nodes[start : start + _VECTORS_PER_CALL])
                     for start in range(0, len(nodes), _VECTORS_PER_CALL)
                 ]
                 found[node_type] = np.concatenate(parts)
         return found
+
+    def _vectors(self, end: int, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        events = moved(self._memory.node_events(end, nodes), self._device)
+        vectors: NDArray[np.float32] = self.network.encode(events).cpu().numpy()
+        return vectors
 
     def _new_memory(self) -> EventMemory:
         # Without room: it grows with the nodes of the stream, not with those of the graph as it is today.
