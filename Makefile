@@ -92,9 +92,21 @@ test-web: web/node_modules/.installed ## types, lint, translations, sizes and un
 	npm --prefix web run check --silent
 	npm --prefix web run test --silent
 
+# What GPU tests and benchmarks need beyond PyTorch, Triton and NumPy. A graphbox that is installed keeps its own core.
+.PHONY: core-in-place
+core-in-place: ## build the native core for the Python at hand (PYTHON=...) into graphbox/; installs nothing
+	@$(PYTHON) -c 'import nanobind' 2>/dev/null || { echo "nanobind, which the native core is built with, is missing: $(PYTHON) -m pip install nanobind" >&2; exit 1; }
+	@PATH="$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("scripts"))'):$$PATH"; \
+	for program in cmake ninja; do command -v $$program >/dev/null || { echo "$$program, which the native core is built with, is missing: $(PYTHON) -m pip install $$program" >&2; exit 1; }; done; \
+	suffix=$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'); folder=build/in-place$${suffix%.so}; \
+	cmake -S graphbox/csrc -B $$folder -G Ninja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')" -Dnanobind_DIR="$$($(PYTHON) -m nanobind --cmake_dir)" --log-level=WARNING; \
+	cmake --build $$folder; \
+	cmp -s $$folder/_core$$suffix graphbox/_core$$suffix || { cp $$folder/_core$$suffix build/_core$$suffix && mv build/_core$$suffix graphbox/_core$$suffix; }
+
 .PHONY: test-gpu
-test-gpu: ## GPU tests with the Python at hand (PYTHON=...); installs nothing
-	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu
+test-gpu: core-in-place ## GPU tests with the Python at hand (PYTHON=..., DATA=folder); installs nothing
+	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "pytest is missing, and this installs nothing: $(PYTHON) -m pip install pytest" >&2; exit 1; }
+	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu $(if $(DATA),--data "$(DATA)")
 
 define native_tests
 	$(BIN)/cmake -S graphbox/csrc -B build/native-$(or $(1),plain) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING

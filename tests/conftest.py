@@ -1,6 +1,7 @@
 """What holds for all tests: examples of hypothesis take as long as they take, kernels run on the CPU.
 
-So do trainings: where kernels are interpreted, no test sees a GPU.
+So do trainings: where kernels are interpreted, no test sees a GPU. Tests of a GPU do without hypothesis and
+pytest-timeout, which an environment made for PyTorch may lack.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +21,17 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are imported
 if os.environ["TRITON_INTERPRET"] == "1":
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-if find_spec("hypothesis"):  # tests of kernels on a GPU do without
+if find_spec("hypothesis"):
     from hypothesis import settings
 
     settings.register_profile("graphbox", deadline=None)
     settings.load_profile("graphbox")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--data", type=Path, help="folder with data sets, for tests of a GPU on real graphs")
+    if not find_spec("pytest_timeout"):
+        parser.addini("timeout", "of pytest-timeout, which is not installed")
 
 
 @pytest.fixture

@@ -31,6 +31,14 @@ class TestInterpreted(BandwidthProbes):
 
 
 @pytest.mark.gpu_kernel
+def test_probes_compile(compiling: Callable[..., AbstractContextManager[None]]) -> None:
+    with compiling("graphbox.bandwidth_gpu"):
+        sector_bandwidth("device", CPU, size_bytes=1 << 10)
+        for row_bytes in (12, 64, 512, 6000):
+            row_bandwidth("device", row_bytes, CPU, size_bytes=8 * row_bytes)
+
+
+@pytest.mark.gpu_kernel
 @pytest.mark.parametrize(
     ("size_bytes", "row_bytes", "counted_bytes"),
     [(32, 32, 32), (1000, 32, 512), (4096, 32, 4096), (1000, 100, 800), (1000, 12, 768)],
