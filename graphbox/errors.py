@@ -15,6 +15,7 @@
     ├── GateError                    exit 6   HTTP 409   a quality gate refused the result
     ├── ConflictError                exit 1   HTTP 409   something else holds or already has this
     ├── TimeLimitError               exit 1   HTTP 504   waited for something that did not come
+    ├── ProcessLostError             exit 1   HTTP 500   another process of the same training ended
     └── InterruptedRunError          exit 75  HTTP 503   stopped on request; the run can be resumed
 
 Every message says what was expected, what was received and where; ``hint`` says what to do next.
@@ -37,6 +38,7 @@ __all__ = [
     "InterruptedRunError",
     "InvalidRequestError",
     "NotFoundError",
+    "ProcessLostError",
     "TimeLimitError",
     "UnsupportedError",
     "UsageError",
@@ -158,6 +160,10 @@ class TimeLimitError(GraphboxError):
     """Waited for something that did not come."""
 
     http_status = 504
+
+
+class ProcessLostError(GraphboxError):
+    """Another of the processes that train together has ended or failed."""
 
 
 class InterruptedRunError(GraphboxError):

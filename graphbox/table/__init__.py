@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from graphbox.table.bag import BagSlot as BagSlot
     from graphbox.table.bag import TableEmbeddingBag as TableEmbeddingBag
     from graphbox.table.bag import TableEmbeddingBagCollection as TableEmbeddingBagCollection
+    from graphbox.table.distributed import ProcessGroup as ProcessGroup
+    from graphbox.table.distributed_table import ShardedTable as ShardedTable
     from graphbox.table.module import TableEmbedding as TableEmbedding
     from graphbox.table.optimizer import TableOptimizer as TableOptimizer
     from graphbox.table.pipeline import PipelinedBatches as PipelinedBatches
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "BagSlot": "graphbox.table.bag",
     "PipelinedBatches": "graphbox.table.pipeline",
+    "ProcessGroup": "graphbox.table.distributed",
+    "ShardedTable": "graphbox.table.distributed_table",
     "TableEmbedding": "graphbox.table.module",
     "TableEmbeddingBag": "graphbox.table.bag",
     "TableEmbeddingBagCollection": "graphbox.table.bag",
@@ -50,10 +54,12 @@ __all__ = [
     "PipelinedBatches",
     "PolicyEvents",
     "ProbabilityAdmission",
+    "ProcessGroup",
     "PublishedTables",
     "RowCounters",
     "RowsAhead",
     "ServingTable",
+    "ShardedTable",
     "ShowClickScore",
     "ShrinkReport",
     "TableEmbedding",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -14,9 +14,12 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.table.bag_input import BagInput, bag_input
 from graphbox.table.lookup import Bags, Lookup, Plan
-from graphbox.table.module import TableModule, padding_checked, table_checked
+from graphbox.table.module import TableModule, padding_checked, table_checked, warn_of_other_processes
 from graphbox.table.salt import salted
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["BagMode", "BagSlot", "TableEmbeddingBag", "TableEmbeddingBagCollection"]
 
@@ -35,7 +38,7 @@ class BagSlot:
         padding_idx: this key stands for nothing.
     """
 
-    table: EmbeddingTable
+    table: EmbeddingTable | ShardedTable
     mode: BagMode = "sum"
     salt: str | None = None
     padding_idx: int | None = None
@@ -68,7 +71,7 @@ class TableEmbeddingBag(TableModule):
 
     def __init__(
         self,
-        table: EmbeddingTable,
+        table: EmbeddingTable | ShardedTable,
         mode: BagMode = "mean",
         *,
         include_last_offset: bool = False,
@@ -79,9 +82,10 @@ class TableEmbeddingBag(TableModule):
         self.mode = _check_mode(mode)
         self.include_last_offset = include_last_offset
         self.padding_idx = padding_checked(padding_idx)
+        warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
         """The table."""
         return (self.table,)
 
@@ -148,7 +152,7 @@ class TableEmbeddingBagCollection(TableModule):
 
     def __init__(
         self,
-        slots: Mapping[str, BagSlot | EmbeddingTable],
+        slots: Mapping[str, BagSlot | EmbeddingTable | ShardedTable],
         *,
         include_last_offset: bool = False,
         concatenate: bool = False,
@@ -165,9 +169,10 @@ class TableEmbeddingBagCollection(TableModule):
         }
         self.include_last_offset = include_last_offset
         self.concatenate = concatenate
+        warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
         """The tables, each once."""
         return tuple(dict.fromkeys(slot.table for slot in self.slots.values()))
 
@@ -214,7 +219,7 @@ class TableEmbeddingBagCollection(TableModule):
         if self.concatenate and len({len(each.offsets) for each in bags.values()}) > 1:
             counts = ", ".join(f"{name}: {len(each.offsets) - 1}" for name, each in bags.items())
             raise UsageError(f"expected as many bags in each slot, received {counts}", where="batch")
-        names_of: dict[EmbeddingTable, list[str]] = {}
+        names_of: dict[EmbeddingTable | ShardedTable, list[str]] = {}
         for name, slot in self.slots.items():
             names_of.setdefault(slot.table, []).append(name)
         merged = [
@@ -316,7 +321,7 @@ class _MergedBags:
             self._weights is not None and self._weights.requires_grad and torch.is_grad_enabled()
         )
 
-    def lookup(self, table: EmbeddingTable, keys: Sequence[Int64Array]) -> Lookup:
+    def lookup(self, table: EmbeddingTable | ShardedTable, keys: Sequence[Int64Array]) -> Lookup:
         """Return the lookup of the bags' sums, or of the rows alone where weights want a gradient."""
         joined = keys[0] if len(keys) == 1 else np.concatenate(keys)
         if self._sums_here:

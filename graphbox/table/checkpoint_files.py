@@ -37,6 +37,7 @@ __all__ = [
     "CheckpointOf",
     "native_parts",
     "read_policy_state",
+    "sealed",
     "write_checkpoints",
 ]
 
@@ -107,7 +108,7 @@ def _finished(wanted: CheckpointOf, written: _core.WrittenCheckpoint) -> Manifes
         )
     settings = {**table_settings(wanted.table), "lr": written.lr}
     if wanted.contents == "records":
-        settings[POLICY_STATE] = _sealed(wanted.folder / POLICIES, written.policy_state).document()
+        settings[POLICY_STATE] = sealed(wanted.folder / POLICIES, written.policy_state).document()
     else:
         settings["policies"] = TablePolicies().to_document()  # which rows come and go is the trainer's affair
     parts = tuple(
@@ -115,13 +116,13 @@ def _finished(wanted: CheckpointOf, written: _core.WrittenCheckpoint) -> Manifes
         for part in written.parts
     )
     bits = b"".join(part.live for part in written.parts)
-    live = _sealed(wanted.folder / LIVE, bits) if bits else None
+    live = sealed(wanted.folder / LIVE, bits) if bits else None
     manifest = Manifest(wanted.kind, wanted.contents, settings, wanted.chain, parts, live)
     write_durably(wanted.folder / MANIFEST, manifest.text().encode())
     return manifest
 
 
-def _sealed(path: Path, content: bytes) -> SealedFile:
+def sealed(path: Path, content: bytes) -> SealedFile:
     """Write a file, and return what the manifest says of it."""
     write_durably(path, content)
     return SealedFile(len(content), hashlib.sha256(content).hexdigest())

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,10 @@ from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_keys import KeyExchange
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["Gradient", "Gradients", "Pusher", "collect", "pushers"]
 
@@ -36,8 +40,8 @@ class Gradient:
     """
 
     number: int
-    table: EmbeddingTable
-    rows: _core.PulledRows
+    table: EmbeddingTable | ShardedTable
+    rows: _core.PulledRows | KeyExchange
     keys: Int64Array
     values: Float32Array
     offsets: Int64Array | None = None
@@ -46,20 +50,34 @@ class Gradient:
 
     def push(self, lr: float | None = None) -> int:
         """Apply it, by the table's learning rate unless one is given; return the count of changes."""
-        return self.table._table.push_bags(
-            self.rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
+        table = self.local_table
+        return table._table.push_bags(
+            self.local_rows, self.offsets, self.weights, self.divisors, self.values, lr, table.threads
         )
+
+    @property
+    def local_table(self) -> EmbeddingTable:
+        """The table, where it is of this process alone."""
+        return cast("EmbeddingTable", self.table)
+
+    @property
+    def local_rows(self) -> _core.PulledRows:
+        """Where its rows are."""
+        return cast("_core.PulledRows", self.rows)
+
+    def key_values(self) -> Float32Array:
+        """Return the gradient of each key's row by itself: float32 [keys, dim]."""
+        values = self.values
+        if self.offsets is None:
+            return values
+        if self.divisors is not None:
+            values = values / self.divisors[:, None]
+        values = np.repeat(values, np.diff(self.offsets), axis=0)
+        return values if self.weights is None else values * self.weights[:, None]
 
     def row_sums(self) -> Float32Array:
         """Return the gradients of rows, those of equal keys summed: float32 [different keys, dim]."""
-        values = self.values
-        if self.offsets is not None:
-            result_of = np.repeat(np.arange(len(values)), np.diff(self.offsets))
-            if self.divisors is not None:
-                values = values / self.divisors[:, None]
-            values = values[result_of]
-            if self.weights is not None:
-                values = values * self.weights[:, None]
+        values = self.key_values()
         different, places = np.unique(self.keys, return_inverse=True)
         sums = torch.zeros(len(different), values.shape[1])
         sums.index_add_(0, torch.from_numpy(places), torch.from_numpy(np.ascontiguousarray(values)))
@@ -98,8 +116,12 @@ class Gradients:
         with self._lock:
             self._gradients = []
 
-    def push(self) -> None:
+    def push(self, sharded: Sequence[ShardedTable] = ()) -> None:
         """Apply all gradients, and forget them.
+
+        Args:
+            sharded: tables in several processes: they learn in this order, where there is no gradient here,
+                too.
 
         Raises:
             DataError: a gradient that holds NaN or infinity; its table learned nothing, nor did those that
@@ -107,6 +129,11 @@ class Gradients:
         """
         with self._lock:
             gradients, self._gradients = self._gradients, []
+        if sharded:
+            for table in sharded:
+                of_table = [each for each in gradients if each.table is table]
+                table.learn(sorted(of_table, key=lambda each: each.number))
+            gradients = [each for each in gradients if isinstance(each.table, EmbeddingTable)]
         if len(gradients) == 1:
             _push(gradients[0])
             return
@@ -132,7 +159,7 @@ class Gradients:
 
 def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
     """Yield one gradient for each table."""
-    by_table: dict[EmbeddingTable, list[Gradient]] = {}
+    by_table: dict[EmbeddingTable | ShardedTable, list[Gradient]] = {}
     for gradient in sorted(gradients, key=lambda each: each.number):
         by_table.setdefault(gradient.table, []).append(gradient)
     for of_table in by_table.values():
@@ -140,7 +167,7 @@ def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
 
 
 def _push(gradient: Gradient) -> None:
-    pusher = pushers.get(gradient.table) if pushers else None
+    pusher = pushers.get(gradient.local_table) if pushers else None
     if pusher is None:
         gradient.push()
     else:
@@ -168,7 +195,7 @@ def _joined(gradients: Sequence[Gradient]) -> Gradient:
     first = gradients[0]
     if len(gradients) == 1:
         return first
-    lengths = [len(each.rows) for each in gradients]
+    lengths = [len(each.keys) for each in gradients]
     ends = np.cumsum(lengths)
     offsets = None
     if any(each.offsets is not None for each in gradients):
@@ -180,7 +207,7 @@ def _joined(gradients: Sequence[Gradient]) -> Gradient:
     return Gradient(
         first.number,
         first.table,
-        _core.PulledRows.joined([each.rows for each in gradients]),
+        _core.PulledRows.joined([each.local_rows for each in gradients]),
         np.concatenate([each.keys for each in gradients]),
         np.concatenate([each.values for each in gradients]),
         offsets,

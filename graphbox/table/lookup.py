@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,10 @@ from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array, new_rows
 from graphbox.table.gradients import Gradient, Gradients, collect
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_keys import KeyExchange
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "look_up"]
 
@@ -61,7 +65,7 @@ class Lookup:
         bags: None: each key's row by itself.
     """
 
-    table: EmbeddingTable
+    table: EmbeddingTable | ShardedTable
     keys: Int64Array
     bags: Bags | None = None
 
@@ -70,15 +74,18 @@ class Lookup:
 
     def pull(self, *, create: bool = True) -> PulledLookup:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
+        if not isinstance(self.table, EmbeddingTable):
+            return self.table.look_up(self, create=create)
         rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
     def promote(self) -> None:
         """Bring the rows that are on SSD into memory, so that pulls find them there."""
-        _core.table_promote(self.table._table, self.keys, self.table.threads)
+        table = cast("EmbeddingTable", self.table)
+        _core.table_promote(table._table, self.keys, table.threads)
 
     def _pull_into(self, rows: Float32Array, create: bool) -> _core.PulledRows:
-        table = self.table
+        table = cast("EmbeddingTable", self.table)
         if self.bags is None:
             return table._table.pull_rows(self.keys, rows, create, table.threads)
         bags = self.bags
@@ -109,7 +116,12 @@ class PulledLookup:
 
     lookup: Lookup
     values: Float32Array
-    rows: _core.PulledRows
+    rows: _core.PulledRows | KeyExchange
+
+    @property
+    def local_rows(self) -> _core.PulledRows:
+        """Where the rows are, of a table of this process alone."""
+        return cast("_core.PulledRows", self.rows)
 
     def refresh(self, pushed: Sequence[_core.PulledRows]) -> None:
         """Make it what a pull would give now, if only rows of ``pushed`` changed since it was pulled.
@@ -117,13 +129,13 @@ class PulledLookup:
         Results that take part in a pushed row, or in one that was missing, are pulled again.
         """
         bags = self.lookup.bags
-        stale = np.flatnonzero(self.rows.stale(pushed, None if bags is None else bags.offsets))
+        stale = np.flatnonzero(self.local_rows.stale(pushed, None if bags is None else bags.offsets))
         if len(stale) == 0:
             return
         part, positions = self.lookup.take(stale)
         again = part.pull()
         self.values[stale] = again.values
-        self.rows.replace(positions, again.rows)
+        self.local_rows.replace(positions, again.local_rows)
 
 
 @dataclass(frozen=True, slots=True)

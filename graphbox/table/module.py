@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from graphbox.table.gradients import Gradients
 from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
 from graphbox.table.reference import check_reference, reference
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["Ahead", "TableEmbedding", "TableModule"]
 
@@ -58,7 +61,6 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        _warn_of_other_processes()
         self._gradients: Gradients | None = None
         # Nothing but the device and dtype that the module was moved to.
         self.register_buffer("_place", torch.empty(0), persistent=False)
@@ -67,7 +69,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
         """The tables, each once."""
 
     @abc.abstractmethod
@@ -76,7 +78,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def get_extra_state(self) -> list[dict[str, Any]]:
         """Return what the ``state_dict`` holds of the tables: which checkpoints have their rows."""
-        return reference(self.tables)
+        return reference([local_table(table) for table in self.tables])
 
     def set_extra_state(self, state: object) -> None:
         """Compare the tables with those that a ``state_dict`` was made beside.
@@ -85,7 +87,7 @@ class TableModule(torch.nn.Module, abc.ABC):
             UsageError: tables of other shapes.
             ConflictError: tables with other rows.
         """
-        check_reference(self.tables, state)
+        check_reference([local_table(table) for table in self.tables], state)
 
     def __getstate__(self) -> NoReturn:
         raise UnsupportedError(
@@ -107,12 +109,24 @@ class TableModule(torch.nn.Module, abc.ABC):
             plan = self.plan(*arguments)
             rows = [torch.from_numpy(each.pull(create=False).values) for each in plan.lookups]
             return self._moved(plan.finish([each.to(plan.device) for each in rows]))
+        if self._gradients is None:
+            self._check_optimizer()
         ahead = None if self._ahead is None else self._ahead.take(self, arguments)
         if ahead is None:
             plan = self.plan(*arguments)
             ahead = plan, [each.pull() for each in plan.lookups]
         plan, pulled = ahead
         return self._moved(plan.finish([look_up(each, plan.device, self._gradients) for each in pulled]))
+
+    def _check_optimizer(self) -> None:
+        for table in self.tables:
+            if not isinstance(table, EmbeddingTable):
+                raise UsageError(
+                    "expected a TableOptimizer for a table in several processes: a backward pass that comes "
+                    "to it in one process alone would wait for the others",
+                    where=repr(table),
+                    hint="make TableOptimizer(model) and call its step()",
+                )
 
     def _moved(self, rows: Any) -> Any:
         """Return rows as the module was moved to have them: a tensor, or several by name."""
@@ -140,20 +154,21 @@ class TableEmbedding(TableModule):
     In the place of ``torch.nn.Embedding``, with any int64 as a key. :class:`TableModule` says what differs.
 
     Args:
-        table: where the rows are. Several modules may share it.
+        table: where the rows are, in this process or in several. Several modules may share it.
         padding_idx: this key stands for nothing: it gives zeros, gets no row and learns nothing.
 
     Raises:
         UsageError: a wrong argument.
     """
 
-    def __init__(self, table: EmbeddingTable, *, padding_idx: int | None = None) -> None:
+    def __init__(self, table: EmbeddingTable | ShardedTable, *, padding_idx: int | None = None) -> None:
         super().__init__()
         self.table = table_checked(table)
         self.padding_idx = padding_checked(padding_idx)
+        warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
         """The table."""
         return (self.table,)
 
@@ -197,23 +212,35 @@ class TableEmbedding(TableModule):
         return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
 
 
-def _warn_of_other_processes() -> None:
+def warn_of_other_processes(tables: Sequence[EmbeddingTable | ShardedTable]) -> None:
+    """Warn of tables of this process alone where several train; for constructors of modules."""
+    if not any(isinstance(table, EmbeddingTable) for table in tables):
+        return
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         processes = torch.distributed.get_world_size()
         if processes > 1:
             warnings.warn(
                 f"each of the {processes} processes has tables of its own, which learn from its own batches "
-                "alone: DistributedDataParallel averages gradients of parameters, not of rows. Give each "
-                "process the keys that graphbox.table.shard_of says are its own, or train in one process",
-                stacklevel=4,
+                "alone: DistributedDataParallel averages gradients of parameters, not of rows. Divide the "
+                "rows among the processes with graphbox.table.ShardedTable, or train in one process",
+                stacklevel=3,
             )
 
 
-def table_checked(table: object) -> EmbeddingTable:
+def table_checked(table: object) -> EmbeddingTable | ShardedTable:
     """Return the table, or refuse what is none."""
-    if not isinstance(table, EmbeddingTable):
+    if isinstance(table, EmbeddingTable):
+        return table
+    from graphbox.table.distributed_table import ShardedTable
+
+    if not isinstance(table, ShardedTable):
         raise UsageError(f"expected an EmbeddingTable, received {type(table).__name__}", where="table")
     return table
+
+
+def local_table(table: EmbeddingTable | ShardedTable) -> EmbeddingTable:
+    """Return the rows of this process."""
+    return table if isinstance(table, EmbeddingTable) else table.local
 
 
 def padding_checked(padding_idx: object) -> int | None:

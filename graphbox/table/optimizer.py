@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from graphbox.errors import ConflictError, UnsupportedError, UsageError
 from graphbox.table.gradients import Gradients
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["TableOptimizer"]
 
@@ -27,7 +30,8 @@ class TableOptimizer(torch.optim.Optimizer):
 
     It is an optimizer for whatever takes those of torch: each table is a parameter group without parameters,
     whose ``lr`` is the table's, so that ``torch.optim.lr_scheduler`` changes it. Everything else about the
-    update is the table's own.
+    update is the table's own. Tables in several processes (:class:`ShardedTable`) learn in ``step()``, which
+    all processes call alike, from the gradients of all.
 
     Args:
         modules: models; all modules over tables in them are meant.
@@ -54,9 +58,10 @@ class TableOptimizer(torch.optim.Optimizer):
                 )
         self._gradients = Gradients()
         self._modules = tuple(found)
-        self._tables: tuple[EmbeddingTable, ...] = tuple(
+        self._tables: tuple[EmbeddingTable | ShardedTable, ...] = tuple(
             dict.fromkeys(table for module in found for table in module.tables)
         )
+        self._sharded = [each for each in self._tables if not isinstance(each, EmbeddingTable)]
         super().__init__([{"params": [], "lr": table.lr} for table in self._tables], {})
         self._rates = [table.lr for table in self._tables]  # of the tables when they were last compared
         for module in found:
@@ -110,7 +115,7 @@ class TableOptimizer(torch.optim.Optimizer):
                 loss = closure()
         self._agree_about_rates()
         self._undo_loss_scale()
-        self._gradients.push()
+        self._gradients.push(self._sharded)
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: ARG002 - as torch calls it
@@ -132,7 +137,9 @@ class TableOptimizer(torch.optim.Optimizer):
 
         Raises:
             UsageError: ``max_norm`` is no number above 0.
+            UnsupportedError: a table in several processes.
         """
+        self._refuse_sharded("clip_grad_norm_", "give the tables clip_norm=, which is of each row")
         if not max_norm > 0 or math.isinf(max_norm):
             raise UsageError(f"expected a finite number above 0, received {max_norm!r}", where="max_norm")
         dense = [parameters] if isinstance(parameters, Tensor) else list(parameters)
@@ -156,6 +163,7 @@ class TableOptimizer(torch.optim.Optimizer):
         """Divide by what a GradScaler multiplied the loss with; gradients that overflowed are left out."""
         if not hasattr(self, "found_inf"):
             return
+        self._refuse_sharded("a GradScaler", "train in bfloat16, which needs none")
         scale: Tensor | None = getattr(self, "grad_scale", None)
         if scale is None:
             raise UsageError(
@@ -166,6 +174,15 @@ class TableOptimizer(torch.optim.Optimizer):
         self._gradients.scale(1 / float(scale))
         if not math.isfinite(self._gradients.norm()):
             self._gradients.drop()
+
+    def _refuse_sharded(self, what: str, hint: str) -> None:
+        """Refuse what each process would decide by gradients of its own."""
+        if self._sharded:
+            raise UnsupportedError(
+                f"expected tables of this process alone for {what}, received one in several processes",
+                where=repr(self._sharded[0]),
+                hint=hint,
+            )
 
     def _agree_about_rates(self) -> None:
         """Give tables the learning rates of their groups, and the groups those that tables got elsewhere."""

@@ -8,16 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import torch
 
 from graphbox import _core
-from graphbox.errors import ConflictError, GraphboxError, TimeLimitError, UsageError
+from graphbox.errors import ConflictError, GraphboxError, TimeLimitError, UnsupportedError, UsageError
 from graphbox.table.gradients import Gradient, pushers
 from graphbox.table.lookup import Plan, PulledLookup
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["PipelinedBatches"]
 
@@ -164,7 +167,10 @@ class _Pipeline:
 
     def __init__(self, modules: tuple[TableModule, ...], staleness: int, timeout_seconds: float) -> None:
         self._modules = modules
-        self._tables = tuple(dict.fromkeys(table for module in modules for table in module.tables))
+        self._tables = tuple(
+            _of_this_process(table)
+            for table in dict.fromkeys(table for module in modules for table in module.tables)
+        )
         if any(module._ahead is not None for module in modules) or any(
             table in pushers for table in self._tables
         ):
@@ -221,11 +227,12 @@ class _Pipeline:
     def push(self, gradient: Gradient) -> None:
         """Apply a gradient, in the background if rows may be stale."""
         if self.staleness:
-            self._pushes.append((self._step, self._executor.submit(self._push, gradient, gradient.table.lr)))
+            pushed = self._executor.submit(self._push, gradient, gradient.local_table.lr)
+            self._pushes.append((self._step, pushed))
             return
         changes = gradient.push()
         with self._lock:
-            self._pushed.append(_Pushed(gradient.table, changes, gradient.rows))
+            self._pushed.append(_Pushed(gradient.local_table, changes, gradient.local_rows))
 
     def settle(self) -> None:
         """Wait until all gradients so far are applied."""
@@ -275,14 +282,14 @@ class _Pipeline:
             raise self._failure
 
     def _up_to_date(self, pulled: PulledLookup) -> PulledLookup:
-        table = pulled.lookup.table
+        table = cast("EmbeddingTable", pulled.lookup.table)
         with self._lock:
             pushed = [
                 each.rows
                 for each in self._pushed_before + self._pushed
-                if each.table is table and each.changes > pulled.rows.changes
+                if each.table is table and each.changes > pulled.local_rows.changes
             ]
-        if table._table.changes != pulled.rows.changes + len(pushed):  # others changed the table, too
+        if table._table.changes != pulled.local_rows.changes + len(pushed):  # others changed the table, too
             return pulled.lookup.pull()
         pulled.refresh(pushed)
         return pulled
@@ -311,6 +318,17 @@ class _Pushed:
     table: EmbeddingTable
     changes: int
     rows: _core.PulledRows
+
+
+def _of_this_process(table: EmbeddingTable | ShardedTable) -> EmbeddingTable:
+    if not isinstance(table, EmbeddingTable):
+        raise UnsupportedError(
+            "expected a table of this process alone, received one in several processes: what a thread asks "
+            "the others for would get between what the loop asks them for",
+            where="arguments",
+            hint="leave the pipeline out",
+        )
+    return table
 
 
 def _say_where(error: BaseException, name: str) -> None:

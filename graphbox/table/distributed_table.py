@@ -1,0 +1,419 @@
+"""An embedding table whose rows are divided among several processes by the hash of their keys."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
+from graphbox.native import Int64Array, integer_array, is_torch
+from graphbox.table.arguments import Float32Array, float32_rows, writable_rows
+from graphbox.table.distributed import ProcessGroup
+from graphbox.table.distributed_checkpoint import save_sharded
+from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
+from graphbox.table.gradients import Gradient
+from graphbox.table.lookup import Lookup, PulledLookup
+from graphbox.table.policy import CountAdmission, show_counts
+from graphbox.table.settings import table_settings
+from graphbox.table.sharding import shard_of
+from graphbox.table.table import EmbeddingTable
+
+if TYPE_CHECKING:
+    from graphbox.table.policy import ShrinkReport
+
+__all__ = ["ShardedTable"]
+
+_WHOLE, _IN_PARTS, _REFUSED = range(3)
+"""What a process has for a push: gradients of all keys of an exchange; others; one that is no number."""
+
+
+@dataclass(frozen=True)
+class _Gradients:
+    """Gradients of a process.
+
+    Attributes:
+        keys: int64 [n].
+        values: float32 [n, dim].
+        counts: float32 [n, 1 or 2], shows, and clicks where the table counts them; None: it counts nothing.
+        exchange: which pulled just these keys; None: none did.
+    """
+
+    keys: Int64Array
+    values: Tensor
+    counts: Tensor | None
+    exchange: KeyExchange | None = None
+
+    def take(self, chosen: Tensor) -> _Gradients:
+        """Return those at which ``chosen``, bool [n], is true."""
+        counts = None if self.counts is None else self.counts[chosen]
+        return _Gradients(self.keys[chosen.numpy()], self.values[chosen], counts)
+
+
+class ShardedTable:
+    """One table in several processes: each has the rows of the keys that :func:`shard_of` says are its own.
+
+    Every method is a collective unless it says otherwise: all processes call the same in the same order, each
+    with its own keys, or none. So W processes that each push the gradients of a part of a batch have together
+    the rows of one process that pushed all of them: to float tolerance, and bit for bit where no process but
+    the first that has a key, in the order of ranks, has more than one gradient of it (others add theirs
+    first). How many processes there are is part of the result's bits, threads and devices of the tables are
+    not. The rows of a pull are always bit for bit those of one process.
+
+    A process that fails takes the others with it: see :class:`ProcessGroup`. Gradients that hold NaN or
+    infinity are refused in all processes alike, before anything changes, and training can go on.
+
+    :class:`TableEmbedding` and :class:`TableEmbeddingBag` take it as any table. Rows then learn by a
+    :class:`TableOptimizer`, at its ``step()``: a backward pass that comes to a table in one process only must
+    not wait for the others.
+
+    Args:
+        table: the rows of this process; tables of all processes have the same settings.
+        processes: the processes.
+        name: what messages call it.
+        average_gradients: divide the sums of gradients by the number of processes, as
+            ``DistributedDataParallel`` does with those of parameters: right where each process has the mean
+            loss of its own part of a batch. Without it gradients are added up: right where each process has
+            its share of the loss of the whole batch.
+
+    Raises:
+        UsageError: the table has keys of another process.
+        ConflictError: the tables of processes differ in their settings.
+        UnsupportedError: a table with admission by count, which nothing counts over processes.
+    """
+
+    def __init__(
+        self,
+        table: EmbeddingTable,
+        processes: ProcessGroup,
+        *,
+        name: str = "table",
+        average_gradients: bool = True,
+    ) -> None:
+        self.local = table
+        self.processes = processes
+        self.name = name
+        self.average_gradients = bool(average_gradients)
+        self._exchanges = 0
+        self._skipped = 0
+        with processes.failing():
+            self._check()
+
+    def __repr__(self) -> str:
+        group = self.processes
+        return f"ShardedTable({self.name!r}, rank {group.rank} of {group.size}, local={self.local!r})"
+
+    def __reduce__(self) -> Never:
+        raise UsageError(
+            "a table can be neither copied nor pickled",
+            hint="save it with save(path), and load that with ShardedTable.load(path, processes)",
+        )
+
+    @property
+    def dim(self) -> int:
+        """Values of a row; no collective."""
+        return self.local.dim
+
+    @property
+    def lr(self) -> float:
+        """Learning rate, which all processes set alike; no collective."""
+        return self.local.lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.local.lr = value
+
+    @property
+    def path(self) -> Path | None:
+        """Folder of the rows of this process that are on SSD, or None; no collective."""
+        return self.local.path
+
+    @property
+    def skipped_gradients(self) -> int:
+        """How many gradients of this process held NaN or infinity and were left out; no collective."""
+        return self._skipped + self.local.skipped_gradients
+
+    def total_rows(self) -> int:
+        """Return the number of rows in all processes."""
+        counts = self.processes.gather(self._named("total_rows"), np.array([len(self.local)]))
+        return int(counts.sum())
+
+    # ------------------------------------------------------------------------------- rows
+
+    def pull(self, keys: Any, out: Any = None, create: bool = True) -> Any:
+        """Return the rows of ``keys`` from the processes that have them; see :meth:`EmbeddingTable.pull`.
+
+        Raises:
+            UsageError: keys that are no integers, or ``out`` of another shape or dtype.
+            DoesNotFitError: new rows would exceed ``memory_bytes`` of this process; the others end, too.
+            ProcessLostError: another process has ended or failed.
+            TimeLimitError: another process did not come.
+        """
+        array = integer_array(keys, "keys", dimensions=None)
+        shape = (*array.shape, self.dim)
+        _, rows = self._pull(array.reshape(-1), create, "pull")
+        if out is not None:
+            writable_rows(out, "out", shape)[...] = rows.numpy()
+            return out
+        found = rows.reshape(shape)
+        return found.to(keys.device) if is_torch(keys) else found.numpy()
+
+    def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
+        """Apply the gradients of all processes, each row's once; see :meth:`EmbeddingTable.push`.
+
+        Each process adds up those of equal keys, in their order; the owner of a key adds what comes, in the
+        order of ranks.
+
+        Raises:
+            UsageError: wrong shapes or dtypes, or shows or clicks that nothing counts.
+            DataError: in all processes, a gradient of one of them that holds NaN or infinity, where those are
+                not skipped; none was applied.
+            DoesNotFitError: new rows would exceed ``memory_bytes`` of this process; the others end, too.
+            ProcessLostError: another process has ended or failed.
+            TimeLimitError: another process did not come.
+        """
+        array = integer_array(keys, "keys", dimensions=None)
+        gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
+        self.local._counts(shows, clicks, array.shape)  # refuses what nothing counts
+        flat = array.reshape(-1)
+        counts = self._own_counts(flat, shows, clicks)
+        self._push([_Gradients(flat, torch.from_numpy(gradients), counts)], "push")
+
+    def contains(self, keys: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return whether each key has a row: bool [*keys.shape]."""
+        array = integer_array(keys, "keys", dimensions=None)
+        name = self._named("contains")
+        exchange = self._exchange(array.reshape(-1), name)
+        with self.processes.failing():
+            known = torch.from_numpy(self.local.contains(exchange.owned.numpy()))
+        found = exchange.fetch(self.processes, name, known.to(torch.uint8)[:, None])
+        return found[:, 0].bool().numpy().reshape(array.shape)
+
+    def erase(self, keys: Any) -> int:
+        """Forget keys of any process; return how many in all had a row."""
+        name = self._named("erase")
+        exchange = self._exchange(integer_array(keys, "keys", dimensions=None).reshape(-1), name)
+        with self.processes.failing():
+            erased = self.local.erase(exchange.owned.numpy())
+        return int(self.processes.gather(name, np.array([erased])).sum())
+
+    def end_pass(self) -> None:
+        """Say that a pass over the data has ended; no collective, but for all processes alike."""
+        self.local.end_pass()
+
+    def shrink(self) -> ShrinkReport:
+        """Drop rows of this process that have expired or are of low score, and report them; no collective."""
+        return self.local.shrink()
+
+    # ------------------------------------------------------------------------- checkpoints
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one checkpoint of all rows: each process writes its own, rank 0 puts them together.
+
+        It is a checkpoint as :meth:`EmbeddingTable.save` writes: one process loads it, or any number.
+        A reader sees the old one or the new one, and all processes go on when the new one is durable.
+
+        Args:
+            path: the same folder in all processes.
+
+        Raises:
+            GraphboxError: see :meth:`EmbeddingTable.save`; what goes wrong in one process ends the others.
+        """
+        with self.processes.failing():
+            save_sharded(self.local, Path(path), self.processes, self._named("save"))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        processes: ProcessGroup,
+        *,
+        name: str = "table",
+        average_gradients: bool = True,
+        **options: Any,
+    ) -> ShardedTable:
+        """Return the table of a checkpoint that any number of processes saved.
+
+        Args:
+            path: of the checkpoint.
+            processes: the processes.
+            name: see the class.
+            average_gradients: see the class.
+            **options: more arguments of :meth:`EmbeddingTable.load`, of this process's table.
+
+        Raises:
+            GraphboxError: see :meth:`EmbeddingTable.load`.
+        """
+        with processes.failing():
+            table = EmbeddingTable.load(path, shard=(processes.rank, processes.size), **options)
+        return cls(table, processes, name=name, average_gradients=average_gradients)
+
+    # ----------------------------------------------------------------------- torch modules
+
+    def look_up(self, lookup: Lookup, *, create: bool) -> PulledLookup:
+        """Return what a module looks up, with where it is for the push."""
+        exchange, rows = self._pull(lookup.keys, create, "look up")
+        if lookup.bags is not None:
+            rows = _bag_sums(rows, lookup)
+        return PulledLookup(lookup, rows.numpy(), exchange)
+
+    def learn(self, gradients: Sequence[Gradient]) -> None:
+        """Apply the gradients of lookups, in their order; none where this process has none."""
+        parts = []
+        for each in gradients:
+            assert isinstance(each.rows, KeyExchange)  # noqa: S101 - for the type checker
+            counts = self._own_counts(each.keys, None, None)
+            values = torch.from_numpy(each.key_values())
+            parts.append(_Gradients(each.keys, values, counts, each.rows))
+        self._push(parts, "learn")
+
+    # ----------------------------------------------------------------------------- details
+
+    def _check(self) -> None:
+        group = self.processes
+        if isinstance(self.local.policies.admission, CountAdmission):
+            raise UnsupportedError(
+                "expected a table that admits keys at once or by probability, received one that counts them: "
+                "each process would count for itself",
+                where=self.name,
+                hint="make it without admission=CountAdmission(...)",
+            )
+        settings = json.dumps(table_settings(self.local), sort_keys=True).encode()
+        digest = np.frombuffer(_digest(settings), np.int64)
+        digests = group.gather(self._named("settings"), digest)
+        if (digests != digests[0]).any():
+            other = int(np.flatnonzero((digests != digests[0]).any(axis=1))[0])
+            raise ConflictError(
+                f"expected tables of the same settings in all processes, rank {other} has others than rank 0",
+                where=self.name,
+                hint="make all with the same arguments; only memory_bytes, path and threads may differ",
+            )
+        keys = self.local.keys()
+        foreign = keys[shard_of(keys, group.size) != group.rank] if len(keys) else keys
+        if len(foreign):
+            raise UsageError(
+                f"expected keys of rank {group.rank} of {group.size} alone, received key {foreign[0]} of "
+                f"another process",
+                where=self.name,
+                hint="ShardedTable.load(path, processes) divides a saved table",
+            )
+
+    def _named(self, operation: str) -> str:
+        return f"{operation} of table {self.name}"
+
+    def _exchange(self, keys: Int64Array, name: str) -> KeyExchange:
+        self._exchanges += 1
+        return KeyExchange.of(self.processes, name, self._exchanges, torch.from_numpy(keys))
+
+    def _pull(self, keys: Int64Array, create: bool, operation: str) -> tuple[KeyExchange, Tensor]:
+        name = self._named(operation)
+        exchange = self._exchange(keys, name)
+        with self.processes.failing():
+            if create:
+                rows, exchange.slots = self.local.pull_slots(exchange.owned)
+            else:
+                rows = self.local.pull(exchange.owned, create=False)
+        return exchange, exchange.fetch(self.processes, name, rows)
+
+    @property
+    def _counts_shows(self) -> bool:
+        return self.local.policies.score is not None or self.local._native.optimizer.mean_gradient
+
+    def _own_counts(self, keys: Int64Array, shows: Any, clicks: Any) -> Tensor | None:
+        """Return what the table counts of each key beside its gradient: float32 [keys, 1 or 2], or None."""
+        if not self._counts_shows:
+            return None
+        columns = [np.ones(len(keys)) if shows is None else show_counts(shows, "shows", np.shape(shows))]
+        if self.local.policies.score is not None:
+            columns.append(
+                np.zeros(len(keys)) if clicks is None else show_counts(clicks, "clicks", np.shape(clicks))
+            )
+        flat = [np.asarray(each, np.float32).reshape(-1) for each in columns]
+        return torch.from_numpy(np.stack(flat, axis=1))
+
+    def _push(self, given: Sequence[_Gradients], operation: str) -> None:
+        """Apply gradients of this process and of the others."""
+        name = self._named(operation)
+        whole = given[0] if len(given) == 1 else self._joined(given)
+        refused = None
+        is_finite = torch.isfinite(whole.values).all(dim=1)
+        if not bool(is_finite.all()):
+            if self.local._native.skip_nonfinite:
+                self._skipped += int((~is_finite).sum())
+                whole = whole.take(is_finite)
+            else:
+                refused = int(whole.keys[(~is_finite).numpy()][0])
+        state = [_IN_PARTS, 0, 0] if whole.exchange is None else [_WHOLE, whole.exchange.number, 0]
+        states = self.processes.gather(
+            f"{name}: what processes have", np.array(state if refused is None else [_REFUSED, 0, refused])
+        )
+        self._refuse(states)
+        exchange = whole.exchange
+        if exchange is None or (states[:, :2] != states[0, :2]).any():
+            exchange = self._exchange(whole.keys, name)
+        self._apply(exchange, whole, name)
+
+    def _joined(self, given: Sequence[_Gradients]) -> _Gradients:
+        counts = [each.counts for each in given if each.counts is not None]
+        if self._counts_shows and not counts:
+            counts = [torch.zeros(0, 2 if self.local.policies.score is not None else 1)]
+        return _Gradients(
+            np.concatenate([np.zeros(0, np.int64), *(each.keys for each in given)]),
+            torch.cat([torch.zeros(0, self.dim), *(each.values for each in given)]),
+            torch.cat(counts) if counts else None,
+        )
+
+    def _apply(self, exchange: KeyExchange, given: _Gradients, name: str) -> None:
+        values = given.values / self.processes.size if self.average_gradients else given.values
+        columns = values if given.counts is None else torch.cat([values, given.counts], dim=1)
+        sums = sum_of_equal(exchange.places, columns, len(exchange.different))
+        came = exchange.deliver(self.processes, name, sums).numpy()
+        counts: dict[str, Float32Array] = {}
+        if given.counts is not None:
+            counts["shows"] = came[:, self.dim]
+            if self.local.policies.score is not None:
+                counts["clicks"] = came[:, self.dim + 1]
+        gradients = np.ascontiguousarray(came[:, : self.dim])
+        with self.processes.failing():
+            if exchange.slots is None:
+                self.local.push(exchange.owned, gradients, **counts)
+            else:
+                self.local.push_slots(exchange.slots, gradients, **counts)
+
+    def _refuse(self, states: Int64Array) -> None:
+        refusing = np.flatnonzero(states[:, 0] == _REFUSED)
+        if len(refusing):
+            rank = int(refusing[0])
+            raise DataError(
+                f"gradients must be finite; one of rank {rank} holds NaN or infinity, and no process applied "
+                "any",
+                where=f"{self.name}, key {int(states[rank, 2])}",
+                hint='lower the learning rate, or make the table with nonfinite="skip"',
+            )
+
+
+def _bag_sums(rows: Tensor, lookup: Lookup) -> Tensor:
+    """Return the sums of the bags of a lookup from the rows of its keys: float32 [bags, dim]."""
+    bags = lookup.bags
+    assert bags is not None  # noqa: S101 - asked for where there are some
+    if bags.weights is not None:
+        rows = rows * torch.from_numpy(bags.weights)[:, None]
+    lengths = torch.from_numpy(np.diff(bags.offsets))
+    bag_of = torch.repeat_interleave(lengths)
+    sums = sum_of_equal(bag_of, rows, len(lengths))
+    if bags.divisors is not None:
+        sums = sums / torch.from_numpy(bags.divisors)[:, None]
+    return sums
+
+
+def _digest(content: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.blake2b(content, digest_size=32).digest()

@@ -1,0 +1,359 @@
+"""What several processes with one table are to do: each check runs in all of them, as a program's jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
+from graphbox.table import (
+    CountAdmission,
+    EmbeddingTable,
+    Expiry,
+    PipelinedBatches,
+    ProcessGroup,
+    ShardedTable,
+    ShowClickScore,
+    TableEmbedding,
+    TableEmbeddingBag,
+    TableEmbeddingBagCollection,
+    TableOptimizer,
+    shard_of,
+)
+from graphbox.table.distributed_keys import owners_of
+from tests.table.distributed_processes import serve_checks
+
+DIM = 5
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sgd": {"optimizer": "sgd", "lr": 0.1, "weight_decay": 0.01},
+    "adagrad": {"optimizer": "adagrad", "lr": 0.1, "clip_norm": 0.5},
+    "rowwise_adagrad": {"optimizer": "rowwise_adagrad"},
+    "adam": {"optimizer": "adam", "lr": 0.01},
+    "ftrl": {"optimizer": "ftrl", "l1": 0.01},
+    "mean_gradient": {"optimizer": "adagrad", "mean_gradient": True},
+    "float16": {"optimizer": "adagrad", "dtype": "float16"},
+}
+Batch = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+def sharded(group: ProcessGroup, *, average: bool = False, **settings: Any) -> ShardedTable:
+    return ShardedTable(EmbeddingTable(DIM, **settings), group, name="users", average_gradients=average)
+
+
+def batches(seed: int, size: int, *, repeated: bool) -> list[Batch]:
+    """Return keys and gradients of each process, some without any; few keys, so that processes share them."""
+    random = np.random.default_rng(seed)
+    found = []
+    for rank in range(size):
+        count = 0 if (seed + rank) % 3 == 0 else int(random.integers(1, 60))
+        pool = np.concatenate([random.integers(-(2**63), 2**63 - 1, 20), np.arange(-10, 40)])
+        pool = np.unique(np.concatenate([pool, np.arange(60)]))[:80]
+        keys = random.choice(pool, count, replace=repeated) if count else np.zeros(0, np.int64)
+        found.append((keys, random.normal(size=(count, DIM)).astype(np.float32)))
+    return found
+
+
+def joined(parts: Sequence[Batch]) -> Batch:
+    return np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts])
+
+
+def rows_are_those_of_one_process(group: ProcessGroup, folder: Path, *, repeated: bool) -> None:
+    """Bit for bit without keys that a process has twice, else within rounding."""
+    for settings in SETTINGS.values():
+        table, whole = sharded(group, **settings), EmbeddingTable(DIM, **settings)
+        for step in range(6):
+            parts = batches(step, group.size, repeated=repeated)
+            keys, gradients = parts[group.rank]
+            # Unknown keys, too, which every other pull creates.
+            np.testing.assert_array_equal(
+                table.pull(keys, create=bool(step % 2)).shape, whole.pull(keys, create=False).shape
+            )
+            if step % 2:
+                whole.pull(joined(parts)[0])
+            table.push(keys, gradients)
+            whole.push(*joined(parts))
+            assert table.total_rows() == len(whole)
+        every = whole.keys()
+        assert table.contains(every).all()
+        assert not table.contains([123456]).any()
+        rows, expected = table.pull(every, create=False), whole.pull(every)
+        if repeated and settings.get("dtype") != "float16":
+            np.testing.assert_allclose(rows, expected, rtol=2e-5, atol=2e-6)
+        elif not repeated:
+            np.testing.assert_array_equal(rows, expected)
+        assert (shard_of(table.local.keys(), group.size) == group.rank).all()
+
+
+def pulls_give_what_was_asked_for(group: ProcessGroup, folder: Path) -> None:
+    table, whole = sharded(group, seed=3), EmbeddingTable(DIM, seed=3)
+    keys = np.arange(12).reshape(3, 4) * (group.rank + 1)
+    rows = table.pull(keys)
+    np.testing.assert_array_equal(rows, whole.pull(keys))
+    out = np.zeros((3, 4, DIM), np.float32)
+    assert table.pull(keys, out) is out
+    np.testing.assert_array_equal(out, rows)
+    tensor = table.pull(torch.from_numpy(keys))
+    assert isinstance(tensor, torch.Tensor)
+    np.testing.assert_array_equal(tensor.numpy(), rows)
+    erased = table.erase([0, 1] if group.is_first else [])
+    assert erased == 2
+    assert table.contains(np.array([0, 1, 2])).tolist() == [False, False, True]
+    with pytest.raises(UsageError, match="expected integers"):
+        table.pull(np.zeros(3))
+    with pytest.raises(UsageError, match="neither copied nor pickled"):
+        table.__reduce__()
+
+
+def owners_are_those_of_checkpoints(group: ProcessGroup, folder: Path) -> None:
+    """The arithmetic for tensors on a GPU gives what the core does."""
+    random = np.random.default_rng(0)
+    keys = np.concatenate([random.integers(-(2**63), 2**63 - 1, 5000), [-(2**63), 2**63 - 1, 0, -1]])
+    for shards in (1, 2, 3, 8, 1000, 2**31 - 1):
+        # What is not on the CPU takes the other way: "meta" has no values, so a stand-in says where it is.
+        found = owners_of(_Elsewhere(torch.from_numpy(keys)), shards)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(torch.as_tensor(found).numpy(), shard_of(keys, shards))
+
+
+class _Elsewhere:
+    """A tensor that says it is on a GPU, and computes on the CPU."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+        self.device = torch.device("cuda")
+
+    def __add__(self, other: Any) -> torch.Tensor:
+        return self._tensor + other
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, table: Any, other: Any) -> None:
+        super().__init__()
+        self.rows = TableEmbedding(table, padding_idx=7)
+        self.bag = TableEmbeddingBag(table, "mean")
+        self.slots = TableEmbeddingBagCollection({"a": table, "b": other})
+
+    def forward(self, keys: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        slots = self.slots({"a": keys, "b": keys + 1})
+        found = self.rows(keys).sum(1) + self.bag(keys) * 2 + slots["a"] + slots["b"]
+        return (found.tanh().sum(1) * weights).sum()
+
+
+def modules_learn_as_in_one_process(group: ProcessGroup, folder: Path, *, average: bool) -> None:
+    settings: dict[str, Any] = {"optimizer": "adagrad", "lr": 0.1}
+    tables = sharded(group, average=average), sharded(group, average=average, seed=1)
+    model = _Model(*tables)
+    optimizer = TableOptimizer(model)
+    whole_tables = EmbeddingTable(DIM, **settings), EmbeddingTable(DIM, seed=1, **settings)
+    tables = (
+        ShardedTable(EmbeddingTable(DIM, **settings), group, name="a", average_gradients=average),
+        ShardedTable(EmbeddingTable(DIM, seed=1, **settings), group, name="b", average_gradients=average),
+    )
+    model, optimizer_of_model = _Model(*tables), None
+    optimizer_of_model = TableOptimizer(model)
+    with pytest.warns(UserWarning, match="has tables of its own"):
+        whole = _Model(*whole_tables)
+    optimizer_of_whole = TableOptimizer(whole)
+    for step in range(5):
+        random = torch.Generator().manual_seed(step)
+        keys = torch.randint(0, 30, (9, 4), generator=random)
+        weights = torch.rand(9, generator=random)
+        part = group.slice_of(9) if step != 2 else slice(0, 9 if group.is_first else 0)
+        scale = group.size if average else 1
+        loss = model(keys[part], weights[part] * scale)
+        if len(keys[part]):
+            loss.backward()
+        optimizer_of_model.step()
+        expected = whole(keys, weights)
+        expected.backward()
+        optimizer_of_whole.step()
+        total = group.add("loss", loss.detach() / scale)
+        torch.testing.assert_close(total, expected.detach())
+        for table, other in zip(tables, whole_tables, strict=True):
+            every = other.keys()
+            np.testing.assert_allclose(table.pull(every, create=False), other.pull(every), rtol=1e-4, atol=1e-6)
+    model.eval()
+    keys = torch.tensor([[1000, 2000, 7, 1]])
+    torch.testing.assert_close(model(keys, torch.ones(1)), whole.eval()(keys, torch.ones(1)))
+    assert tables[0].total_rows() == len(whole_tables[0])
+    optimizer.close()
+
+
+def single_lookups_need_no_second_exchange(group: ProcessGroup, folder: Path) -> int:
+    """Return how many collectives a step takes."""
+    table = sharded(group, optimizer="sgd", lr=1.0)
+    model = TableEmbedding(table)
+    optimizer = TableOptimizer(model)
+    before = group._number
+    model(torch.arange(10) + group.rank).sum().backward()
+    optimizer.step()
+    rows = EmbeddingTable(DIM, "sgd", 1.0).pull(np.arange(11))
+    taken = group._number - before
+    pushed = np.zeros((11, 1), np.float32)
+    for rank in range(group.size):
+        pushed[rank : rank + 10][: 11 - rank] += 1
+    np.testing.assert_allclose(table.pull(np.arange(11)), rows - pushed, atol=1e-6)
+    return taken
+
+
+def shows_and_clicks_are_counted(group: ProcessGroup, folder: Path) -> None:
+    settings: dict[str, Any] = {"score": ShowClickScore(), "expiry": Expiry(passes=2)}
+    table, whole = sharded(group, **settings), EmbeddingTable(DIM, **settings)
+    for step in range(4):
+        parts = batches(step + 20, group.size, repeated=True)
+        shows = [np.random.default_rng([step, rank]).integers(1, 5, len(parts[rank][0])) for rank in range(group.size)]
+        clicks = [each // 2 for each in shows]
+        table.push(*parts[group.rank], shows=shows[group.rank], clicks=clicks[group.rank])
+        whole.push(*joined(parts), shows=np.concatenate(shows), clicks=np.concatenate(clicks))
+        table.end_pass()
+        whole.end_pass()
+    own = table.local.keys()
+    counted, expected = table.local.counters(own), whole.counters(own)
+    np.testing.assert_allclose(counted.shows, expected.shows, rtol=1e-6)
+    np.testing.assert_allclose(counted.clicks, expected.clicks, rtol=1e-6)
+    table.shrink()
+    whole.shrink()
+    assert table.total_rows() == len(whole)
+
+
+def gradients_that_are_no_numbers(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group, optimizer="adam")
+    keys, gradients = np.arange(8) + group.rank, np.ones((8, DIM), np.float32)
+    table.push(keys, gradients)
+    before = table.pull(np.arange(12), create=False)
+    wrong = gradients.copy()
+    if group.rank == group.size - 1:
+        wrong[3, 2] = np.nan
+    where = rf"users, key {3 + group.size - 1}: gradients must be finite; one of rank {group.size - 1} holds"
+    with pytest.raises(DataError, match=where):
+        table.push(keys, wrong)
+    np.testing.assert_array_equal(table.pull(np.arange(12), create=False), before)
+    model = TableEmbedding(table)
+    optimizer = TableOptimizer(model)
+    rows = model(torch.from_numpy(keys))
+    (rows * torch.from_numpy(wrong)).sum().backward()
+    with pytest.raises(DataError, match=where):
+        optimizer.step()
+    np.testing.assert_array_equal(table.pull(np.arange(12), create=False), before)
+    table.push(keys, gradients)  # training goes on
+    assert not np.array_equal(table.pull(np.arange(12), create=False), before)
+
+    skipping, whole = sharded(group, nonfinite="skip"), EmbeddingTable(DIM, nonfinite="skip")
+    parts = [(np.arange(8) + rank, np.ones((8, DIM), np.float32)) for rank in range(group.size)]
+    parts[-1][1][3, 2] = np.inf
+    parts[-1][1][5] = np.nan
+    skipping.push(*parts[group.rank])
+    whole.push(*joined(parts))
+    np.testing.assert_array_equal(skipping.pull(np.arange(12)), whole.pull(np.arange(12)))
+    assert skipping.skipped_gradients == (2 if group.rank == group.size - 1 else 0)
+
+
+def train(table: Any, group: ProcessGroup | None, size: int, steps: range) -> None:
+    for step in steps:
+        parts = batches(step, size, repeated=False)
+        table.push(*(joined(parts) if group is None else parts[group.rank]))
+
+
+def saves(group: ProcessGroup, folder: Path, *, path: str, batches_of: int, first: int = 0, load: str = "") -> int:
+    """Train and save; each batch is one of ``batches_of`` parts, which the processes divide."""
+    if load:
+        table = ShardedTable.load(load, group, name="users", average_gradients=False)
+    else:
+        table = sharded(group, optimizer="adam", lr=0.01)
+    for step in range(first, first + 4):
+        parts = batches(step, batches_of, repeated=False)[group.slice_of(batches_of)]
+        table.push(*joined([(np.zeros(0, np.int64), np.zeros((0, DIM), np.float32)), *parts]))
+    table.save(path)
+    return table.total_rows()
+
+
+def cannot_save(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group)
+    table.pull(np.arange(20))
+    table.save(folder / "nowhere" / "table")
+
+
+def asks_for_what_is_not_supported(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group)
+    with pytest.raises(UsageError, match="expected a TableOptimizer for a table in several processes"):
+        TableEmbedding(table)(torch.arange(3))
+    model = TableEmbedding(table)
+    optimizer = TableOptimizer(model)
+    with pytest.raises(UnsupportedError, match="of this process alone for clip_grad_norm_"):
+        optimizer.clip_grad_norm_([], 1.0)
+    with pytest.raises(UnsupportedError, match="of this process alone, received one in several"):
+        PipelinedBatches([1], {model: lambda _: torch.arange(3)})
+
+
+def admission_by_count(group: ProcessGroup, folder: Path) -> None:
+    sharded(group, admission=CountAdmission(2))
+
+
+def differing_settings(group: ProcessGroup, folder: Path) -> None:
+    with pytest.raises(ConflictError, match="users: expected tables of the same settings in all processes, rank 1"):
+        sharded(group, seed=min(group.rank, 1))
+    raise ConflictError("as expected")
+
+
+def foreign_keys(group: ProcessGroup, folder: Path) -> None:
+    table = EmbeddingTable(DIM)
+    table.pull(np.arange(100))
+    ShardedTable(table, group, name="users")
+
+
+def dies(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group)
+    for step in range(10):
+        if step == 5 and group.rank == group.size - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        table.pull(np.arange(step, 100))
+        table.push(np.arange(step, 100), np.zeros((100 - step, DIM), np.float32))
+
+
+def fails(group: ProcessGroup, folder: Path) -> None:
+    """The first process has no room; what it raises, the others hear."""
+    table = sharded(group, memory_bytes=20_000 if group.is_first else None)
+    for step in range(100):
+        table.pull(np.arange(step * 100, step * 100 + 100))
+
+
+def stalls(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group)
+    table.pull(np.arange(3))
+    if group.rank == 0:
+        time.sleep(4)
+    table.pull(np.arange(4))
+
+
+def leaves(group: ProcessGroup, folder: Path) -> None:
+    table = sharded(group)
+    if group.rank:
+        table.pull(np.arange(4))
+
+
+def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:
+    size = group.size
+    sent = np.arange(size * 2).reshape(size, 2) + 100 * group.rank
+    received = group.exchange("numbers", sent)
+    assert received.tolist() == [[100 * r + 2 * group.rank, 100 * r + 2 * group.rank + 1] for r in range(size)]
+    assert group.gather("ranks", np.array([group.rank])).tolist() == [[rank] for rank in range(size)]
+    assert group.tell("a text", "gräph" if group.is_first else "") == "gräph"
+    assert group.add("sum", torch.ones(3)).tolist() == [size] * 3
+    parts = [group.slice_of(10) for _ in range(1)]
+    counts = group.gather("counts", np.array([parts[0].stop - parts[0].start]))
+    assert counts.sum() == 10
+    assert counts.max() - counts.min() <= 1
+    with pytest.raises(UsageError, match="expected seconds"):
+        ProcessGroup(timeout_seconds=0)
+
+
+if __name__ == "__main__":
+    serve_checks({name: value for name, value in list(globals().items()) if callable(value)})
