@@ -85,7 +85,7 @@ class TableEmbeddingBag(TableModule):
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable, ...]:
         """The table."""
         return (self.table,)
 
@@ -172,9 +172,9 @@ class TableEmbeddingBagCollection(TableModule):
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable, ...]:
         """The tables, each once."""
-        return tuple(dict.fromkeys(slot.table for slot in self.slots.values()))
+        return tuple(dict.fromkeys(table_checked(slot.table) for slot in self.slots.values()))
 
     @property
     def dim(self) -> int:
@@ -186,7 +186,7 @@ class TableEmbeddingBagCollection(TableModule):
         numbers = {table: number for number, table in enumerate(self.tables)}
         tables = [f"table {number}: {table!r}" for table, number in numbers.items()]
         slots = [
-            f"{name}: table {numbers[slot.table]}, {slot.mode}"
+            f"{name}: table {numbers[table_checked(slot.table)]}, {slot.mode}"
             + ("" if slot.salt is None else f", salt={slot.salt!r}")
             + ("" if slot.padding_idx is None else f", padding_idx={slot.padding_idx}")
             for name, slot in self.slots.items()
@@ -219,9 +219,9 @@ class TableEmbeddingBagCollection(TableModule):
         if self.concatenate and len({len(each.offsets) for each in bags.values()}) > 1:
             counts = ", ".join(f"{name}: {len(each.offsets) - 1}" for name, each in bags.items())
             raise UsageError(f"expected as many bags in each slot, received {counts}", where="batch")
-        names_of: dict[EmbeddingTable | ShardedTable, list[str]] = {}
+        names_of: dict[EmbeddingTable, list[str]] = {}
         for name, slot in self.slots.items():
-            names_of.setdefault(slot.table, []).append(name)
+            names_of.setdefault(table_checked(slot.table), []).append(name)
         merged = [
             _MergedBags([bags[name] for name in names], [self.slots[name].mode for name in names], names)
             for names in names_of.values()
@@ -321,7 +321,7 @@ class _MergedBags:
             self._weights is not None and self._weights.requires_grad and torch.is_grad_enabled()
         )
 
-    def lookup(self, table: EmbeddingTable | ShardedTable, keys: Sequence[Int64Array]) -> Lookup:
+    def lookup(self, table: EmbeddingTable, keys: Sequence[Int64Array]) -> Lookup:
         """Return the lookup of the bags' sums, or of the rows alone where weights want a gradient."""
         joined = keys[0] if len(keys) == 1 else np.concatenate(keys)
         if self._sums_here:

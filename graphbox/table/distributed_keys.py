@@ -45,13 +45,7 @@ def sum_of_equal(places: Tensor, values: Tensor, count: int) -> Tensor:
         values: float32 [n, dim].
         count: how many places there are.
     """
-    sums = values.new_zeros(count, values.shape[1])
-    if values.device.type == "cpu":
-        return sums.index_add_(0, places, values)
-    from graphbox.table.reduce_gpu import sum_equal_rows  # atomics of index_add_ add in any order
-
-    different, of_place, _ = sum_equal_rows(places, values)
-    return sums.index_copy_(0, different, of_place)
+    return values.new_zeros(count, values.shape[1]).index_add_(0, places, values)
 
 
 @dataclass(eq=False)

@@ -15,6 +15,7 @@ import torch
 from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Gradient:
     """
 
     number: int
-    table: EmbeddingTable | ShardedTable
+    table: EmbeddingTable
     rows: _core.PulledRows | KeyExchange
     keys: Int64Array
     values: Float32Array
@@ -50,19 +51,13 @@ class Gradient:
 
     def push(self, lr: float | None = None) -> int:
         """Apply it, by the table's learning rate unless one is given; return the count of changes."""
-        table = self.local_table
-        return table._table.push_bags(
-            self.local_rows, self.offsets, self.weights, self.divisors, self.values, lr, table.threads
+        return self.table._table.push_bags(
+            self.local_rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
         )
 
     @property
-    def local_table(self) -> EmbeddingTable:
-        """The table, where it is of this process alone."""
-        return cast("EmbeddingTable", self.table)
-
-    @property
     def local_rows(self) -> _core.PulledRows:
-        """Where its rows are."""
+        """Where the rows are, of a table of this process alone."""
         return cast("_core.PulledRows", self.rows)
 
     def key_values(self) -> Float32Array:
@@ -131,9 +126,9 @@ class Gradients:
             gradients, self._gradients = self._gradients, []
         if sharded:
             for table in sharded:
-                of_table = [each for each in gradients if each.table is table]
+                of_table = [each for each in gradients if each.table is cast("object", table)]
                 table.learn(sorted(of_table, key=lambda each: each.number))
-            gradients = [each for each in gradients if isinstance(each.table, EmbeddingTable)]
+            gradients = [each for each in gradients if not is_sharded(each.table)]
         if len(gradients) == 1:
             _push(gradients[0])
             return
@@ -159,7 +154,7 @@ class Gradients:
 
 def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
     """Yield one gradient for each table."""
-    by_table: dict[EmbeddingTable | ShardedTable, list[Gradient]] = {}
+    by_table: dict[EmbeddingTable, list[Gradient]] = {}
     for gradient in sorted(gradients, key=lambda each: each.number):
         by_table.setdefault(gradient.table, []).append(gradient)
     for of_table in by_table.values():
@@ -167,7 +162,7 @@ def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
 
 
 def _push(gradient: Gradient) -> None:
-    pusher = pushers.get(gradient.local_table) if pushers else None
+    pusher = pushers.get(gradient.table) if pushers else None
     if pusher is None:
         gradient.push()
     else:

@@ -13,12 +13,12 @@ import torch
 from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array, new_rows
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradient, Gradients, collect
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
     from graphbox.table.distributed_keys import KeyExchange
-    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "look_up"]
 
@@ -65,7 +65,7 @@ class Lookup:
         bags: None: each key's row by itself.
     """
 
-    table: EmbeddingTable | ShardedTable
+    table: EmbeddingTable
     keys: Int64Array
     bags: Bags | None = None
 
@@ -74,18 +74,17 @@ class Lookup:
 
     def pull(self, *, create: bool = True) -> PulledLookup:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
-        if not isinstance(self.table, EmbeddingTable):
+        if is_sharded(self.table):
             return self.table.look_up(self, create=create)
         rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
     def promote(self) -> None:
         """Bring the rows that are on SSD into memory, so that pulls find them there."""
-        table = cast("EmbeddingTable", self.table)
-        _core.table_promote(table._table, self.keys, table.threads)
+        _core.table_promote(self.table._table, self.keys, self.table.threads)
 
     def _pull_into(self, rows: Float32Array, create: bool) -> _core.PulledRows:
-        table = cast("EmbeddingTable", self.table)
+        table = self.table
         if self.bags is None:
             return table._table.pull_rows(self.keys, rows, create, table.threads)
         bags = self.bags

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import integer_array
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
 from graphbox.table.reference import check_reference, reference
@@ -69,7 +70,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable, ...]:
         """The tables, each once."""
 
     @abc.abstractmethod
@@ -120,7 +121,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def _check_optimizer(self) -> None:
         for table in self.tables:
-            if not isinstance(table, EmbeddingTable):
+            if is_sharded(table):
                 raise UsageError(
                     "expected a TableOptimizer for a table in several processes: a backward pass that comes "
                     "to it in one process alone would wait for the others",
@@ -168,7 +169,7 @@ class TableEmbedding(TableModule):
         warn_of_other_processes(self.tables)
 
     @property
-    def tables(self) -> tuple[EmbeddingTable | ShardedTable, ...]:
+    def tables(self) -> tuple[EmbeddingTable, ...]:
         """The table."""
         return (self.table,)
 
@@ -212,9 +213,9 @@ class TableEmbedding(TableModule):
         return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
 
 
-def warn_of_other_processes(tables: Sequence[EmbeddingTable | ShardedTable]) -> None:
+def warn_of_other_processes(tables: Sequence[EmbeddingTable]) -> None:
     """Warn of tables of this process alone where several train; for constructors of modules."""
-    if not any(isinstance(table, EmbeddingTable) for table in tables):
+    if all(is_sharded(table) for table in tables):
         return
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         processes = torch.distributed.get_world_size()
@@ -227,20 +228,16 @@ def warn_of_other_processes(tables: Sequence[EmbeddingTable | ShardedTable]) -> 
             )
 
 
-def table_checked(table: object) -> EmbeddingTable | ShardedTable:
+def table_checked(table: object) -> EmbeddingTable:
     """Return the table, or refuse what is none."""
-    if isinstance(table, EmbeddingTable):
-        return table
-    from graphbox.table.distributed_table import ShardedTable
-
-    if not isinstance(table, ShardedTable):
+    if not isinstance(table, EmbeddingTable) and not is_sharded(table):
         raise UsageError(f"expected an EmbeddingTable, received {type(table).__name__}", where="table")
-    return table
+    return cast("EmbeddingTable", table)
 
 
-def local_table(table: EmbeddingTable | ShardedTable) -> EmbeddingTable:
+def local_table(table: EmbeddingTable) -> EmbeddingTable:
     """Return the rows of this process."""
-    return table if isinstance(table, EmbeddingTable) else table.local
+    return table.local if is_sharded(table) else table
 
 
 def padding_checked(padding_idx: object) -> int | None:

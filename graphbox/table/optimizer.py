@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import Any, NoReturn, overload
 
 import torch
 from torch import Tensor
 
 from graphbox.errors import ConflictError, UnsupportedError, UsageError
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
-
-if TYPE_CHECKING:
-    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["TableOptimizer"]
 
@@ -58,10 +56,10 @@ class TableOptimizer(torch.optim.Optimizer):
                 )
         self._gradients = Gradients()
         self._modules = tuple(found)
-        self._tables: tuple[EmbeddingTable | ShardedTable, ...] = tuple(
+        self._tables: tuple[EmbeddingTable, ...] = tuple(
             dict.fromkeys(table for module in found for table in module.tables)
         )
-        self._sharded = [each for each in self._tables if not isinstance(each, EmbeddingTable)]
+        self._sharded = [each for each in self._tables if is_sharded(each)]
         super().__init__([{"params": [], "lr": table.lr} for table in self._tables], {})
         self._rates = [table.lr for table in self._tables]  # of the tables when they were last compared
         for module in found:

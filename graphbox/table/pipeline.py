@@ -8,19 +8,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from graphbox import _core
 from graphbox.errors import ConflictError, GraphboxError, TimeLimitError, UnsupportedError, UsageError
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradient, pushers
 from graphbox.table.lookup import Plan, PulledLookup
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
-
-if TYPE_CHECKING:
-    from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["PipelinedBatches"]
 
@@ -167,10 +165,8 @@ class _Pipeline:
 
     def __init__(self, modules: tuple[TableModule, ...], staleness: int, timeout_seconds: float) -> None:
         self._modules = modules
-        self._tables = tuple(
-            _of_this_process(table)
-            for table in dict.fromkeys(table for module in modules for table in module.tables)
-        )
+        self._tables = tuple(dict.fromkeys(table for module in modules for table in module.tables))
+        _refuse_sharded(self._tables)
         if any(module._ahead is not None for module in modules) or any(
             table in pushers for table in self._tables
         ):
@@ -227,12 +223,12 @@ class _Pipeline:
     def push(self, gradient: Gradient) -> None:
         """Apply a gradient, in the background if rows may be stale."""
         if self.staleness:
-            pushed = self._executor.submit(self._push, gradient, gradient.local_table.lr)
+            pushed = self._executor.submit(self._push, gradient, gradient.table.lr)
             self._pushes.append((self._step, pushed))
             return
         changes = gradient.push()
         with self._lock:
-            self._pushed.append(_Pushed(gradient.local_table, changes, gradient.local_rows))
+            self._pushed.append(_Pushed(gradient.table, changes, gradient.local_rows))
 
     def settle(self) -> None:
         """Wait until all gradients so far are applied."""
@@ -282,7 +278,7 @@ class _Pipeline:
             raise self._failure
 
     def _up_to_date(self, pulled: PulledLookup) -> PulledLookup:
-        table = cast("EmbeddingTable", pulled.lookup.table)
+        table = pulled.lookup.table
         with self._lock:
             pushed = [
                 each.rows
@@ -320,15 +316,14 @@ class _Pushed:
     rows: _core.PulledRows
 
 
-def _of_this_process(table: EmbeddingTable | ShardedTable) -> EmbeddingTable:
-    if not isinstance(table, EmbeddingTable):
+def _refuse_sharded(tables: tuple[EmbeddingTable, ...]) -> None:
+    if any(is_sharded(table) for table in tables):
         raise UnsupportedError(
             "expected a table of this process alone, received one in several processes: what a thread asks "
             "the others for would get between what the loop asks them for",
             where="arguments",
             hint="leave the pipeline out",
         )
-    return table
 
 
 def _say_where(error: BaseException, name: str) -> None:

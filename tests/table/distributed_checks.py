@@ -131,7 +131,8 @@ class _Elsewhere:
         self.device = torch.device("cuda")
 
     def __add__(self, other: Any) -> torch.Tensor:
-        return self._tensor + other
+        total: torch.Tensor = self._tensor + other
+        return total
 
 
 class _Model(torch.nn.Module):
@@ -144,20 +145,18 @@ class _Model(torch.nn.Module):
     def forward(self, keys: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         slots = self.slots({"a": keys, "b": keys + 1})
         found = self.rows(keys).sum(1) + self.bag(keys) * 2 + slots["a"] + slots["b"]
-        return (found.tanh().sum(1) * weights).sum()
+        total: torch.Tensor = (found.tanh().sum(1) * weights).sum()
+        return total
 
 
 def modules_learn_as_in_one_process(group: ProcessGroup, folder: Path, *, average: bool) -> None:
     settings: dict[str, Any] = {"optimizer": "adagrad", "lr": 0.1}
-    tables = sharded(group, average=average), sharded(group, average=average, seed=1)
-    model = _Model(*tables)
-    optimizer = TableOptimizer(model)
     whole_tables = EmbeddingTable(DIM, **settings), EmbeddingTable(DIM, seed=1, **settings)
     tables = (
         ShardedTable(EmbeddingTable(DIM, **settings), group, name="a", average_gradients=average),
         ShardedTable(EmbeddingTable(DIM, seed=1, **settings), group, name="b", average_gradients=average),
     )
-    model, optimizer_of_model = _Model(*tables), None
+    model = _Model(*tables)
     optimizer_of_model = TableOptimizer(model)
     with pytest.warns(UserWarning, match="has tables of its own"):
         whole = _Model(*whole_tables)
@@ -179,12 +178,13 @@ def modules_learn_as_in_one_process(group: ProcessGroup, folder: Path, *, averag
         torch.testing.assert_close(total, expected.detach())
         for table, other in zip(tables, whole_tables, strict=True):
             every = other.keys()
-            np.testing.assert_allclose(table.pull(every, create=False), other.pull(every), rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                table.pull(every, create=False), other.pull(every), rtol=1e-4, atol=1e-6
+            )
     model.eval()
     keys = torch.tensor([[1000, 2000, 7, 1]])
     torch.testing.assert_close(model(keys, torch.ones(1)), whole.eval()(keys, torch.ones(1)))
     assert tables[0].total_rows() == len(whole_tables[0])
-    optimizer.close()
 
 
 def single_lookups_need_no_second_exchange(group: ProcessGroup, folder: Path) -> int:
@@ -209,7 +209,10 @@ def shows_and_clicks_are_counted(group: ProcessGroup, folder: Path) -> None:
     table, whole = sharded(group, **settings), EmbeddingTable(DIM, **settings)
     for step in range(4):
         parts = batches(step + 20, group.size, repeated=True)
-        shows = [np.random.default_rng([step, rank]).integers(1, 5, len(parts[rank][0])) for rank in range(group.size)]
+        shows = [
+            np.random.default_rng([step, rank]).integers(1, 5, len(parts[rank][0]))
+            for rank in range(group.size)
+        ]
         clicks = [each // 2 for each in shows]
         table.push(*parts[group.rank], shows=shows[group.rank], clicks=clicks[group.rank])
         whole.push(*joined(parts), shows=np.concatenate(shows), clicks=np.concatenate(clicks))
@@ -262,7 +265,9 @@ def train(table: Any, group: ProcessGroup | None, size: int, steps: range) -> No
         table.push(*(joined(parts) if group is None else parts[group.rank]))
 
 
-def saves(group: ProcessGroup, folder: Path, *, path: str, batches_of: int, first: int = 0, load: str = "") -> int:
+def saves(
+    group: ProcessGroup, folder: Path, *, path: str, batches_of: int, first: int = 0, load: str = ""
+) -> int:
     """Train and save; each batch is one of ``batches_of`` parts, which the processes divide."""
     if load:
         table = ShardedTable.load(load, group, name="users", average_gradients=False)
@@ -298,7 +303,9 @@ def admission_by_count(group: ProcessGroup, folder: Path) -> None:
 
 
 def differing_settings(group: ProcessGroup, folder: Path) -> None:
-    with pytest.raises(ConflictError, match="users: expected tables of the same settings in all processes, rank 1"):
+    with pytest.raises(
+        ConflictError, match="users: expected tables of the same settings in all processes, rank 1"
+    ):
         sharded(group, seed=min(group.rank, 1))
     raise ConflictError("as expected")
 
@@ -343,7 +350,9 @@ def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:
     size = group.size
     sent = np.arange(size * 2).reshape(size, 2) + 100 * group.rank
     received = group.exchange("numbers", sent)
-    assert received.tolist() == [[100 * r + 2 * group.rank, 100 * r + 2 * group.rank + 1] for r in range(size)]
+    assert received.tolist() == [
+        [100 * r + 2 * group.rank, 100 * r + 2 * group.rank + 1] for r in range(size)
+    ]
     assert group.gather("ranks", np.array([group.rank])).tolist() == [[rank] for rank in range(size)]
     assert group.tell("a text", "gräph" if group.is_first else "") == "gräph"
     assert group.add("sum", torch.ones(3)).tolist() == [size] * 3

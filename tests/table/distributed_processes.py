@@ -8,9 +8,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
+import torch._dynamo  # which optimizers of torch import when they are made: here once instead of in each fork
+from torch._C._distributed_c10d import FileStore
 
 from graphbox.table import ProcessGroup
 from tests.train.job_server import JobServer, serve_jobs
@@ -28,15 +30,15 @@ class Processes:
     def __init__(self, module: str) -> None:
         self._server = JobServer(module)
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Self:
         self._server.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        self._server.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        self._server.__exit__(None, None, None)
 
     def outcomes(self, check: str, size: int, folder: Path, **options: Any) -> list[dict[str, Any]]:
-        """Return what the check gave in each process: ``result``, or ``error`` and ``message``, or ``code``."""
+        """Return what the check gave in each process: a ``result``, or an ``error`` with ``message``."""
         folder.mkdir(exist_ok=True)
         self._server.run(check=check, size=size, folder=str(folder), **options)
         found = []
@@ -90,7 +92,7 @@ def processes_of(rank: int, size: int, store: Path, timeout: float) -> Iterator[
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.distributed.init_process_group(
-        "gloo", store=torch.distributed.FileStore(str(store), size), rank=rank, world_size=size
+        "gloo", store=FileStore(str(store), size), rank=rank, world_size=size
     )
     with ProcessGroup(timeout_seconds=timeout) as group:
         yield group

@@ -92,7 +92,12 @@ def test_any_number_of_processes_goes_on_from_a_checkpoint(processes: Processes,
     ("check", "error", "message", "others"),
     [
         ("foreign_keys", "UsageError", r"users: expected keys of rank \d of 2 alone", "UsageError"),
-        ("admission_by_count", "UnsupportedError", "users: expected a table that admits keys at", "Unsupported"),
+        (
+            "admission_by_count",
+            "UnsupportedError",
+            "users: expected a table that admits keys at",
+            "Unsupported",
+        ),
         ("differing_settings", "ConflictError", "as expected", "ConflictError"),
     ],
 )
@@ -154,5 +159,5 @@ def test_what_cannot_be_saved_ends_all(processes: Processes, tmp_path: Path) -> 
 
 
 def test_processes_have_to_know_each_other() -> None:
-    with pytest.raises(UsageError, match="torch.distributed was not initialized"):
+    with pytest.raises(UsageError, match=r"torch\.distributed was not initialized"):
         ProcessGroup()
