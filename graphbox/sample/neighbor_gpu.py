@@ -16,8 +16,8 @@ import triton.language as tl
 
 from graphbox import _core
 from graphbox.errors import UnsupportedError
+from graphbox.philox_gpu import bounded, draw_words
 from graphbox.sample.device import node_tensor
-from graphbox.sample.philox_gpu import bounded, draw_words
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.weighted_choice_gpu import choose_weighted

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from graphbox.sample.philox_gpu import bounded_word, draw_block
+from graphbox.philox_gpu import bounded_word, draw_block
 
 if TYPE_CHECKING:
     from torch import Tensor

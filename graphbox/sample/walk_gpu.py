@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 from graphbox import _core
+from graphbox.philox_gpu import bounded_word, draw_block
 from graphbox.sample.node2vec_gpu import node2vec_parameters, node2vec_walks
-from graphbox.sample.philox_gpu import bounded_word, draw_block
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,7 +67,7 @@ class WalkerDraws(NamedTuple):
     """What each walker draws by, where they are of several batches.
 
     Attributes:
-        keys: int64 [n], the bits of the key of its batch, see :func:`graphbox.sample.philox_gpu.batch_keys`.
+        keys: int64 [n], the bits of the key of its batch, see :func:`graphbox.philox_gpu.batch_keys`.
         positions: int64 [n], its number in its batch.
     """
 

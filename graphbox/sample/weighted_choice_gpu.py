@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import triton
 import triton.language as tl
 
+from graphbox.philox_gpu import draw_words
 from graphbox.sample.exponential_gpu import exponential
-from graphbox.sample.philox_gpu import draw_words
 
 if TYPE_CHECKING:
     from torch import Tensor
