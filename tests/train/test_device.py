@@ -1,0 +1,206 @@
+"""Trainings on a GPU, as far as that shows without one: nothing is made, read or left on the wrong device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from graphbox.config import (
+    MODEL_SECTIONS,
+    ClassifyTaskConfig,
+    ClickTaskConfig,
+    CompleteTaskConfig,
+    GivenSplitConfig,
+    PredictLinksTaskConfig,
+    RecommendTaskConfig,
+)
+from graphbox.errors import InterruptedRunError
+from graphbox.graph import Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
+from graphbox.train import TrainedModel, fit, load_outcome, make_split
+from tests.train.atlas import build_atlas
+from tests.train.conftest import build_graph
+from tests.train.letters import stream_graph, stream_task
+from tests.train.pretended_gpu import PretendedTensor, pretended_gpu
+from tests.train.shop import build_shop
+
+CPU = torch.device("cpu")
+_DIM = {"dim": 8, "epochs": 2}
+
+TASKS: dict[str, Any] = {
+    "topics": ClassifyTaskConfig(kind="classify", node_type="item", label="topic"),
+    "items": RecommendTaskConfig(
+        kind="recommend", node_type="user", target_type="item", relations=("bought",), k=5
+    ),
+    "near": RecommendTaskConfig(
+        kind="recommend",
+        node_type="item",
+        relations=("likes", "fits"),
+        group=("item", "part_of", "group"),
+        exclude_relations=("needs",),
+        k=5,
+    ),
+    "pairs": PredictLinksTaskConfig(
+        kind="predict_links", node_type="user", target_type="item", relations=("bought",)
+    ),
+    "letters": stream_task(),
+    "facts": CompleteTaskConfig(
+        kind="complete",
+        relations=(("place", "links", "place"),),
+        relation_feature="relation",
+        split=GivenSplitConfig(kind="given", feature="part"),
+    ),
+    "clicks": ClickTaskConfig(kind="click", node_type="row", label="clicked"),
+}
+_SAMPLED = {"epochs": 1, "layers": 2, "num_neighbors": [3, 2], "batch_size": 128}
+_CLICKS = {"dim": 4, "epochs": 2, "hidden": [16], "batch_size": 64, "dropout": 0.2, "row_dropout": 0.1}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gnn whole": ("topics", {"kind": "gnn", **_DIM, "layer": "gcn", "row_dropout": 0.2}),
+    "gnn sampled": ("topics", {"kind": "gnn", **_DIM, **_SAMPLED, "layer": "sage", "input_dropout": 0.1}),
+    "gnn relational": ("topics", {"kind": "gnn", **_DIM, **_SAMPLED, "layer": "rgcn"}),
+    "gnn attention": ("topics", {"kind": "gnn", **_DIM, **_SAMPLED, "layer": "gatv2", "normalize": True}),
+    "gnn transformer": ("topics", {"kind": "gnn", **_DIM, "layer": "hgt", "layers": 1}),
+    "gnn ranks": ("items", {"kind": "gnn", **_DIM, **_SAMPLED, "layer": "lightgcn"}),
+    "gnn tells": ("pairs", {"kind": "gnn", **_DIM, "layer": "gcn", "batch_size": 128, "average_decay": 0.9}),
+    "lightgcn": ("items", {"kind": "lightgcn", **_DIM, "batch_size": 32, "candidates": 16, "contrast": 0.1}),
+    "factorization": (
+        "items",
+        {"kind": "matrix_factorization", **_DIM, "batch_size": 32, "candidates": 16, "loss": "nce"},
+    ),
+    "sage": ("near", {"kind": "sage", **_DIM, "batch_size": 32, "candidates": 16, "num_neighbors": 4}),
+    "temporal": (
+        "letters",
+        {"kind": "temporal", "dim": 8, "epochs": 1, "recent": 4, "row_dim": 4, "batch_size": 32},
+    ),
+    "deepfm": ("clicks", {"kind": "deepfm", **_CLICKS}),
+    "dcn": ("clicks", {"kind": "dcn", **_CLICKS, "average_decay": 0.9}),
+    "wide_and_deep": ("clicks", {"kind": "wide_and_deep", **_CLICKS, "crosses": [["user", "item"]]}),
+} | {
+    kind: ("facts", {"kind": kind, "dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24})
+    for kind in ("distmult", "complex", "transe", "rotate")
+}
+
+
+def build_log(folder: Path) -> Graph:
+    folder = folder / "graph"
+    generator = np.random.default_rng(0)
+    user, item = generator.integers(0, 8, 400), generator.integers(0, 6, 400)
+    columns = {
+        "clicked": (user + item) % 2 == 0,
+        "user": [f"u{each}" for each in user],
+        "item": [f"i{each}" for each in item],
+        "tags": [[int(each) % 5, int(each) % 7] for each in item],
+        "price": generator.lognormal(size=400),
+    }
+    features: Any = {"clicked": "boolean", "user": "categorical", "item": "categorical", "tags": "slots"}
+    table = pa.table({name: list(each) for name, each in columns.items()})
+    rows = NodeSource(table, id=None, features={**features, "price": "number"})
+    import_graph(GraphSource("log", {"row": rows}, ()), folder)
+    return Graph.open(folder)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Graph]:
+    """Return the graph of a task, made when it is first asked for."""
+    made: dict[Any, Graph] = {}
+    build: dict[str, Any] = {
+        "topics": build_graph,
+        "near": build_graph,
+        "items": build_shop,
+        "pairs": build_shop,
+        "letters": lambda folder: stream_graph(folder, messages=300),
+        "facts": build_atlas,
+        "clicks": build_log,
+    }
+
+    def graph(task: str) -> Graph:
+        if build[task] not in made:
+            made[build[task]] = build[task](tmp_path_factory.mktemp(task))
+        return made[build[task]]
+
+    return graph
+
+
+def train(graph: Graph, case: str, folder: Path, device: torch.device, **options: Any) -> TrainedModel:
+    task, settings = CASES[case]
+    config: Any = MODEL_SECTIONS[settings["kind"]].model_validate({"task": task, **settings}, strict=False)
+    return fit(
+        graph,
+        make_split(graph, TASKS[task], 0),
+        name="model",
+        config=config,
+        task=TASKS[task],
+        run_folder=folder,
+        seed=5,
+        threads=1,
+        device=device,
+        **options,
+    )
+
+
+def arrays(trained: TrainedModel) -> dict[str, Any]:
+    found: dict[str, Any] = dict(trained.embeddings)
+    for name in ("target", "logits", "link_scores"):
+        if getattr(trained, name) is not None:
+            found[name] = getattr(trained, name)
+    if trained.triples is not None:
+        found["relations"] = trained.triples.rows
+    if trained.encoder is not None:
+        found |= {"target": trained.encoder.target, **trained.encoder.inputs}
+    if trained.click is not None:
+        found |= {name: each.detach().numpy() for name, each in trained.click.network.named_parameters()}
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_trains_as_on_the_cpu(case: str, graphs: Callable[[str], Graph], tmp_path: Path) -> None:
+    graph = graphs(CASES[case][0])
+    expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
+    with pretended_gpu() as gpu:
+        found = arrays(train(graph, case, tmp_path / "gpu", gpu))
+    assert set(found) == set(expected)
+    for name, each in found.items():
+        assert not isinstance(each, PretendedTensor)
+        np.testing.assert_array_equal(each, expected[name], err_msg=name)
+    assert load_outcome(tmp_path / "gpu", "model").devices == ["cuda:0 (pretended)"]
+    assert load_outcome(tmp_path / "cpu", "model").devices == ["cpu"]
+
+
+@pytest.mark.parametrize("first", ["cpu", "gpu"])
+@pytest.mark.parametrize("case", ["gnn tells", "sage", "dcn", "temporal", "complex"])
+def test_goes_on_on_another_device(
+    case: str, first: str, graphs: Callable[[str], Graph], tmp_path: Path
+) -> None:
+    graph = graphs(CASES[case][0])
+    expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
+    asked = iter(range(100))
+
+    def stop() -> bool:
+        return next(asked) == 2
+
+    with pretended_gpu() as gpu:
+        devices = (CPU, gpu) if first == "cpu" else (gpu, CPU)
+        with pytest.raises(InterruptedRunError):
+            train(graph, case, tmp_path / "both", devices[0], stop=stop)
+        found = arrays(train(graph, case, tmp_path / "both", devices[1], resume=True))
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, expected[name], err_msg=name)
+    told = load_outcome(tmp_path / "both", "model").devices
+    assert [each.partition(":")[0] for each in told] == [each.type for each in devices]
+
+
+def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
+    with pretended_gpu() as gpu:
+        here, there = torch.arange(3.0), torch.arange(3.0).to(gpu)
+        assert (there + there).device == gpu
+        assert there.cpu().device == CPU
+        with pytest.raises(RuntimeError, match="expected all tensors on cuda:0"):
+            here + there
+        with pytest.raises(TypeError, match="can't convert cuda:0"):
+            there.numpy()
