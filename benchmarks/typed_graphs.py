@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from benchmarks.rmat import Rmat
 from graphbox.sample.adjacency import EdgeType
@@ -88,6 +87,8 @@ def debian() -> TypedGraph:
 
 
 def _column(table: str, name: str) -> list[str]:
+    import pyarrow.parquet as pq  # which benchmarks of a GPU do without
+
     values: list[str] = pq.read_table(_DEMO / f"{table}.parquet", columns=[name])[name].to_pylist()
     return values
 
