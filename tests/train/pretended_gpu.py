@@ -53,17 +53,17 @@ class PretendedTensor(Tensor):
         return GPU
 
     @property
-    def is_meta(self) -> bool:
+    def is_meta(self) -> bool:  # type: ignore[override]
         return False
 
     @property
-    def is_cuda(self) -> bool:
+    def is_cuda(self) -> bool:  # type: ignore[override]
         return True
 
-    def numpy(self, *, force: bool = False) -> NoReturn:  # type: ignore[override]
+    def numpy(self, *, force: bool = False) -> NoReturn:
         raise TypeError("can't convert cuda:0 device type tensor to numpy")
 
-    def __array__(self, dtype: Any = None) -> NoReturn:  # type: ignore[override]
+    def __array__(self, dtype: Any = None) -> NoReturn:
         self.numpy()
 
     def tolist(self) -> Any:
