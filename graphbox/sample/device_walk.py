@@ -76,7 +76,8 @@ def walk_device_graph(
         graph, length, p, q, several_metapaths(metapath, metapaths), weighted, restart_probability
     )
     walkers, path_of = _walkers(graph, start, metapath_of, followed)
-    return DeviceWalker(walk, graph.device).walk(walkers, path_of, key)
+    with graph.reading():
+        return DeviceWalker(walk, graph.device).walk(walkers, path_of, key)
 
 
 def plan_device_walk(
@@ -112,18 +113,26 @@ def plan_device_walk(
         refuse_several_types(metapaths)
     followed = [_directed_path(graph, path, length) for path in metapaths]
     check_weighted(weighted, [name for path in followed for _, _, name in path])
+    by_weight = [weighted_steps(weighted, [name for _, _, name in path]) for path in followed]
+    graph.hold(
+        [step[:2] for path in followed for step in path],
+        [
+            step[:2]
+            for path, chosen in zip(followed, by_weight, strict=True)
+            for step, is_chosen in zip(path, chosen, strict=True)
+            if is_chosen
+        ],
+    )
     walk = DeviceWalk(
         [
             [
                 DeviceWalkStep(
                     graph.csc(edge_type) if direction == "in" else graph.csr(edge_type),
-                    graph.weights(edge_type, direction) if by_weight else None,
+                    graph.weights(edge_type, direction) if is_chosen else None,
                 )
-                for (edge_type, direction, _), by_weight in zip(
-                    path, weighted_steps(weighted, [name for _, _, name in path]), strict=True
-                )
+                for (edge_type, direction, _), is_chosen in zip(path, chosen, strict=True)
             ]
-            for path in followed
+            for path, chosen in zip(followed, by_weight, strict=True)
         ],
         length,
         p,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -36,8 +37,15 @@ from graphbox.sample.drawing import (
     times_of_trees,
     weighted_types,
 )
-from graphbox.sample.excluded import ExcludedEdges, excluded_rows
-from graphbox.sample.relations import give_attributes, indexed_lists, keep_to_times, sampled_relation
+from graphbox.sample.excluded import ExcludedEdges, excluded_pairs, excluded_rows
+from graphbox.sample.relations import (
+    check_attributes,
+    give_attributes,
+    indexed_lists,
+    keep_to_times,
+    lacks_attribute,
+    sampled_relation,
+)
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 
 if TYPE_CHECKING:
@@ -135,7 +143,7 @@ def sample_neighbors(
     Args:
         graph: a graph with one node and one edge type, or its CSC; or a
             :class:`graphbox.sample.DeviceGraph`, whose samples are the same bits and stay on its device,
-            where ``labor``, trees, times, ``edge_attributes`` and ``excluded_edges`` are refused.
+            where ``labor``, trees, times, and ``excluded_edges`` with weights are refused.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
@@ -182,9 +190,9 @@ def sample_neighbors(
                 "disjoint": disjoint,
                 "input_time": input_time is not None,
                 "node_time": node_time is not None,
-                "edge_attributes": edge_attributes,
-                "excluded_edges": excluded_edges is not None,
             },
+            edge_attributes,
+            {} if excluded_edges is None else {edge_type: excluded_edges},
         )
         return NeighborSample(
             sample.nodes[node_type],
@@ -193,6 +201,8 @@ def sample_neighbors(
             sample.edge_ids[edge_type],
             sample.nodes_per_hop[node_type],
             sample.edges_per_hop[edge_type],
+            sample.weight.get(edge_type),
+            sample.timestamp.get(edge_type),
         )
     adjacency: Adjacency
     name = "csc"
@@ -381,9 +391,9 @@ def sample_heterogeneous(
                 "disjoint": disjoint,
                 "input_time": input_time is not None,
                 "node_time": node_time is not None,
-                "edge_attributes": edge_attributes,
-                "excluded_edges": excluded_edges,
             },
+            edge_attributes,
+            excluded_edges or {},
         )
     cscs = _adjacencies(graph, hops_by_type)
     num_nodes = _node_counts(graph, cscs, seeds)
@@ -464,6 +474,8 @@ def _sample_on_device(
     weighted: Collection[EdgeType],
     key: tuple[int, int, int],
     unknown: Mapping[str, object],
+    edge_attributes: Collection[EdgeColumnName],
+    excluded: Mapping[EdgeType, ExcludedEdges],
 ) -> HeteroSample[Any]:
     for name, is_asked_for in unknown.items():
         if is_asked_for:
@@ -472,11 +484,25 @@ def _sample_on_device(
                 where=name,
                 hint="sample the graph itself instead of its DeviceGraph",
             )
-    from graphbox.sample.neighbor_gpu import sample_device_graph  # Triton, where it is used
+    from graphbox.sample.neighbor_gpu import read_edge_values, sample_device_graph  # Triton, where it is used
 
     seed, epoch, batch = key
     checked = seed_number(seed), epoch_number(epoch), batch_number(batch)
-    return sample_device_graph(graph, seeds, hops_by_type, replace=replace, weighted=weighted, key=checked)
+    check_attributes(edge_attributes)
+    for name in edge_attributes:
+        if hops_by_type and not any(graph.has_values(each, "in", name) for each in hops_by_type):
+            raise lacks_attribute(name, [*map(edge_type_name, hops_by_type)])
+    sample = sample_device_graph(
+        graph,
+        seeds,
+        hops_by_type,
+        replace=replace,
+        weighted=weighted,
+        key=checked,
+        excluded=excluded_pairs(excluded, list(hops_by_type), disjoint=False),
+    )
+    values: Any = {name: read_edge_values(graph, hops_by_type, name, sample) for name in edge_attributes}
+    return dataclasses.replace(sample, **values)
 
 
 def _check_seed_types(seeds: Collection[str], known: Collection[str]) -> None:

@@ -7,8 +7,8 @@ positions (``relabel_gpu.py``). Nothing but the sizes of a hop comes to the host
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 import triton
@@ -18,17 +18,21 @@ from graphbox import _core
 from graphbox.errors import UnsupportedError
 from graphbox.philox_gpu import bounded, draw_words
 from graphbox.sample.device import node_tensor
+from graphbox.sample.edge_reads_gpu import copy_elements, list_begin, load_edges, tiered_reads
+from graphbox.sample.excluded_gpu import ExcludedLists, excluded_lists, find_row, skip_excluded
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
+from graphbox.sample.resident_lists import SECTOR_BYTES
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.weighted_choice_gpu import choose_weighted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphbox.sample.adjacency import EdgeType
+    from graphbox.sample.adjacency import EdgeColumnName, EdgeType
     from graphbox.sample.device import DeviceAdjacency, DeviceGraph, DeviceWeights
+    from graphbox.sample.excluded import ExcludedPairs
 
-__all__ = ["DeviceRelation", "SampledHops", "sample_device_graph", "sample_hops"]
+__all__ = ["DeviceRelation", "SampledHops", "read_edge_values", "sample_device_graph", "sample_hops"]
 
 _NEIGHBOR_STREAM = 1  # Stream::kNeighbor of csrc/random/philox.h
 _ROW_BLOCK = 1024
@@ -45,6 +49,7 @@ class DeviceRelation(NamedTuple):
         source: number of its source type.
         target: number of its target type.
         num_neighbors: for each hop, -1: all.
+        excluded: edges that must not be sampled; None: there are none. Not with weights.
     """
 
     adjacency: DeviceAdjacency
@@ -52,6 +57,7 @@ class DeviceRelation(NamedTuple):
     source: int
     target: int
     num_neighbors: Sequence[int]
+    excluded: ExcludedLists | None = None
 
 
 class SampledHops(NamedTuple):
@@ -67,17 +73,26 @@ class SampledHops(NamedTuple):
 
 @triton.jit
 def _find_spans(
-    nodes, indptr, begins, degrees, counts, size, wanted, REPLACE: tl.constexpr, BLOCK: tl.constexpr
-):
+    nodes, indptr, uses, excluded_rows, removed, num_excluded, begins, degrees, counts, slots, size, wanted,
+    sector_edges, REPLACE: tl.constexpr, COUNTS_USES: tl.constexpr, EXCLUDES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
     node = tl.load(nodes + number, mask=inside, other=0)
     begin = tl.load(indptr + node, mask=inside, other=0)
     degree = tl.load(indptr + node + 1, mask=inside, other=0) - begin
+    if EXCLUDES:
+        slot = find_row(excluded_rows, num_excluded, node, inside)
+        tl.store(slots + number, slot, mask=inside)
+        degree -= tl.load(removed + slot, mask=inside & (slot >= 0), other=0)
     if REPLACE:
         count = tl.where(degree > 0, wanted, 0)
     else:
         count = tl.minimum(degree, wanted)
+    if COUNTS_USES:
+        sectors = tl.minimum(count, (degree + sector_edges - 1) // sector_edges).to(tl.int32)
+        tl.atomic_add(uses + node, sectors, mask=inside & (sectors > 0), sem="relaxed")
     tl.store(begins + number, begin, mask=inside)
     tl.store(degrees + number, degree.to(tl.int32), mask=inside)
     tl.store(counts + number, count.to(tl.int32), mask=inside)
@@ -98,23 +113,10 @@ def _distinct(drawn, last, wanted, DRAWS: tl.constexpr):
 
 @triton.jit
 def _choose_uniform(
-    nodes,
-    begins,
-    degrees,
-    ends,
-    indices,
-    edge_ids,
-    cols,
-    neighbors,
-    size,
-    first_col,
-    wanted,
-    key,
-    place,
-    REPLACE: tl.constexpr,
-    DRAWS: tl.constexpr,
+    nodes, begins, degrees, ends, indices, residents, places, edges, edge_ids, cols, neighbors, size,
+    first_col, wanted, key, place, REPLACE: tl.constexpr, TIERED: tl.constexpr, DRAWS: tl.constexpr,
     BLOCK: tl.constexpr,
-):
+):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
     first_draw = tl.program_id(1) * DRAWS
@@ -148,15 +150,25 @@ def _choose_uniform(
     is_wanted &= inside[:, None]
     tl.store(edge_ids + out, edge, mask=is_wanted)
     tl.store(cols + out, tl.zeros_like(edge) + (first_col + number)[:, None], mask=is_wanted)
-    tl.store(neighbors + out, tl.load(indices + edge, mask=is_wanted, other=0), mask=is_wanted)
+    read_at = list_begin(places, node, begin, edges, inside, TIERED)[:, None] + choice
+    neighbor = load_edges(indices, residents, edges, read_at, is_wanted, 0, TIERED)
+    tl.store(neighbors + out, neighbor, mask=is_wanted)
 
 
 @triton.jit
-def _read_neighbors(indices, edge_ids, neighbors, size, BLOCK: tl.constexpr):
+def _read_neighbors(
+    indices, residents, places, edges, nodes, begins, owners, edge_ids, neighbors, size,
+    TIERED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
     edge = tl.load(edge_ids + number, mask=inside, other=0)
-    tl.store(neighbors + number, tl.load(indices + edge, mask=inside, other=0), mask=inside)
+    if TIERED:
+        owner = tl.load(owners + number, mask=inside, other=0)
+        node = tl.load(nodes + owner, mask=inside, other=0)
+        begin = tl.load(begins + owner, mask=inside, other=0)
+        edge += list_begin(places, node, begin, edges, inside, TIERED) - begin
+    tl.store(neighbors + number, load_edges(indices, residents, edges, edge, inside, 0, TIERED), mask=inside)
 
 
 class _Spans(NamedTuple):
@@ -198,68 +210,89 @@ class _Draws(NamedTuple):
 
 def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draws: _Draws) -> _HopEdges:
     """Sample the in-neighbours of ``frontier``, the first of which is at ``first_col`` in the sample."""
-    spans = _spans_of(relation.adjacency.indptr, frontier, draws)
+    spans, slots = _spans_of(relation, frontier, draws)
     edges = int(spans.ends[-1])
-    indices = relation.adjacency.indices
-    neighbors = torch.empty(edges, dtype=indices.dtype, device=frontier.device)
+    adjacency, excluded = relation.adjacency, relation.excluded
+    neighbors = torch.empty(edges, dtype=adjacency.indices.dtype, device=frontier.device)
     cols, edge_ids = (torch.empty(edges, dtype=torch.int64, device=frontier.device) for _ in range(2))
     if edges == 0:
         return _HopEdges(neighbors, cols, edge_ids)
     if draws.wanted > 0 and relation.weights is None:
-        _launch_uniform(frontier, spans, indices, _HopEdges(neighbors, cols, edge_ids), first_col, draws)
-        return _HopEdges(neighbors, cols, edge_ids)
-    counts = torch.diff(spans.ends, prepend=spans.ends.new_zeros(1))
-    owners = torch.repeat_interleave(counts, output_size=edges)
-    if draws.wanted < 0:
-        edge_ids = (
-            torch.arange(edges, device=frontier.device) + (spans.begins - (spans.ends - counts))[owners]
-        )
-    elif relation.weights is not None:
-        choose_weighted(
-            frontier,
-            spans,
-            relation.weights,
-            edge_ids,
-            draws.wanted,
-            draws.key,
-            draws.place,
-            replace=draws.replace,
-        )
+        found = _HopEdges(neighbors, cols, edge_ids)
+        _launch_uniform(frontier, spans, adjacency, found, first_col, draws)
+        if excluded is None:
+            return found
+        owners = cols - first_col
+    else:
+        counts = torch.diff(spans.ends, prepend=spans.ends.new_zeros(1))
+        owners = torch.repeat_interleave(counts, output_size=edges)
+        if relation.weights is None or draws.wanted < 0:
+            first_edges = spans.begins - (spans.ends - counts)
+            edge_ids = torch.arange(edges, device=frontier.device) + first_edges[owners]
+        else:
+            _choose_weighted(relation, frontier, spans, edge_ids, draws)
+    if excluded is not None:
+        skip_excluded(excluded, slots, spans.begins, owners, edge_ids)
     _read_neighbors[triton.cdiv(edges, _ROW_BLOCK),](
-        indices, edge_ids, neighbors, edges, BLOCK=_ROW_BLOCK, enable_fp_fusion=False
+        *tiered_reads(adjacency.indices, adjacency.residents, adjacency.indptr),
+        frontier,
+        spans.begins,
+        owners,
+        edge_ids,
+        neighbors,
+        edges,
+        TIERED=adjacency.residents is not None,
+        BLOCK=_ROW_BLOCK,
+        enable_fp_fusion=False,
     )
     return _HopEdges(neighbors, owners + first_col, edge_ids)
 
 
-def _spans_of(indptr: Tensor, frontier: Tensor, draws: _Draws) -> _Spans:
+def _spans_of(relation: DeviceRelation, frontier: Tensor, draws: _Draws) -> tuple[_Spans, Tensor]:
+    """Return the edges of each frontier node, and which excluded row each is; without any, anything."""
+    adjacency, excluded = relation.adjacency, relation.excluded
     size = len(frontier)
     begins = torch.empty(size, dtype=torch.int64, device=frontier.device)
     degrees, counts = (torch.empty(size, dtype=torch.int32, device=frontier.device) for _ in range(2))
+    slots = degrees if excluded is None else torch.empty_like(degrees)
     takes_all = draws.wanted < 0
     _find_spans[triton.cdiv(size, _ROW_BLOCK),](
         frontier,
-        indptr,
+        adjacency.indptr,
+        degrees if adjacency.uses is None else adjacency.uses,
+        frontier if excluded is None else excluded.rows,
+        degrees if excluded is None else excluded.removed,
+        0 if excluded is None else len(excluded.rows),
         begins,
         degrees,
         counts,
+        slots,
         size,
         2**31 - 1 if takes_all else draws.wanted,
+        SECTOR_BYTES // adjacency.indices.element_size(),
         REPLACE=draws.replace and not takes_all,
+        COUNTS_USES=adjacency.uses is not None,
+        EXCLUDES=excluded is not None,
         BLOCK=_ROW_BLOCK,
         enable_fp_fusion=False,
     )
-    return _Spans(begins, degrees, torch.cumsum(counts, 0, dtype=torch.int64))
+    return _Spans(begins, degrees, torch.cumsum(counts, 0, dtype=torch.int64)), slots
 
 
 def _launch_uniform(
-    frontier: Tensor, spans: _Spans, indices: Tensor, out: _HopEdges, first_col: int, draws: _Draws
+    frontier: Tensor,
+    spans: _Spans,
+    adjacency: DeviceAdjacency,
+    out: _HopEdges,
+    first_col: int,
+    draws: _Draws,
 ) -> None:
     width = min(max(triton.next_power_of_2(draws.wanted), 4), _MOST_WITHOUT_REPLACEMENT)
     block = max(_TILE // width, 1)
     _choose_uniform[triton.cdiv(len(frontier), block), triton.cdiv(draws.wanted, width)](
         frontier,
         *spans,
-        indices,
+        *tiered_reads(adjacency.indices, adjacency.residents, adjacency.indptr),
         out.edge_ids,
         out.cols,
         out.neighbors,
@@ -269,9 +302,27 @@ def _launch_uniform(
         draws.key,
         draws.place,
         REPLACE=draws.replace,
+        TIERED=adjacency.residents is not None,
         DRAWS=width,
         BLOCK=block,
         enable_fp_fusion=False,
+    )
+
+
+def _choose_weighted(
+    relation: DeviceRelation, frontier: Tensor, spans: _Spans, edge_ids: Tensor, draws: _Draws
+) -> None:
+    weights = cast("DeviceWeights", relation.weights)
+    choose_weighted(
+        frontier,
+        spans,
+        relation.adjacency.indptr,
+        weights,
+        edge_ids,
+        draws.wanted,
+        draws.key,
+        draws.place,
+        replace=draws.replace,
     )
 
 
@@ -343,7 +394,7 @@ def sample_hops(
         _check_counts(relation, replace)
     philox_key = _core.philox_key(_NEIGHBOR_STREAM, *key)
     types = [_TypeNodes(*each) for each in zip(seeds, positions, strict=True)]
-    found = [_RelationEdges(each.adjacency.indptr.device) for each in relations]
+    found = [_RelationEdges(each.device) for each in (seeds[relation.source] for relation in relations)]
     for hop in range(hops):
         for number, (relation, edges) in enumerate(zip(relations, found, strict=True)):
             target = types[relation.target]
@@ -384,6 +435,7 @@ def sample_device_graph(
     replace: bool,
     weighted: Collection[EdgeType],
     key: tuple[int, int, int],
+    excluded: Sequence[ExcludedPairs] = (),
 ) -> HeteroSample[Tensor]:
     """Sample a graph on its device; see :func:`graphbox.sample.sample_heterogeneous`.
 
@@ -394,30 +446,39 @@ def sample_device_graph(
         replace: draw with replacement.
         weighted: the edge types that are drawn in proportion to their weights.
         key: seed, epoch, batch.
+        excluded: edges that must not be sampled, by the number of their edge type, without groups.
 
     Raises:
-        UsageError: a seed that is no node of the graph, or no weights.
-        UnsupportedError: more than 512 distinct neighbours of a node, but not all.
+        UsageError: a seed that is no node of the graph, no weights, or excluded edges of lists that do not
+            ascend.
+        UnsupportedError: more than 512 distinct neighbours of a node, but not all; or excluded edges among
+            weighted ones.
         DoesNotFitError: 2^31 nodes, or edges of a hop, or more.
     """
     numbers = {node_type: number for number, node_type in enumerate(graph.node_types)}
-    relations = [
-        DeviceRelation(
-            graph.csc(edge_type),
-            graph.weights(edge_type, "in") if edge_type in weighted else None,
-            numbers[edge_type[0]],
-            numbers[edge_type[2]],
-            hops,
-        )
-        for edge_type, hops in num_neighbors.items()
-    ]
     seed_nodes = [
         node_tensor(seeds.get(each, ()), graph.num_nodes(each), graph.device, f"seeds[{each!r}]")
         for each in numbers
     ]
     most_hops = max((len(hops) for hops in num_neighbors.values()), default=0)
-    with lent_positions(graph) as positions:
-        sampled = sample_hops(relations, positions, seed_nodes, most_hops, replace=replace, key=key)
+    graph.hold([(each, "in") for each in num_neighbors], [(each, "in") for each in weighted])
+    pairs = {each[0]: each for each in excluded}
+    with graph.reading():
+        relations = [
+            DeviceRelation(
+                graph.csc(edge_type),
+                graph.weights(edge_type, "in") if edge_type in weighted else None,
+                numbers[edge_type[0]],
+                numbers[edge_type[2]],
+                hops,
+                _excluded(graph, edge_type, pairs[number], is_weighted=edge_type in weighted)
+                if number in pairs
+                else None,
+            )
+            for number, (edge_type, hops) in enumerate(num_neighbors.items())
+        ]
+        with lent_positions(graph) as positions:
+            sampled = sample_hops(relations, positions, seed_nodes, most_hops, replace=replace, key=key)
     return HeteroSample(
         nodes=dict(zip(numbers, sampled.nodes, strict=True)),
         rows=dict(zip(num_neighbors, sampled.rows, strict=True)),
@@ -426,3 +487,32 @@ def sample_device_graph(
         nodes_per_hop=dict(zip(numbers, sampled.nodes_per_hop, strict=True)),
         edges_per_hop=dict(zip(num_neighbors, sampled.edges_per_hop, strict=True)),
     )
+
+
+def _excluded(
+    graph: DeviceGraph, edge_type: EdgeType, pairs: ExcludedPairs, *, is_weighted: bool
+) -> ExcludedLists | None:
+    if is_weighted:
+        raise UnsupportedError(
+            "samplers on a device know no excluded edges among those that are drawn by weight",
+            where=f"excluded_edges[{edge_type!r}]",
+            hint="sample the graph itself instead of its DeviceGraph",
+        )
+    graph.most_parallel(edge_type, "in")  # which says where lists do not ascend
+    _, targets, sources, *_ = pairs
+    return excluded_lists(graph.csc(edge_type), targets, sources, graph.num_nodes(edge_type[0]), graph.device)
+
+
+def read_edge_values(
+    graph: DeviceGraph, edge_types: Iterable[EdgeType], name: EdgeColumnName, sample: HeteroSample[Tensor]
+) -> dict[EdgeType, Tensor]:
+    """Return the weight or timestamp of each sampled edge, of the edge types that have it."""
+    values = {}
+    for edge_type in edge_types:
+        if graph.has_values(edge_type, "in", name):
+            column = graph.edge_values(edge_type, "in", name)
+            edge_ids = sample.edge_ids[edge_type]
+            values[edge_type] = torch.empty(len(edge_ids), dtype=column.dtype, device=graph.device)
+            places = torch.arange(len(edge_ids), device=graph.device)
+            copy_elements(column, edge_ids, values[edge_type], places)
+    return values

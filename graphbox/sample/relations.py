@@ -15,9 +15,11 @@ from graphbox.sample.drawing import TemporalStrategy, check_temporal, set_times
 __all__ = [
     "IndexedLists",
     "Sampled",
+    "check_attributes",
     "give_attributes",
     "indexed_lists",
     "keep_to_times",
+    "lacks_attribute",
     "sampled_relation",
 ]
 
@@ -121,11 +123,7 @@ def give_attributes(relations: Sequence[Sampled], wanted: Collection[EdgeColumnN
     Raises:
         UsageError: unknown values, or none has them.
     """
-    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
-        raise UsageError(
-            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
-            where="edge_attributes",
-        )
+    check_attributes(wanted)
     for attribute in wanted:
         is_given = False
         for each in relations:
@@ -135,11 +133,29 @@ def give_attributes(relations: Sequence[Sampled], wanted: Collection[EdgeColumnN
                 give(*column)
                 is_given = True
         if relations and not is_given:
-            raise UsageError(
-                f"no sampled edges have a {attribute}: {', '.join(each.name for each in relations)}",
-                where="edge_attributes",
-                hint=f"import them with a {attribute} column",
-            )
+            raise lacks_attribute(attribute, [each.name for each in relations])
+
+
+def check_attributes(wanted: Collection[EdgeColumnName]) -> None:
+    """Check which values of edges are asked for.
+
+    Raises:
+        UsageError: unknown ones.
+    """
+    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
+        raise UsageError(
+            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
+            where="edge_attributes",
+        )
+
+
+def lacks_attribute(attribute: EdgeColumnName, names: Sequence[str]) -> UsageError:
+    """Return the error that none of the sampled edges, of the edge types ``names``, have a value."""
+    return UsageError(
+        f"no sampled edges have a {attribute}: {', '.join(names)}",
+        where="edge_attributes",
+        hint=f"import them with a {attribute} column",
+    )
 
 
 class IndexedLists(NamedTuple):

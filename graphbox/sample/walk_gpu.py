@@ -15,6 +15,7 @@ import triton.language as tl
 
 from graphbox import _core
 from graphbox.philox_gpu import bounded_word, draw_block
+from graphbox.sample.edge_reads_gpu import load_alias, load_edges
 from graphbox.sample.node2vec_gpu import node2vec_parameters, node2vec_walks
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
 _BLOCK = 128
 _RESTART_HOP = tl.constexpr(2)  # hops of the counter: see csrc/sample/walk.cpp
 _PAIR_HOP = tl.constexpr(3)
-_FIELDS = tl.constexpr(4)  # of a step in the table
+_FIELDS = tl.constexpr(9)  # of a step in the table
 
 
 class DeviceWalkStep(NamedTuple):
@@ -76,19 +77,33 @@ class WalkerDraws(NamedTuple):
 
 
 @triton.jit
-def _neighbor(indices, edge, is_wide, going):
-    """Return the neighbours at ``edge``, from a list of int64 or int32 at the address ``indices``."""
+def _neighbor(indices, residents, edges, position, is_wide, going, TIERED: tl.constexpr):
+    """Return the neighbours at ``position``, from lists of int64 or int32 at the address ``indices``."""
     if is_wide != 0:
-        node = tl.load(indices.to(tl.pointer_type(tl.int64)) + edge, mask=going, other=-1)
+        column = indices.to(tl.pointer_type(tl.int64))
+        copies = residents.to(tl.pointer_type(tl.int64))
+        node = load_edges(column, copies, edges, position, going, -1, TIERED)
     else:
-        node = tl.load(indices.to(tl.pointer_type(tl.int32)) + edge, mask=going, other=-1).to(tl.int64)
+        column = indices.to(tl.pointer_type(tl.int32))
+        copies = residents.to(tl.pointer_type(tl.int32))
+        node = load_edges(column, copies, edges, position, going, -1, TIERED).to(tl.int64)
     return node
+
+
+@triton.jit
+def _read_at(places, node, begin, edges, going, TIERED: tl.constexpr):
+    """Return the position that lists are read at; ``places`` is an address, 0 if none are resident."""
+    if TIERED:
+        can_be = tl.where(going, places, 0) != 0
+        place = tl.load(places.to(tl.pointer_type(tl.int64)) + node, mask=can_be, other=-1)
+        begin = tl.where(place >= 0, place + edges, begin)
+    return begin
 
 
 @triton.jit
 def _step(
     node, start, step, block, table, period, restart_below, key, position, word, restart_word,
-    RESTARTS: tl.constexpr, WORD: tl.constexpr,
+    RESTARTS: tl.constexpr, TIERED: tl.constexpr, WORD: tl.constexpr,
 ):  # fmt: skip
     """Return where walkers are after a step; ``word`` is number ``WORD`` of the block of the step."""
     fields = table + step % period * _FIELDS
@@ -96,6 +111,11 @@ def _step(
     indices = tl.load(fields + 1)
     alias_address = tl.load(fields + 2)
     is_wide = tl.load(fields + 3)
+    residents = indices
+    edges = is_wide
+    if TIERED:
+        residents = tl.load(fields + 4)
+        edges = tl.load(fields + 5)
     going = node >= 0
     begin = tl.load(indptr + node, mask=going, other=0)
     degree = (tl.load(indptr + node + 1, mask=going, other=0) - begin).to(tl.int32)
@@ -105,7 +125,7 @@ def _step(
     going &= (degree > 0) & (returns == 0)
     ranges = tl.where(going, degree, 1).to(tl.uint32)
     if alias_address == 0:
-        edge = begin + bounded_word(word, ranges, key, 0, block, position, going, WORD).to(tl.int64)
+        chosen = bounded_word(word, ranges, key, 0, block, position, going, WORD).to(tl.int64)
     else:
         pair0, pair1, pair2, pair3 = draw_block(key, _PAIR_HOP, step // 2, position, 0)
         if WORD % 2 == 0:
@@ -114,18 +134,28 @@ def _step(
         else:
             column = bounded_word(pair2, ranges, key, _PAIR_HOP, step // 2, position, going, 2).to(tl.int64)
             fraction = pair3
-        entry = alias_address.to(tl.pointer_type(tl.int32)) + 2 * (begin + column)
-        threshold = tl.load(entry, mask=going, other=0).to(tl.uint32, bitcast=True)
-        alias = tl.load(entry + 1, mask=going, other=0).to(tl.int64)
-        edge = begin + tl.where(fraction < threshold, column, alias)
-    arrived = _neighbor(indices, edge, is_wide, going)
+        alias_tables = alias_address.to(tl.pointer_type(tl.int32))
+        alias_at = begin
+        if TIERED:
+            alias_at = _read_at(tl.load(fields + 7), node, begin, edges, going, TIERED)
+        copies = residents.to(tl.pointer_type(tl.int32))
+        threshold, alias = load_alias(alias_tables, copies, edges, alias_at + column, going, TIERED)
+        chosen = tl.where(fraction < threshold, column, alias.to(tl.int64))
+    read_at = begin
+    if TIERED:
+        read_at = _read_at(tl.load(fields + 6), node, begin, edges, going, TIERED)
+        uses = tl.load(fields + 8)
+        counts = tl.where(going, uses, 0) != 0
+        tl.atomic_add(uses.to(tl.pointer_type(tl.int32)) + node, 1, mask=counts, sem="relaxed")
+    arrived = _neighbor(indices, residents, edges, read_at + chosen, is_wide, going, TIERED)
     return tl.where(returns, start, arrived)
 
 
 @triton.jit
 def _walk(
     starts, path_of, number, keys, positions, out, size, length, table, period, restart_below, key,
-    SEVERAL_PATHS: tl.constexpr, SEVERAL_KEYS: tl.constexpr, RESTARTS: tl.constexpr, BLOCK: tl.constexpr,
+    SEVERAL_PATHS: tl.constexpr, SEVERAL_KEYS: tl.constexpr, RESTARTS: tl.constexpr,
+    TIERED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     walker = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = walker < size
@@ -149,7 +179,7 @@ def _walk(
             if step < length:
                 node = _step(
                     node, start, step, block, table, period, restart_below, key, position, words[word],
-                    restart_words[word], RESTARTS, word,
+                    restart_words[word], RESTARTS, TIERED, word,
                 )  # fmt: skip
                 tl.store(row + step + 1, node, mask=inside)
 
@@ -208,21 +238,38 @@ class DeviceWalker:
                 SEVERAL_PATHS=path_of is not None,
                 SEVERAL_KEYS=several is not None,
                 RESTARTS=walk.restart_probability > 0,
+                TIERED=any(_is_tiered(step) for step in path),
                 BLOCK=_BLOCK,
                 enable_fp_fusion=False,
             )
         return out
 
 
+def _is_tiered(step: DeviceWalkStep) -> bool:
+    """Return whether lists can be resident, or reads of them are counted."""
+    return step.lists.uses is not None
+
+
 def _table(path: Sequence[DeviceWalkStep], device: torch.device) -> Tensor:
-    """Return the addresses of the arrays of each step, int64 [steps, 4]: they stay the graph's."""
-    rows = [
-        [
-            step.lists.indptr.data_ptr(),
-            step.lists.indices.data_ptr(),
-            0 if step.weights is None else step.weights.alias_tables.data_ptr(),
-            int(step.lists.indices.dtype == torch.int64),
-        ]
-        for step in path
-    ]
+    """Return the addresses of the arrays of each step, int64 [steps, fields]: they stay the graph's.
+
+    All resident lists are at one address; alias tables, if a step has any, count as many edges as its lists.
+    """
+    rows = []
+    for lists, weights in path:
+        alias_residents = None if weights is None else weights.alias_residents
+        residents = [each for each in (lists.residents, alias_residents) if each is not None]
+        rows.append(
+            [
+                lists.indptr.data_ptr(),
+                lists.indices.data_ptr(),
+                0 if weights is None else weights.alias_tables.data_ptr(),
+                int(lists.indices.dtype == torch.int64),
+                residents[0].values.data_ptr() if residents else 0,
+                len(lists.indices),
+                0 if lists.residents is None else lists.residents.places.data_ptr(),
+                0 if alias_residents is None else alias_residents.places.data_ptr(),
+                0 if lists.uses is None else lists.uses.data_ptr(),
+            ]
+        )
     return torch.tensor(rows, dtype=torch.int64, device=device)

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from graphbox.philox_gpu import draw_words
+from graphbox.sample.edge_reads_gpu import list_begin, load_alias, load_edges, tiered_reads
 from graphbox.sample.exponential_gpu import exponential
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ _INFINITE = tl.constexpr(float("inf"))
 
 
 @triton.jit
-def _draw_offsets(alias_tables, begin, degree, key, place, first_draw, position, wanted, DRAWS: tl.constexpr):
+def _draw_offsets(
+    alias_tables, residents, edges, begin, degree, key, place, first_draw, position, wanted,
+    TIERED: tl.constexpr, DRAWS: tl.constexpr,
+):  # fmt: skip
     """Return the edges of draws first_draw, ..., int32 [positions, DRAWS]: 64 bits of the generator each."""
     words = draw_words(key, place, first_draw // 2, position, 0, 2 * DRAWS)
     high, low = tl.split(tl.reshape(words, (position.shape[0], DRAWS, 2)))
@@ -38,27 +42,15 @@ def _draw_offsets(alias_tables, begin, degree, key, place, first_draw, position,
     product = high.to(tl.uint64) * range_ + (low.to(tl.uint64) * range_ >> 32)
     column = (product >> 32).to(tl.int64)
     fraction = product.to(tl.uint32)
-    entry = 2 * (begin[:, None] + column)
-    threshold = tl.load(alias_tables + entry, mask=wanted, other=0).to(tl.uint32, bitcast=True)
-    alias = tl.load(alias_tables + entry + 1, mask=wanted, other=0)
+    threshold, alias = load_alias(alias_tables, residents, edges, begin[:, None] + column, wanted, TIERED)
     return tl.where(fraction < threshold, column.to(tl.int32), alias)
 
 
 @triton.jit
 def _choose_with_replacement(
-    nodes,
-    begins,
-    degrees,
-    ends,
-    alias_tables,
-    edge_ids,
-    size,
-    wanted,
-    key,
-    place,
-    DRAWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    nodes, begins, degrees, ends, alias_tables, residents, places, edges, edge_ids, size, wanted, key, place,
+    TIERED: tl.constexpr, DRAWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
     first_draw = tl.program_id(1) * DRAWS
@@ -67,7 +59,11 @@ def _choose_with_replacement(
     begin = tl.load(begins + number, mask=inside, other=0)
     degree = tl.load(degrees + number, mask=inside, other=0)
     is_wanted = (draw < wanted) & (inside & (degree > 0))[:, None]
-    offset = _draw_offsets(alias_tables, begin, degree, key, place, first_draw, node, is_wanted, DRAWS)
+    read_at = list_begin(places, node, begin, edges, inside, TIERED)
+    offset = _draw_offsets(
+        alias_tables, residents, edges, read_at, degree, key, place, first_draw, node, is_wanted, TIERED,
+        DRAWS,
+    )  # fmt: skip
     out = (tl.load(ends + number, mask=inside, other=0) - wanted)[:, None] + draw
     tl.store(edge_ids + out, begin[:, None] + offset, mask=is_wanted)
 
@@ -79,7 +75,10 @@ def _is_among(offset, taken):
 
 
 @triton.jit
-def _keys(weight, begin, offset, among, key, place, position, DEGREE: tl.constexpr, IS_NARROW: tl.constexpr):
+def _keys(
+    weight, offset, among, key, place, position, DEGREE: tl.constexpr, IS_NARROW: tl.constexpr,
+    TIERED: tl.constexpr,
+):  # fmt: skip
     """Return exponential keys of the edges ``offset`` int32 [DEGREE], infinite but for those in ``among``."""
     first = tl.min(offset, axis=0)
     if IS_NARROW:
@@ -90,16 +89,17 @@ def _keys(weight, begin, offset, among, key, place, position, DEGREE: tl.constex
         high, low = tl.split(tl.reshape(words, (DEGREE, 2)))
         word = high.to(tl.uint64) << 32 | low.to(tl.uint64)
         u = ((word >> 12).to(tl.float64) + 0.5) * 2.0**-52
-    weights = tl.load(weight + begin + offset, mask=among, other=1.0).to(tl.float64)
+    column, residents, edges, read_at = weight
+    weights = load_edges(column, residents, edges, read_at + offset, among, 1.0, TIERED).to(tl.float64)
     return tl.where(among, exponential(u) / weights, _INFINITE)
 
 
 @triton.jit
-def _take_narrow(weight, out, begin, degree, taken, count, key, place, position):
+def _take_narrow(weight, out, begin, degree, taken, count, key, place, position, TIERED: tl.constexpr):
     """Write the ``count`` untaken edges with the smallest keys, of up to 64 edges, in their order."""
     offset = tl.arange(0, _NARROW_DEGREE)
     among = (offset < degree) & (_is_among(offset, taken) == 0)
-    keys = _keys(weight, begin, offset, among, key, place, position, _NARROW_DEGREE, True)
+    keys = _keys(weight, offset, among, key, place, position, _NARROW_DEGREE, True, TIERED)
     is_before = (keys[:, None] < keys[None, :]) | (
         (keys[:, None] == keys[None, :]) & (offset[:, None] < offset[None, :])
     )
@@ -108,7 +108,9 @@ def _take_narrow(weight, out, begin, degree, taken, count, key, place, position)
 
 
 @triton.jit
-def _take_wide(weight, out, begin, degree, taken, count, key, place, position, CHUNK: tl.constexpr):
+def _take_wide(
+    weight, out, begin, degree, taken, count, key, place, position, TIERED: tl.constexpr, CHUNK: tl.constexpr
+):
     """The same for any number of edges: the smallest keys are found one after the other."""
     last_key = tl.full((), -1.0, tl.float64)
     last_offset = tl.full((), -1, tl.int32)
@@ -118,7 +120,7 @@ def _take_wide(weight, out, begin, degree, taken, count, key, place, position, C
         for first in range(0, degree, CHUNK):
             offset = first + tl.arange(0, CHUNK)
             among = (offset < degree) & (_is_among(offset, taken) == 0)
-            keys = _keys(weight, begin, offset, among, key, place, position, CHUNK, False)
+            keys = _keys(weight, offset, among, key, place, position, CHUNK, False, TIERED)
             is_after = among & ((keys > last_key) | ((keys == last_key) & (offset > last_offset)))
             least = tl.min(tl.where(is_after, keys, _INFINITE), axis=0)
             place_of_least = tl.min(tl.where(is_after & (keys == least), offset, 2**31 - 1), axis=0)
@@ -131,7 +133,7 @@ def _take_wide(weight, out, begin, degree, taken, count, key, place, position, C
     for first in range(0, degree, CHUNK):
         offset = first + tl.arange(0, CHUNK)
         among = (offset < degree) & (_is_among(offset, taken) == 0)
-        keys = _keys(weight, begin, offset, among, key, place, position, CHUNK, False)
+        keys = _keys(weight, offset, among, key, place, position, CHUNK, False, TIERED)
         is_chosen = among & ((keys < last_key) | ((keys == last_key) & (offset <= last_offset)))
         tl.store(
             out + written + tl.cumsum(is_chosen.to(tl.int32), axis=0) - 1, begin + offset, mask=is_chosen
@@ -141,19 +143,10 @@ def _take_wide(weight, out, begin, degree, taken, count, key, place, position, C
 
 @triton.jit
 def _choose_without_replacement(
-    nodes,
-    begins,
-    degrees,
-    ends,
-    alias_tables,
-    weight,
-    edge_ids,
-    wanted,
-    key,
-    place,
-    DRAWS: tl.constexpr,
-    TAKEN: tl.constexpr,
-):
+    nodes, begins, degrees, ends, alias_tables, alias_residents, alias_places, edges, weight,
+    weight_residents, weight_places, edge_ids, wanted, key, place, ALIAS_TIERED: tl.constexpr,
+    WEIGHT_TIERED: tl.constexpr, DRAWS: tl.constexpr, TAKEN: tl.constexpr,
+):  # fmt: skip
     number = tl.program_id(0)
     begin = tl.load(begins + number)
     degree = tl.load(degrees + number)
@@ -164,7 +157,16 @@ def _choose_without_replacement(
         tl.store(out + slot, begin + slot, mask=slot < count)
     else:
         row = tl.arange(0, 1)
-        position = tl.load(nodes + number) + row.to(tl.int64)
+        node = tl.load(nodes + number)
+        position = node + row.to(tl.int64)
+        alias_begin = begin
+        if ALIAS_TIERED:
+            alias_place = tl.load(alias_places + node)
+            alias_begin = tl.where(alias_place >= 0, alias_place + edges, begin)
+        weight_begin = begin
+        if WEIGHT_TIERED:
+            weight_place = tl.load(weight_places + node)
+            weight_begin = tl.where(weight_place >= 0, weight_place + edges, begin)
         taken = tl.full((TAKEN,), -1, tl.int32)
         found = 0
         first_draw = 0
@@ -173,16 +175,9 @@ def _choose_without_replacement(
             step = tl.arange(0, DRAWS)
             is_wanted = first_draw + step < limit
             drawn = _draw_offsets(
-                alias_tables,
-                begin + row,
-                degree + row,
-                key,
-                place,
-                first_draw,
-                position,
-                is_wanted[None, :],
-                DRAWS,
-            )
+                alias_tables, alias_residents, edges, alias_begin + row, degree + row, key, place, first_draw,
+                position, is_wanted[None, :], ALIAS_TIERED, DRAWS,
+            )  # fmt: skip
             offset = tl.reshape(drawn, (DRAWS,))
             repeats = (
                 (offset[:, None] == offset[None, :]) & (step[:, None] < step[None, :]) & is_wanted[:, None]
@@ -196,17 +191,23 @@ def _choose_without_replacement(
             found = tl.minimum(found + tl.sum(is_new.to(tl.int32), axis=0), count)
             first_draw += DRAWS
         if found < count:
+            weights = weight, weight_residents, edges, weight_begin
             if degree <= _NARROW_DEGREE:
-                _take_narrow(weight, out + found, begin, degree, taken, count - found, key, place, position)
+                _take_narrow(
+                    weights, out + found, begin, degree, taken, count - found, key, place, position,
+                    WEIGHT_TIERED,
+                )  # fmt: skip
             else:
                 _take_wide(
-                    weight, out + found, begin, degree, taken, count - found, key, place, position, 128
-                )
+                    weights, out + found, begin, degree, taken, count - found, key, place, position,
+                    WEIGHT_TIERED, 128,
+                )  # fmt: skip
 
 
 def choose_weighted(
     nodes: Tensor,
     spans: tuple[Tensor, Tensor, Tensor],
+    indptr: Tensor,
     weights: DeviceWeights,
     edge_ids: Tensor,
     wanted: int,
@@ -221,6 +222,7 @@ def choose_weighted(
         nodes: int64 [n], whose edges.
         spans: of each where its edges begin (int64), how many it has (int32), and where what it gives ends in
             ``edge_ids`` (int64).
+        indptr: of the lists.
         weights: of all edges.
         edge_ids: int64, to be written.
         wanted: how many of each node.
@@ -228,33 +230,38 @@ def choose_weighted(
         place: of the draws.
         replace: draw with replacement.
     """
+    alias = tiered_reads(weights.alias_tables, weights.alias_residents, indptr)
     if replace:
         draws = min(max(triton.next_power_of_2(wanted), 4), _TILE)
         block = _TILE // draws
         _choose_with_replacement[triton.cdiv(len(nodes), block), triton.cdiv(wanted, draws)](
             nodes,
             *spans,
-            weights.alias_tables,
+            *alias,
             edge_ids,
             len(nodes),
             wanted,
             key,
             place,
+            TIERED=weights.alias_residents is not None,
             DRAWS=draws,
             BLOCK=block,
             enable_fp_fusion=False,
         )
         return
+    weight = tiered_reads(weights.weight, weights.weight_residents, indptr)
     taken = max(triton.next_power_of_2(wanted), 4)
     _choose_without_replacement[len(nodes),](
         nodes,
         *spans,
-        weights.alias_tables,
-        weights.weight,
+        *alias,
+        *weight[:3],
         edge_ids,
         wanted,
         key,
         place,
+        ALIAS_TIERED=weights.alias_residents is not None,
+        WEIGHT_TIERED=weights.weight_residents is not None,
         DRAWS=min(max(taken, 16), 64),
         TAKEN=taken,
         num_warps=1,

@@ -146,8 +146,7 @@ class DeviceSampling:
         indices = sum(csc.indices.nbytes for csc in cscs.values())
         weights = 12 * len(cscs["item", "bought_by", "user"].indices)
         assert held == sum(csc.indptr.nbytes for csc in cscs.values()) + indices + weights
-        if device.type == "cuda":
-            assert on_device.pinned_bytes == (indices + weights if indices_in == "pinned" else 0)
+        assert on_device.pinned_bytes == (indices + weights if indices_in == "pinned" else 0)
 
     def test_nothing_to_sample(self, device: torch.device) -> None:
         none = DeviceGraph(one_type(Csc(np.zeros(1, np.int64), np.zeros(0, np.int32))), device)
@@ -163,7 +162,7 @@ class DeviceSampling:
         graph = DeviceGraph(one_type(csc), device)
         with pytest.raises(UsageError, match="expected node indices from 0 to 8, received 9"):
             sample_neighbors(graph, [9], [1])
-        with pytest.raises(UsageError, match=r"int64 or int32 with one dimension, received torch\.float32"):
+        with pytest.raises(UsageError, match="expected integers that fit int64, received float32"):
             sample_neighbors(graph, torch.ones(3), [1])
         with pytest.raises(UsageError, match="the graph has: node"):
             sample_heterogeneous(graph, {"nodes": [1]}, [1])

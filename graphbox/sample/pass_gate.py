@@ -1,0 +1,47 @@
+"""Who reads what changes when a pass ends, and who changes it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["PassGate"]
+
+
+class PassGate:
+    """Lets any number of threads read, or one thread change what they read; the latter goes first."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._readers = 0
+        self._changers = 0  # that wait, or are at it
+        self._is_changing = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Wait until nobody changes anything, and keep it so."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._changers == 0)
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._readers -= 1
+                self._condition.notify_all()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Wait until all readers have finished, and keep others out; not to be called by a reader."""
+        with self._condition:
+            self._changers += 1
+            self._condition.wait_for(lambda: self._readers == 0 and not self._is_changing)
+            self._is_changing = True
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._changers -= 1
+                self._is_changing = False
+                self._condition.notify_all()

@@ -1,0 +1,73 @@
+"""Arrays in pinned host memory, which a device reads by itself and copies from without waiting."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphbox.errors import DoesNotFitError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["as_tensor", "pinned_copy", "to_device"]
+
+_PORTABLE = 1  # cudaHostRegisterPortable
+_LEAST_REGISTERED_BYTES = 1 << 20  # smaller ones come from PyTorch's pool
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Return a tensor of the same memory. It is only read: what is mapped from a file cannot be written."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
+
+
+def pinned_copy(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
+    """Return an array as a tensor in host memory that ``device`` reads; of the CPU the array itself.
+
+    Memory of a large one is just as large: PyTorch's own pool would round it up to a power of two.
+
+    Raises:
+        DoesNotFitError: there is not so much memory that can be pinned.
+    """
+    import torch
+
+    tensor = as_tensor(array)
+    if device.type != "cuda":
+        return tensor
+    if tensor.nbytes < _LEAST_REGISTERED_BYTES:
+        return tensor.pin_memory()
+    copy = torch.empty_like(tensor)
+    copy.copy_(tensor)
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    with torch.cuda.device(device):
+        status = int(runtime.cudaHostRegister(copy.data_ptr(), copy.nbytes, _PORTABLE))
+    if status != 0:
+        raise DoesNotFitError(
+            f"expected {copy.nbytes:,} bytes of host memory to pin, CUDA refused with error {status}",
+            hint="`ulimit -l` bounds what a process may pin, and a container its memory",
+        )
+    weakref.finalize(copy, _unregister, copy.data_ptr(), device).atexit = False
+    return copy
+
+
+def _unregister(address: int, device: torch.device) -> None:
+    import torch
+
+    torch.cuda.synchronize(device)  # kernels may still read it
+    runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    runtime.cudaHostUnregister(address)
+
+
+def to_device(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
+    """Return a small array on ``device``; the host does not wait for the copy."""
+    tensor = as_tensor(array)
+    if device.type != "cuda":
+        return tensor.clone()
+    return tensor.pin_memory().to(device, non_blocking=True)

@@ -1,0 +1,340 @@
+"""Which lists of a graph are resident on a device, by measured use: chosen anew after each pass.
+
+All resident lists of all columns share one arena. They lie one after the other in it; from its end
+downwards stand their names, in the same order. What is chosen is decided by how much each list was read
+for the room it takes: kernels count the sectors they read of each. Lists that stay slide together, so that
+only those that are new are read from host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SECTOR_BYTES", "ListColumn", "ResidentLists", "ResidentStatistics", "Residents"]
+
+SECTOR_BYTES = 32
+"""What a device reads at least."""
+
+_UNIT_BYTES = 8  # lists begin at multiples of it
+_ROWS_OF_STEP = 1 << 21
+_UNITS_OF_STEP = 1 << 21
+_NUMBER_SHIFT = 48  # a list is named by its column's number, above its row
+_WANTED = -2  # a place: not there yet, but chosen
+_SCORE_SHIFT = 18  # of the bits of a float32: its exponent and 5 bits of its fraction are left
+_BUCKETS = 1 << (32 - _SCORE_SHIFT)
+
+
+@dataclass(frozen=True, slots=True)
+class Residents:
+    """Copies of lists on the device, as kernels read them.
+
+    Attributes:
+        values: of the column's dtype.
+        places: int64 [rows], where in ``values`` each row's list begins; -1: it is not there.
+    """
+
+    values: torch.Tensor
+    places: torch.Tensor
+
+
+@dataclass(eq=False, slots=True)
+class ListColumn:
+    """A column of edges in pinned host memory, of which lists can be resident.
+
+    Attributes:
+        values: [edges], of 4 or 8 bytes each, in pinned host memory.
+        indptr: int64 [rows + 1], where lists begin, on the device.
+        uses: int32 [rows], sectors read of each list; several columns can share it.
+        places: int64 [rows], see :class:`Residents`.
+        counts: whether it is this column that the reads in ``uses`` are about.
+    """
+
+    values: torch.Tensor
+    indptr: torch.Tensor
+    uses: torch.Tensor
+    counts: bool
+    places: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        import torch
+
+        self.places = torch.full((len(self.indptr) - 1,), -1, dtype=torch.int64, device=self.indptr.device)
+
+    @property
+    def rows(self) -> int:
+        """How many lists there are."""
+        return len(self.places)
+
+    @property
+    def element_bytes(self) -> int:
+        """Of an edge."""
+        return self.values.element_size()
+
+    @property
+    def elements_of_unit(self) -> int:
+        """How many edges a unit of the arena holds."""
+        return _UNIT_BYTES // self.element_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ResidentStatistics:
+    """What is resident, and how often it was what was read.
+
+    Attributes:
+        lists: how many are resident.
+        list_bytes: what they take.
+        room_bytes: what they may take.
+        hit_rate: of the sectors of lists that were read, the share of resident ones; reads of each earlier
+            pass count half as much as those of the one after it. None: nothing was read.
+        passes: how many have ended.
+        moved_bytes: read from host memory to make lists resident, in all passes.
+    """
+
+    lists: int
+    list_bytes: int
+    room_bytes: int
+    hit_rate: float | None
+    passes: int
+    moved_bytes: int
+
+
+class ResidentLists:
+    """The arena, and who is in it.
+
+    Args:
+        device: where it is.
+        sectors_of_byte: how many sectors of a list must have been read, for each byte of it, so that it is
+            brought in.
+    """
+
+    def __init__(self, device: torch.device, *, sectors_of_byte: float) -> None:
+        import torch
+
+        self._device = device
+        self._sectors_of_byte = sectors_of_byte
+        self._arena = torch.empty(0, dtype=torch.int64, device=device)
+        self._columns: list[ListColumn] = []
+        self._lists = 0
+        self._end = 0  # of the last list, in units
+        self._passes = 0
+        self._moved_bytes = 0
+        self._hit_rate: float | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the arena."""
+        return self._arena.nbytes
+
+    @property
+    def statistics(self) -> ResidentStatistics:
+        """What is resident, and how often it was what was read."""
+        return ResidentStatistics(
+            self._lists,
+            self._end * _UNIT_BYTES,
+            self.held_bytes,
+            self._hit_rate,
+            self._passes,
+            self._moved_bytes,
+        )
+
+    def of(self, column: ListColumn) -> Residents:
+        """Return the resident lists of a column, as kernels read them; they hold until the pass ends."""
+        return Residents(self._arena.view(column.values.dtype), column.places)
+
+    def end_pass(self, columns: Sequence[ListColumn], room_bytes: int) -> None:
+        """Choose what is resident by what was read so far, and bring it there. Nothing may read meanwhile.
+
+        Beside the arena it takes memory for steps of about two million lists or units, some 200 MB.
+
+        Args:
+            columns: those there are, in the order they came; none has gone.
+            room_bytes: the most bytes of the arena.
+        """
+        import torch
+
+        units = max(room_bytes, 0) // _UNIT_BYTES
+        self._columns = list(columns)
+        if units < len(self._arena) or (len(self._arena) == 0 and units > 0):
+            self.forget()
+            self._arena = torch.empty(units, dtype=torch.int64, device=self._device)
+        self._mark(*self._least_bucket())
+        self._slide_together()
+        self._bring_in()
+        self._passes += 1
+        for uses in {id(each.uses): each.uses for each in self._columns}.values():
+            uses.bitwise_right_shift_(1).bitwise_and_(2**31 - 1)  # of unsigned numbers
+
+    def forget(self) -> None:
+        """Empty the arena. Who still has what :meth:`of` gave finds there what was there."""
+        import torch
+
+        for column in self._columns:
+            column.places = torch.full_like(column.places, -1)
+        self._lists = self._end = 0
+        self._arena = torch.empty(0, dtype=torch.int64, device=self._device)
+
+    # Choosing
+
+    def _steps(self) -> Iterator[tuple[int, ListColumn, slice]]:
+        for number, column in enumerate(self._columns):
+            for first in range(0, column.rows, _ROWS_OF_STEP):
+                yield number, column, slice(first, min(first + _ROWS_OF_STEP, column.rows))
+
+    def _scores(self, column: ListColumn, rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the bucket of each list, -1 for those not to be resident, and the units they take."""
+        import torch
+
+        degrees = column.indptr[rows.start + 1 : rows.stop + 1] - column.indptr[rows]
+        bytes_of_list = degrees * column.element_bytes
+        units = (bytes_of_list + _UNIT_BYTES - 1) // _UNIT_BYTES + 1  # and its name
+        uses = _whole(column.uses[rows])
+        is_resident = column.places[rows] >= 0
+        score = (uses / units).to(torch.float32).view(torch.int32) >> _SCORE_SHIFT
+        bucket = 2 * score.to(torch.int64) + is_resident  # of equals those that are there
+        pays = uses >= self._sectors_of_byte * bytes_of_list
+        bucket[((is_resident | (pays & (uses > 0))) & (degrees > 0)).logical_not_()] = -1
+        return bucket, units
+
+    def _least_bucket(self) -> tuple[int, int]:
+        """Return the bucket from which on lists fit, and how many units of it do."""
+        import torch
+
+        room = torch.zeros(_BUCKETS + 1, dtype=torch.int64, device=self._device)
+        read = torch.zeros(2, dtype=torch.int64, device=self._device)
+        for _, column, rows in self._steps():
+            bucket, units = self._scores(column, rows)
+            room.scatter_add_(0, bucket + 1, units)
+            if column.counts:
+                uses = _whole(column.uses[rows])
+                read[0] += uses.sum()
+                read[1] += uses[column.places[rows] >= 0].sum()
+        total, resident = read.tolist()
+        self._hit_rate = resident / total if total else None
+        from_above = np.cumsum(room.cpu().numpy()[:0:-1])
+        too_many = np.flatnonzero(from_above > len(self._arena))
+        if len(too_many) == 0:
+            return 0, len(self._arena)
+        fitting = from_above[too_many[0] - 1] if too_many[0] > 0 else 0
+        return _BUCKETS - 1 - int(too_many[0]), len(self._arena) - int(fitting)
+
+    def _mark(self, least: int, left: int) -> None:
+        """Mark lists that go, and those that come; of the least bucket as many as ``left`` units hold."""
+        import torch
+
+        taken = torch.zeros(1, dtype=torch.int64, device=self._device)
+        for _, column, rows in self._steps():
+            bucket, units = self._scores(column, rows)
+            ends = torch.cumsum(torch.where(bucket == least, units, 0), 0) + taken
+            taken = ends[-1:]
+            is_chosen = (bucket > least) | ((bucket == least) & (ends <= left))
+            places = column.places[rows]
+            places[~is_chosen] = -1
+            places[is_chosen & (places < 0)] = _WANTED
+
+    # Moving
+
+    def _slide_together(self) -> None:
+        """Close the gaps that lists have left, in the order they lie in."""
+        import torch
+
+        lists = end = 0
+        for first in range(0, self._lists, _ROWS_OF_STEP):
+            names = self._names(first, min(first + _ROWS_OF_STEP, self._lists)).flip(0)
+            begins = torch.full_like(names, -1)
+            units = torch.zeros_like(names)
+            for number, column in enumerate(self._columns):
+                mine = (names >> _NUMBER_SHIFT == number).nonzero().squeeze(1)
+                rows = _row_of(names[mine])
+                begins[mine] = torch.div(column.places[rows], column.elements_of_unit, rounding_mode="floor")
+                units[mine] = _units_of(column, rows)
+            stays = begins >= 0
+            names, begins, units = names[stays], begins[stays], units[stays]
+            if len(names) == 0:
+                continue
+            targets = torch.cumsum(units, 0) - units + end
+            if not torch.equal(begins, targets):
+                self._slide(begins, units, end)
+                self._place(names, targets)
+            self._names(lists, lists + len(names)).copy_(names.flip(0))
+            lists += len(names)
+            end += int(units.sum())
+        self._lists, self._end = lists, end
+
+    def _slide(self, begins: torch.Tensor, units: torch.Tensor, target: int) -> None:
+        """Move lists down to ``target``, each to the end of the one before."""
+        import torch
+
+        ends = torch.cumsum(units, 0)
+        shifts = begins - (ends - units)
+        total = int(ends[-1])
+        for first in range(0, total, _UNITS_OF_STEP):
+            unit = torch.arange(first, min(first + _UNITS_OF_STEP, total), device=self._device)
+            moved = self._arena[unit + shifts[torch.searchsorted(ends, unit, right=True)]]
+            self._arena[target + first : target + first + len(moved)] = moved
+
+    def _bring_in(self) -> None:
+        """Copy the lists that are wanted behind those that are there."""
+        import torch
+
+        for number, column, part in self._steps():
+            rows = (column.places[part] == _WANTED).nonzero().squeeze(1) + part.start
+            if len(rows) == 0:
+                continue
+            units = _units_of(column, rows)
+            ends = torch.cumsum(units, 0) + self._end
+            names = rows | number << _NUMBER_SHIFT
+            self._place(names, ends - units)
+            self._names(self._lists, self._lists + len(rows)).copy_(names.flip(0))
+            self._copy(column, rows)
+            self._lists += len(rows)
+            self._end = int(ends[-1])
+
+    def _copy(self, column: ListColumn, rows: torch.Tensor) -> None:
+        import torch
+
+        from graphbox.sample.edge_reads_gpu import copy_elements  # Triton, where it is used
+
+        begins, places = column.indptr[rows], column.places[rows]
+        degrees = column.indptr[rows + 1] - begins
+        ends = torch.cumsum(degrees, 0)
+        total = int(ends[-1])
+        target = self._arena.view(column.values.dtype)
+        for first in range(0, total, _UNITS_OF_STEP):
+            edge = torch.arange(first, min(first + _UNITS_OF_STEP, total), device=self._device)
+            owner = torch.searchsorted(ends, edge, right=True)
+            edge -= (ends - degrees)[owner]
+            copy_elements(column.values, begins[owner] + edge, target, places[owner] + edge)
+        self._moved_bytes += total * column.element_bytes
+
+    def _place(self, names: torch.Tensor, begins: torch.Tensor) -> None:
+        for number, column in enumerate(self._columns):
+            mine = (names >> _NUMBER_SHIFT == number).nonzero().squeeze(1)
+            column.places[_row_of(names[mine])] = begins[mine] * column.elements_of_unit
+
+    def _names(self, first: int, last: int) -> torch.Tensor:
+        """Return the names of lists, the last first, as they stand in the arena."""
+        end = len(self._arena)
+        return self._arena[end - last : end - first]
+
+
+def _row_of(names: torch.Tensor) -> torch.Tensor:
+    return names & ((1 << _NUMBER_SHIFT) - 1)
+
+
+def _units_of(column: ListColumn, rows: torch.Tensor) -> torch.Tensor:
+    degrees = column.indptr[rows + 1] - column.indptr[rows]
+    return (degrees * column.element_bytes + _UNIT_BYTES - 1) // _UNIT_BYTES
+
+
+def _whole(uses: torch.Tensor) -> torch.Tensor:
+    """Return counts as int64: their 32 bits are an unsigned number."""
+    import torch
+
+    return uses.to(torch.int64) & 0xFFFFFFFF
