@@ -457,11 +457,11 @@ class DeviceGraph:
 def _check_graph(graph: object) -> None:
     if is_tiered(graph):
         raise UnsupportedError(
-            "expected a graph in host memory for samplers on a device: which lists of a graph on disk a batch "
-            "reads is known only when it is sampled",
+            "expected a graph in host memory for samplers on a device, received one that is read in tiers: "
+            "which of its lists a batch reads is known only when it is sampled",
             where="graph",
-            hint="give the graph itself (its files are memory-mapped, and copied to pinned memory), or sample "
-            "in host memory: loaders over graph.tiered(...) take device=...",
+            hint="give the graph itself, which is copied to pinned memory, or sample in host memory: loaders "
+            "over graph.tiered(...) take device=...",
         )
     if not isinstance(graph, GraphLike):
         raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")

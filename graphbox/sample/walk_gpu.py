@@ -80,13 +80,15 @@ class WalkerDraws(NamedTuple):
 def _neighbor(indices, residents, edges, position, is_wide, going, TIERED: tl.constexpr):
     """Return the neighbours at ``position``, from lists of int64 or int32 at the address ``indices``."""
     if is_wide != 0:
-        column = indices.to(tl.pointer_type(tl.int64))
-        copies = residents.to(tl.pointer_type(tl.int64))
-        node = load_edges(column, copies, edges, position, going, -1, TIERED)
+        node = load_edges(
+            indices.to(tl.pointer_type(tl.int64)), residents.to(tl.pointer_type(tl.int64)), edges, position,
+            going, -1, TIERED,
+        )  # fmt: skip
     else:
-        column = indices.to(tl.pointer_type(tl.int32))
-        copies = residents.to(tl.pointer_type(tl.int32))
-        node = load_edges(column, copies, edges, position, going, -1, TIERED).to(tl.int64)
+        node = load_edges(
+            indices.to(tl.pointer_type(tl.int32)), residents.to(tl.pointer_type(tl.int32)), edges, position,
+            going, -1, TIERED,
+        ).to(tl.int64)  # fmt: skip
     return node
 
 

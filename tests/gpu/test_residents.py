@@ -33,7 +33,7 @@ def test_passes_end_while_other_streams_sample(device: torch.device) -> None:
 
     def sample(offset: int) -> None:
         try:
-            with torch.cuda.stream(torch.cuda.Stream(device)):
+            with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]
                 for number in range(60):
                     chosen = (number + offset) % len(seeds)
                     found = sample_neighbors(graph, seeds[chosen], [15, 10], seed=1)

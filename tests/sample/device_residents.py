@@ -145,7 +145,7 @@ class DeviceResidents:
         with pytest.raises(UsageError, match="expected 0 bytes or more, received -1"):
             DeviceGraph(one_type(csc), device, hbm_bytes=-1)
         graph = DeviceGraph(one_type(csc), device, hbm_bytes=100, indices_in="device")
-        with pytest.raises(DoesNotFitError, match="expected 108 bytes for lists on .*, there is room for 20"):
+        with pytest.raises(DoesNotFitError, match=r"expected 108 bytes .*, there is room for 20"):
             sample_neighbors(graph, [1], [1])
 
 
