@@ -2,8 +2,8 @@
 
 Open addressing with linear probing, at most half full of keys. An entry is a key and a slot, 16 bytes that
 one read brings: that an entry is free, or was, is said by its slot, so that every int64 is a legal key. Who
-inserts claims a free entry by comparing and swapping its slot; keys that are inserted are distinct and absent,
-so none has to be read meanwhile, and what a lookup finds depends on nothing but the keys.
+inserts claims a free entry by comparing and swapping its slot; keys that are inserted are distinct and
+absent, so none has to be read meanwhile, and what a lookup finds depends on nothing but the keys.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _find(table, keys, slots, size, entries, BLOCK: tl.constexpr):
 
 @triton.jit
 def _claim(table, counts, key, slot, wanted, entries):
-    """Put keys that are distinct and absent into entries that are free or erased, of which there are enough."""
+    """Put distinct and absent keys into entries that are free or erased, of which there are enough."""
     entry = _entry_of(key, entries)
     searching = wanted
     reused = tl.zeros(key.shape, tl.int32)
