@@ -36,10 +36,11 @@ from graphbox import __version__
 from graphbox.config import DeepWalkConfig
 from graphbox.graph import Graph
 from graphbox.sample import permutation, random_walk
+from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.train import GraphView, embed
 from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer
-from graphbox.train.walks.sources import OneTypeSource, WalkBatches
+from graphbox.train.walks.sources import OneTypeSource
 
 WALKS, LENGTH, WINDOW, DIM = 10, 80, 10, 128
 KERNEL_SHARE = 0.01

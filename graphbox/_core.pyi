@@ -272,6 +272,12 @@ class AliasTable:
     def nbytes(self) -> int:
         """Memory of the table in bytes."""
 
+    @property
+    def entries(self) -> Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', writable=False)]:
+        """
+        Threshold and alias of each item: uint32[items, 2], read only; empty where items are equally likely.
+        """
+
     def sample(self, out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], seed: int, epoch: int, batch: int, threads: int) -> None:
         """Fill the int64 array `out` with drawn items."""
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
-__all__ = ["bounded", "bounded_word", "draw_block", "draw_words"]
+__all__ = [
+    "batch_keys",
+    "bounded",
+    "bounded_at",
+    "bounded_word",
+    "draw_block",
+    "draw_words",
+    "words_at",
+]
+
+_KEYS_BLOCK = 128
 
 
 @triton.jit
@@ -109,3 +120,92 @@ def bounded_word(word, ranges, key, place, block, position, wanted, WORD: tl.con
         suspects = rejected
         attempt += 1
     return result
+
+
+@triton.jit
+def words_at(key, place, draw, position):
+    """Return the word of each draw of each position, uint32 [positions, draws].
+
+    Args:
+        key: uint64 [positions].
+        place: hop | relation << 8 | attempt << 24.
+        draw: int [draws], the numbers of the draws.
+        position: int64 [positions].
+    """
+    low = position.to(tl.uint32)[:, None]
+    high = (position >> 32).to(tl.uint32)[:, None]
+    blocks = (draw // 4).to(tl.uint32)[None, :]
+    zeros = tl.zeros_like(low) + tl.zeros_like(blocks)
+    word0, word1, word2, word3 = tl.philox(
+        key[:, None], blocks + zeros, (zeros + place).to(tl.uint32), low + zeros, high + zeros
+    )
+    number = (draw % 4)[None, :]
+    return tl.where(number < 2, tl.where(number == 0, word0, word1), tl.where(number == 2, word2, word3))
+
+
+@triton.jit
+def bounded_at(word, range_, key, draw, position, wanted):
+    """Return an unbiased integer in [0, range_) for each draw of each position: see :func:`bounded`.
+
+    Args:
+        word: uint32 [positions, draws], of :func:`words_at` at place 0.
+        range_: int, 1 to 2^32 - 1.
+        key: as in :func:`words_at`.
+        draw: as in :func:`words_at`.
+        position: as in :func:`words_at`.
+        wanted: bool [positions, draws], which draws matter.
+    """
+    ranges = (tl.zeros_like(word) + range_).to(tl.uint32)
+    result = tl.umulhi(word, ranges)
+    rest = word * ranges
+    suspects = wanted & (rest < ranges)
+    attempt = 1
+    while tl.max(tl.max(suspects.to(tl.int32), 1), 0) > 0:
+        rejected = suspects & (rest < (0 - ranges) % ranges)
+        again = words_at(key, (attempt & 0xFF) << 24, draw, position)
+        result = tl.where(rejected, tl.umulhi(again, ranges), result)
+        rest = tl.where(rejected, again * ranges, rest)
+        suspects = rejected
+        attempt += 1
+    return result
+
+
+@triton.jit
+def _derive_keys(out, size, stream, seed, epoch, first_batch, BLOCK: tl.constexpr):
+    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    batch = (number.to(tl.int64) + first_batch).to(tl.uint64)
+    low = batch.to(tl.uint32)
+    zeros = tl.zeros_like(low)
+    word0, word1, _, _ = tl.philox(
+        seed, (zeros + stream).to(tl.uint32), (zeros + epoch).to(tl.uint32), low, (batch >> 32).to(tl.uint32)
+    )
+    key = word1.to(tl.int64) << 32 | word0.to(tl.int64)
+    tl.store(out + number, key, mask=number < size)
+
+
+def batch_keys(
+    stream: int, seed: int, epoch: int, first_batch: int, count: int, device: torch.device
+) -> torch.Tensor:
+    """Return the keys of batches in a row: the bits of :func:`graphbox._core.philox_key`, int64 [count].
+
+    Args:
+        stream: what is drawn, a ``Stream`` of ``csrc/random/philox.h``.
+        seed: 0 to 2^64 - 1.
+        epoch: 0 to 2^32 - 1.
+        first_batch: number of the first, below 2^64.
+        count: how many.
+        device: where they are wanted.
+    """
+    keys = torch.empty(count, dtype=torch.int64, device=device)
+    if count:
+        _derive_keys[triton.cdiv(count, _KEYS_BLOCK),](
+            keys,
+            count,
+            stream,
+            seed,
+            epoch,
+            first_batch,
+            BLOCK=_KEYS_BLOCK,
+            enable_fp_fusion=False,
+        )
+    return keys

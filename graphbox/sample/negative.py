@@ -25,6 +25,8 @@ from graphbox.sample.list_order import most_parallel_edges
 if TYPE_CHECKING:
     import torch
 
+    from graphbox.sample.negative_gpu import DeviceNegatives
+
 __all__ = ["KnownPositives", "NegativeSampler", "edge_type_of", "known_positive_rows"]
 
 KnownPositives = tuple[Int64Array, npt.NDArray[Any], str, _core.Overlay | None]
@@ -150,6 +152,21 @@ class NegativeSampler:
     def native(self) -> _core.AliasTable:
         """The table of draws, as the native core takes it."""
         return self._table
+
+    @property
+    def seed(self) -> int:
+        """Seed of the draws."""
+        return self._seed
+
+    def on_device(self, device: torch.device) -> DeviceNegatives:
+        """Return what draws the same on a device, for nobody; it has a copy of the table there.
+
+        Raises:
+            BackendMissingError: kernels do not run there.
+        """
+        from graphbox.sample.negative_gpu import DeviceNegatives  # Triton, where it is used
+
+        return DeviceNegatives(self, device)
 
     def __len__(self) -> int:
         return len(self._table)

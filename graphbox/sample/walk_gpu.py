@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from graphbox.sample.device import DeviceAdjacency, DeviceWeights
 
-__all__ = ["DeviceWalk", "DeviceWalkStep", "DeviceWalker", "WalkerDraws"]
+__all__ = ["WALK_STREAM", "DeviceWalk", "DeviceWalkStep", "DeviceWalker", "WalkerDraws"]
 
-_WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
+WALK_STREAM = 2  # Stream::kWalk of csrc/random/philox.h
 _BLOCK = 128
 _RESTART_HOP = tl.constexpr(2)  # hops of the counter: see csrc/sample/walk.cpp
 _PAIR_HOP = tl.constexpr(3)
@@ -219,7 +219,7 @@ class DeviceWalker:
         if len(start) == 0:
             return out
         several = draws if isinstance(draws, WalkerDraws) else None
-        key = 0 if isinstance(draws, WalkerDraws) else _core.philox_key(_WALK_STREAM, *draws)
+        key = 0 if isinstance(draws, WalkerDraws) else _core.philox_key(WALK_STREAM, *draws)
         if self._parameters is not None:
             node2vec_walks(walk, start, out, self._parameters, self._restart_below, key, several)
             return out

@@ -95,6 +95,11 @@ class Assignment:
     memory: TrainingMemory = field(default_factory=TrainingMemory)
     device: torch.device = CPU
 
+    @property
+    def kernel_device(self) -> torch.device | None:
+        """Where kernels train what the native core trains on the CPU; None: it does."""
+        return None if self.device == CPU else self.device
+
     def wrong_task(self, config: ModelConfig | ClickModelSection) -> UsageError:
         """Return the error that the task is none of the kinds that models like this one do."""
         task = self.task

@@ -121,6 +121,16 @@ void add_negative(nb::module_& module) {
           "Items that are equally likely; needs no memory.")
       .def("__len__", &AliasTable::size)
       .def_prop_ro("nbytes", &AliasTable::bytes, "Memory of the table in bytes.")
+      .def_prop_ro(
+          "entries",
+          [](const AliasTable& self) {
+            static_assert(sizeof(AliasTable::Entry) == 2 * sizeof(std::uint32_t));
+            const auto entries = self.entries();
+            const std::size_t shape[2] = {entries.size(), 2};
+            return nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<2>, nb::c_contig>(
+                reinterpret_cast<const std::uint32_t*>(entries.data()), 2, shape, nb::find(self));
+          },
+          "Threshold and alias of each item: uint32[items, 2], read only; empty where items are equally likely.")
       .def(
           "sample",
           [](const AliasTable& self, OutputArray<std::int64_t> out, std::uint64_t seed, std::uint32_t epoch,

@@ -26,6 +26,9 @@ class AliasTable {
 
   std::int64_t size() const { return size_; }
   std::size_t bytes() const { return static_cast<std::size_t>(entries_.size()) * sizeof(Entry); }
+  std::span<const Entry> entries() const {  // none where items are equally likely
+    return {entries_.data(), static_cast<std::size_t>(entries_.size())};
+  }
 
   GRAPHBOX_INLINE void prefetch_column(std::uint32_t column) const { prefetch(entries_.data() + column); }
   GRAPHBOX_INLINE std::int64_t item(std::uint32_t column, std::uint32_t coin) const {

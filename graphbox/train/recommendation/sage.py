@@ -533,6 +533,12 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     if config.pretrain is None:
         return trainer
     first = make_metapath_trainer(
-        view, config.pretrain, dim=config.dim, seed=seed, threads=threads, clock=clock
+        view,
+        config.pretrain,
+        dim=config.dim,
+        seed=seed,
+        threads=threads,
+        clock=clock,
+        device=assignment.kernel_device,
     )
     return PretrainedTrainer(first, trainer)

@@ -16,6 +16,7 @@ from graphbox.errors import UsageError
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import permutation
+from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.table import EmbeddingTable
 from graphbox.train.registry import Assignment
 from graphbox.train.stream.chunk import Chunk
@@ -25,7 +26,7 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import OneTypeGraph, one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer
-from graphbox.train.walks.sources import OneTypeSource, WalkBatches, even_offsets
+from graphbox.train.walks.sources import OneTypeSource
 
 __all__ = ["InterleavedKeys", "StreamingWalks", "make_streaming_walks"]
 

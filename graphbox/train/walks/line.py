@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -44,6 +45,11 @@ class LineTrainer(EmbeddingTrainer):
         self._epochs = epochs
         self._task = task
         self._node_type = node_type
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows are trained."""
+        return next(iter(self._orders.values())).device
 
     @property
     def epochs(self) -> int:
@@ -145,6 +151,7 @@ def make_line_trainer(config: LineConfig, assignment: Assignment) -> LineTrainer
             memory=assignment.memory,
             place=f"order_{order}.",
             share=(2 if order == 2 else 1) / tables,
+            device=assignment.kernel_device,
         )
         for order in orders
     }

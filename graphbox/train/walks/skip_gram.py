@@ -1,11 +1,12 @@
-"""Trains skip-gram embeddings on walks in the native core: DeepWalk, node2vec, metapath2vec."""
+"""Trains skip-gram embeddings on walks, natively or on a device: DeepWalk, node2vec, metapath2vec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -14,15 +15,19 @@ from graphbox.config import DeepWalkConfig, Metapath2VecConfig, Node2VecConfig, 
 from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.native import seed_number, thread_count
 from graphbox.sample import NegativeSampler, keep_probability
+from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import EmbeddingTrainer
+from graphbox.train.trainer import CPU, EmbeddingTrainer
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import one_type_graph
-from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkBatches, WalkSource
+from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkSource
+
+if TYPE_CHECKING:
+    from graphbox.skip_gram.device import DeviceSkipGram
 
 __all__ = [
     "SkipGramTrainer",
@@ -32,8 +37,9 @@ __all__ = [
 ]
 
 _CENTER, _CONTEXT = "center", "context"
-_WALKS_PER_CALL = 2048
-"""The native core trains batches of about so many walks before the loop looks at the time."""
+_WALKS_PER_CALL = 8192
+"""Batches of about so many walks are trained before the loop looks at the time. The same on all devices: a
+training that goes on elsewhere counts the same groups."""
 
 
 class SkipGramTrainer(EmbeddingTrainer):
@@ -60,6 +66,13 @@ class SkipGramTrainer(EmbeddingTrainer):
         memory: where the tables are kept.
         place: begins the names of their folders.
         share: the part of the budget of tables that they have.
+        device: where kernels train; None: the native core does, on the CPU. Walks, pairs and negatives are
+            the same bits, rows agree to float tolerance and are the same on each run, unless it is
+            ``lock_free``.
+
+    Raises:
+        UnsupportedError: rows that are too long for kernels.
+        DoesNotFitError: the device has no room for all rows.
     """
 
     def __init__(
@@ -81,10 +94,13 @@ class SkipGramTrainer(EmbeddingTrainer):
         memory: TrainingMemory | None = None,
         place: str = "",
         share: float = 1.0,
+        device: torch.device | None = None,
     ) -> None:
+        self._device = device
         self._clock = clock or StageClock()
         self._memory = memory or TrainingMemory()
-        self._place, self._share = place, share if one_table else share / 2
+        self._place, self._model_share = place, share
+        self._share = share if one_table else share / 2
         self._source = source
         self._config = config
         self._dim = dim
@@ -103,7 +119,15 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._group = 1
         center = self._new_table(_CENTER)
         tables = {_CENTER: center} if one_table else {_CENTER: center, _CONTEXT: self._new_table(_CONTEXT)}
-        self._native: _core.SkipGramTrainer | None = self._take_up(tables)
+        self._tables: dict[str, EmbeddingTable] = {}
+        self._native: _core.SkipGramTrainer | None = None
+        self._on_device: DeviceSkipGram | None = None
+        self._take_up(tables)
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows are trained."""
+        return self._device or CPU
 
     @property
     def epochs(self) -> int:
@@ -115,26 +139,37 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._batches = self._source.batches(epoch)
         batches = len(self._batches.offsets) - 1
         per_batch = max(1, len(self._batches.start) // max(batches, 1))
-        self._group = max(1, _WALKS_PER_CALL // per_batch)
+        self._group = max(1, min(_WALKS_PER_CALL // per_batch, batches))
+        if self._on_device is not None:
+            self._on_device.begin_epoch(self._batches, self._group)
         return -(-batches // self._group)
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on the next group of batches, up to one whose loss is not finite."""
-        if self._batches is None or self._native is None:
+        if self._batches is None or (self._native is None and self._on_device is None):
             raise RuntimeError("begin_epoch comes first, and nothing after close")
-        first = batch * self._group
-        offsets = self._batches.offsets[first : first + self._group + 1]
+        loss, pairs = 0.0, 0
         with self._clock.stage("compute"):
-            loss, pairs = self._native.train(
-                self._batches.walkers(first, first + len(offsets) - 1),
-                offsets - offsets[0],
-                (self._seed, epoch, first),
-                self._seed,
-                self._config.learning_rate,
-                self._config.lock_free,
-                self._threads,
-            )
+            if self._on_device is not None:
+                loss, pairs = self._on_device.train(epoch, batch)
+            elif self._native is not None:
+                loss, pairs = self._train_natively(self._native, self._batches, epoch, batch)
         return (loss / pairs, pairs) if pairs else (0.0, 0)
+
+    def _train_natively(
+        self, native: _core.SkipGramTrainer, batches: WalkBatches, epoch: int, batch: int
+    ) -> tuple[float, int]:
+        first = batch * self._group
+        offsets = batches.offsets[first : first + self._group + 1]
+        return native.train(
+            batches.walkers(first, first + len(offsets) - 1),
+            offsets - offsets[0],
+            (self._seed, epoch, first),
+            self._seed,
+            self._config.learning_rate,
+            self._config.lock_free,
+            self._threads,
+        )
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:  # noqa: ARG002 - of this epoch
         """Return where the walks of a group of batches start."""
@@ -149,14 +184,16 @@ class SkipGramTrainer(EmbeddingTrainer):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the tables of centres and contexts; one, where they are the same."""
+        self._store()
         return dict(self._tables)
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
-        self._native = self._take_up(tables)
+        self._take_up(tables)
 
     def embeddings(self) -> dict[str, NDArray[np.float32]]:
         """Return the embeddings of the node types that walks visit: float32 [nodes, dim] each."""
+        self._store()
         return {name: self._rows(self._source.keys.keys(name)) for name in self._source.types}
 
     def _rows(self, keys: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -167,8 +204,8 @@ class SkipGramTrainer(EmbeddingTrainer):
         return rows
 
     def close(self) -> None:
-        """Let the tables go, so that they can be closed."""
-        self._native = None
+        """Let the tables go, so that they can be closed; they have the rows of the last look at them."""
+        self._native, self._on_device = None, None
 
     def trained(self, name: str, view: GraphView) -> TrainedModel:  # noqa: ARG002 - rows know their nodes alone
         """Return the embeddings as a trained model."""
@@ -176,8 +213,20 @@ class SkipGramTrainer(EmbeddingTrainer):
         node_type = self._node_type or next(iter(embeddings))
         return TrainedModel(name, "embedding", self._task, node_type, embeddings)
 
-    def _take_up(self, tables: Mapping[str, EmbeddingTable]) -> _core.SkipGramTrainer:
+    def _store(self) -> None:
+        """Bring rows that were trained elsewhere back to the tables."""
+        if self._on_device is not None:
+            self._on_device.store()
+
+    def _take_up(self, tables: Mapping[str, EmbeddingTable]) -> None:
         self._tables = dict(tables)
+        if self._device is None:
+            self._native = self._native_trainer()
+        else:
+            self._on_device = None  # its rows leave before others come
+            self._on_device = self._device_trainer(self._device)
+
+    def _native_trainer(self) -> _core.SkipGramTrainer:
         center = self._tables[_CENTER]
         config, source = self._config, self._source
         pairs = (source.window, source.column_offsets, None, 1, self._dynamic_window, self._keep)
@@ -190,6 +239,37 @@ class SkipGramTrainer(EmbeddingTrainer):
             source.keys.total,
             config.negatives,
             config.negative_weight,
+        )
+
+    def _device_trainer(self, device: torch.device) -> DeviceSkipGram:
+        from graphbox.sample.pairs_gpu import DeviceWindows, keep_thresholds  # Triton, where it is used
+        from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
+
+        config, source, hbm = self._config, self._source, self._memory.config.hbm
+        row_bytes = None if hbm.tables is None else int(hbm.tables * self._model_share)
+        offsets = source.column_offsets
+        windows = DeviceWindows(
+            source.window,
+            None if offsets is None else torch.from_numpy(offsets).to(device),
+            self._dynamic_window,
+            None if self._keep is None else keep_thresholds(self._keep).to(device),
+        )
+        settings = SkipGramSettings(
+            source.keys.total,
+            config.negatives,
+            config.negative_weight,
+            config.learning_rate,
+            config.lock_free,
+            self._seed,
+        )
+        return DeviceSkipGram(
+            self._tables,
+            source.on_device(device, hbm.topology),
+            windows,
+            self._negatives.on_device(device),
+            settings,
+            device,
+            row_bytes=row_bytes,
         )
 
     def _new_table(self, name: str) -> EmbeddingTable:
@@ -219,6 +299,7 @@ def make_metapath_trainer(
     threads: int | None = None,
     clock: StageClock | None = None,
     memory: TrainingMemory | None = None,
+    device: torch.device | None = None,
 ) -> SkipGramTrainer:
     """Return the trainer of embeddings on metapath walks.
 
@@ -232,9 +313,11 @@ def make_metapath_trainer(
         threads: threads of walks and tables.
         clock: measures the stages.
         memory: where the tables are kept.
+        device: where kernels train; None: the native core does, on the CPU.
 
     Raises:
         UsageError: the graph lacks an edge type of a metapath or its weights, or the steps do not meet.
+        UnsupportedError: see :class:`SkipGramTrainer`, as for DoesNotFitError.
     """
     source = MetapathSource(
         view,
@@ -259,6 +342,7 @@ def make_metapath_trainer(
         threads=threads,
         clock=clock,
         memory=memory,
+        device=device,
     )
 
 
@@ -274,6 +358,7 @@ def make_skip_gram_trainer(config: Metapath2VecConfig, assignment: Assignment) -
         threads=assignment.threads,
         clock=assignment.clock,
         memory=assignment.memory,
+        device=assignment.kernel_device,
     )
 
 
@@ -305,4 +390,5 @@ def make_deepwalk_trainer(config: DeepWalkConfig, assignment: Assignment) -> Ski
         threads=assignment.threads,
         clock=assignment.clock,
         memory=assignment.memory,
+        device=assignment.kernel_device,
     )

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox import _core
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
-from graphbox.sample import NegativeSampler, permutation, random_walk
+from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
 from graphbox.sample.walk_plan import WalkPlan, plan_walk
+from graphbox.skip_gram.walkers import WalkBatches, even_offsets
+from graphbox.skip_gram.walks import (
+    DeviceWalks,
+    EdgesOnDevice,
+    OneTypeLists,
+    WalksOnDevice,
+    place_of_lists,
+)
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import OneTypeGraph
 
-__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkBatches", "WalkSource", "even_offsets"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["EdgeSource", "MetapathSource", "OneTypeSource", "WalkSource"]
 
 _VISITS_EPOCH = 2**31
 """Epoch number of the walks that count visits, which is no training epoch's."""
@@ -27,29 +35,6 @@ _DRAWS_BATCH = 2**63
 """Batch number of an epoch's draws of edges: those of batches draw negatives, with the same seed."""
 
 _NO_NODES: NDArray[np.int64] = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class WalkBatches:
-    """The walkers of an epoch, batch by batch.
-
-    Attributes:
-        start: int64 [walkers], the node each starts at.
-        offsets: int64 [batches + 1]: batch ``i`` has walkers ``offsets[i]`` to ``offsets[i + 1] - 1``.
-        second: int64 [walkers], the node each goes to first, or None: it chooses.
-        path_of: int64 [walkers], the number of its metapath, or None where there is one.
-    """
-
-    start: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    second: NDArray[np.int64] | None = None
-    path_of: NDArray[np.int64] | None = None
-
-    def walkers(self, first: int, last: int) -> _core.Walkers:
-        """Return those of batches ``first`` to ``last - 1`` as the native core takes them."""
-        part = slice(self.offsets[first], self.offsets[last])
-        second, path_of = (None if each is None else each[part] for each in (self.second, self.path_of))
-        return _core.Walkers(self.start[part], second, path_of)
 
 
 class WalkSource(Protocol):
@@ -78,6 +63,16 @@ class WalkSource(Protocol):
 
     def batches(self, epoch: int) -> WalkBatches:
         """Return the walkers of an epoch."""
+        ...
+
+    def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
+        """Return what makes the same walks on a device.
+
+        Args:
+            device: where.
+            topology_bytes: the most memory that neighbours may take there; what takes more stays in pinned
+                host memory that the device reads by itself. None: what is free.
+        """
         ...
 
 
@@ -161,6 +156,22 @@ class MetapathSource:
         several = path_of if len(orders) > 1 else None
         return WalkBatches(np.concatenate(orders)[together], offsets, path_of=several)
 
+    def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
+        """See :class:`WalkSource`."""
+        steps = {edge for path in self._metapaths for edge in path}
+        needed = sum(self._list_bytes(edge) for edge in steps)
+        graph = DeviceGraph(
+            self._view,
+            device,
+            indices_in=place_of_lists(needed, device, topology_bytes),
+            threads=self._threads,
+        )
+        return WalksOnDevice(graph, self._length, metapaths=self._metapaths, weighted=self._weighted)
+
+    def _list_bytes(self, edge: EdgeType) -> int:
+        csc = self._view.csc(edge)
+        return csc.indices.nbytes + (12 * csc.num_edges if self._weighted else 0)
+
     def _offsets(self, path: Sequence[EdgeType]) -> list[int]:
         types = [path[0][0], *(path[step % len(path)][2] for step in range(self._length))]
         return [self.keys.start(name) for name in types]
@@ -198,6 +209,8 @@ class OneTypeSource:
         self._walks_per_node = walks_per_node
         self._batch_size = batch_size
         self._seed = seed
+        self._length, self._p, self._q = walk_length, p, q
+        self._threads = threads
         self.window = window
         self.keys = graph.keys
         self.types = graph.types
@@ -215,6 +228,20 @@ class OneTypeSource:
         starts = np.flatnonzero(np.diff(self._graph.indptr))
         order = permutation(self._walks_per_node * len(starts), self._seed, epoch) % len(starts)
         return WalkBatches(starts[order], even_offsets(len(order), self._batch_size))
+
+    def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
+        """See :class:`WalkSource`."""
+        needed = self._graph.indices.nbytes + (
+            0 if self._graph.weight is None else 3 * self._graph.weight.nbytes
+        )
+        graph = DeviceGraph(
+            OneTypeLists(self._graph, self._graph.keys.total),
+            device,
+            indices_in=place_of_lists(needed, device, topology_bytes),
+            threads=self._threads,
+        )
+        weighted = self._graph.weight is not None
+        return WalksOnDevice(graph, self._length, p=self._p, q=self._q, weighted=weighted)
 
 
 class EdgeSource:
@@ -257,7 +284,6 @@ class EdgeSource:
         source, target = self._edges
         return WalkBatches(source[order], even_offsets(count, self._batch_size), second=target[order])
 
-
-def even_offsets(count: int, size: int) -> NDArray[np.int64]:
-    """Return where batches of ``size`` of ``count`` walkers start, and where the last ends."""
-    return np.minimum(np.arange(math.ceil(count / size) + 1, dtype=np.int64) * size, count)
+    def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:  # noqa: ARG002
+        """See :class:`WalkSource`; no neighbours are looked up."""
+        return EdgesOnDevice()
