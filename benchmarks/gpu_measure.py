@@ -126,7 +126,7 @@ class GpuBench:
         goal: float | None = None,
         system: str = "graphbox",
     ) -> GpuMeasurement:
-        """Time ``work`` five times, after a run that does not count, and print it.
+        """Time ``work`` five times, by the interpreter once, and print the median.
 
         Args:
             case: what it does.

@@ -206,8 +206,8 @@ def copy_bandwidth(direction: Direction, device: torch.device, *, size_bytes: in
         return size_bytes / statistics.median(_copy_seconds(places, device, size_bytes))
 
 
-def run_seconds(work: Callable[[], object], device: torch.device, repeats: int = REPEATS) -> list[float]:
-    """Return how long each of several runs of ``work`` took on ``device``; the first run is not counted.
+def run_seconds(work: Callable[[], object], device: torch.device) -> list[float]:
+    """Return how long each of five runs of ``work`` took on ``device``: of one by the interpreter.
 
     On a GPU its own clock is read, between events on the current stream. There every run that counts follows
     one that does not, so that the launch of its first kernel takes none of its time.
@@ -215,14 +215,13 @@ def run_seconds(work: Callable[[], object], device: torch.device, repeats: int =
     Args:
         work: what is timed.
         device: where it runs, the current device if it is a GPU.
-        repeats: how often it is timed.
     """
     work()
     if device.type != "cuda":
-        return [_wall_seconds(work) for _ in range(repeats)]
+        return [_wall_seconds(work)]  # which says nothing of speed
     seconds = []
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    for _ in range(repeats):
+    for _ in range(REPEATS):
         work()
         begin.record()
         work()

@@ -42,6 +42,5 @@ class BandwidthProbes:
 
     def test_runs_that_count(self, device: torch.device) -> None:
         runs: list[int] = []
-        seconds = run_seconds(lambda: runs.append(0), device, repeats=3)
-        assert len(seconds) == 3
-        assert len(runs) == (7 if device.type == "cuda" else 4)
+        seconds = run_seconds(lambda: runs.append(0), device)
+        assert (len(seconds), len(runs)) == ((5, 11) if device.type == "cuda" else (1, 2))

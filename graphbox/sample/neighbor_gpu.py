@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from graphbox.sample.device import DeviceAdjacency, DeviceGraph, DeviceWeights
     from graphbox.sample.excluded import ExcludedPairs
 
-__all__ = ["DeviceRelation", "SampledHops", "read_edge_values", "sample_device_graph", "sample_hops"]
+__all__ = [
+    "DeviceRelation",
+    "HopEdges",
+    "SampledHops",
+    "read_edge_values",
+    "sample_device_graph",
+    "sample_hop",
+    "sample_hops",
+]
 
 _NEIGHBOR_STREAM = 1  # Stream::kNeighbor of csrc/random/philox.h
 _ROW_BLOCK = 1024
@@ -185,7 +193,7 @@ class _Spans(NamedTuple):
     ends: Tensor
 
 
-class _HopEdges(NamedTuple):
+class HopEdges(NamedTuple):
     """The edges of one relation at one hop.
 
     Attributes:
@@ -208,7 +216,26 @@ class _Draws(NamedTuple):
     place: int  # hop | number of the relation << 8
 
 
-def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draws: _Draws) -> _HopEdges:
+def sample_hop(
+    relation: DeviceRelation, frontier: Tensor, *, replace: bool, key: tuple[int, int, int]
+) -> HopEdges:
+    """Sample the first hop of one relation and stop there: neighbours get no positions.
+
+    Args:
+        relation: what is sampled; its first number counts.
+        frontier: int64 [n], n above 0: nodes that exist, whose neighbours are sampled.
+        replace: draw with replacement.
+        key: seed, epoch, batch.
+
+    Raises:
+        UnsupportedError: more than 512 distinct neighbours of a node, but not all.
+    """
+    _check_counts(relation, replace)
+    draws = _Draws(relation.num_neighbors[0], replace, _core.philox_key(_NEIGHBOR_STREAM, *key), 0)
+    return _sample_hop(relation, frontier, 0, draws)
+
+
+def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draws: _Draws) -> HopEdges:
     """Sample the in-neighbours of ``frontier``, the first of which is at ``first_col`` in the sample."""
     spans, slots = _spans_of(relation, frontier, draws)
     edges = int(spans.ends[-1])
@@ -216,9 +243,9 @@ def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draw
     neighbors = torch.empty(edges, dtype=adjacency.indices.dtype, device=frontier.device)
     cols, edge_ids = (torch.empty(edges, dtype=torch.int64, device=frontier.device) for _ in range(2))
     if edges == 0:
-        return _HopEdges(neighbors, cols, edge_ids)
+        return HopEdges(neighbors, cols, edge_ids)
     if draws.wanted > 0 and relation.weights is None:
-        found = _HopEdges(neighbors, cols, edge_ids)
+        found = HopEdges(neighbors, cols, edge_ids)
         _launch_uniform(frontier, spans, adjacency, found, first_col, draws)
         if excluded is None:
             return found
@@ -245,7 +272,7 @@ def _sample_hop(relation: DeviceRelation, frontier: Tensor, first_col: int, draw
         BLOCK=_ROW_BLOCK,
         enable_fp_fusion=False,
     )
-    return _HopEdges(neighbors, owners + first_col, edge_ids)
+    return HopEdges(neighbors, owners + first_col, edge_ids)
 
 
 def _spans_of(relation: DeviceRelation, frontier: Tensor, draws: _Draws) -> tuple[_Spans, Tensor]:
@@ -283,7 +310,7 @@ def _launch_uniform(
     frontier: Tensor,
     spans: _Spans,
     adjacency: DeviceAdjacency,
-    out: _HopEdges,
+    out: HopEdges,
     first_col: int,
     draws: _Draws,
 ) -> None:
@@ -360,7 +387,7 @@ class _RelationEdges:
         self.rows, self.cols, self.edge_ids = [none], [none], [none]
         self.per_hop: list[int] = []
 
-    def append(self, rows: Tensor, edges: _HopEdges) -> None:
+    def append(self, rows: Tensor, edges: HopEdges) -> None:
         self.rows.append(rows)
         self.cols.append(edges.cols)
         self.edge_ids.append(edges.edge_ids)
