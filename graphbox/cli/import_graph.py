@@ -143,8 +143,8 @@ def import_graph(
     _import(session, config, again=again, threads=threads)
 
 
-def memory_bytes(memory: str | None) -> int | None:
-    """Return the option ``--memory`` in bytes.
+def memory_bytes(memory: str | None, option: str = "--memory") -> int | None:
+    """Return an option that is a size in bytes.
 
     Raises:
         UsageError: it is no size.
@@ -156,7 +156,7 @@ def memory_bytes(memory: str | None) -> int | None:
     try:
         return parse_byte_size(memory)
     except UsageError as error:
-        raise UsageError(error.message, where="--memory", hint=error.hint) from None
+        raise UsageError(error.message, where=option, hint=error.hint) from None
 
 
 def read_graph_config(

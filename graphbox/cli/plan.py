@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,16 +25,19 @@ from graphbox.cli.table_options import (
     WeightOption,
     is_run_file,
 )
-from graphbox.cli.text import byte_size, count, duration, table
-from graphbox.errors import DoesNotFitError, UsageError
+from graphbox.cli.text import byte_size, count, duration, fitting_tables, table
+from graphbox.errors import DataError, DoesNotFitError, NotFoundError, UsageError
 from graphbox.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphbox.config import RunConfig
     from graphbox.graph.distinct import Estimate
     from graphbox.graph.plan import ImportPlan, TypePlan
-    from graphbox.train.plan import TrainingPlan
+    from graphbox.train.plan import GraphCounts, TrainingPlan
+    from graphbox.train.plan.accesses import DegreeClasses
+    from graphbox.train.plan.device_plan import DevicePlan, Gpu
 
 __all__ = ["register"]
 
@@ -60,8 +65,25 @@ def plan(
     format: FormatOption = None,  # noqa: A002 (the option's name)
     columns: ColumnsOption = None,
     keep_duplicates: KeepDuplicatesOption = False,
+    hbm: Annotated[
+        str | None,
+        typer.Option(
+            "--hbm", metavar="SIZE", help="Plan trainings for a GPU with so much free memory, like `80GiB`."
+        ),
+    ] = None,
+    bandwidths: Annotated[
+        Path | None,
+        typer.Option(
+            "--bandwidths",
+            metavar="FILE",
+            help="How fast that GPU reads, as `graphbox doctor --json` measured it there.",
+        ),
+    ] = None,
 ) -> None:
     """Predict the memory, disk and time that an import takes, and the memory of the trainings of a run file.
+
+    On a machine with a GPU, or with `--hbm`, it also says what lives where: in the memory of the GPU, in that
+    of the host, or on SSD.
 
     Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported:
     tables up to 512 MiB are read once, larger ones in part, and disk and processor are measured for a moment.
@@ -75,20 +97,33 @@ def plan(
         None, type, source, target, weight, timestamp, format, columns, None, keep_duplicates or None
     )
     memory_bytes(memory)
+    hbm_bytes = memory_bytes(hbm, "--hbm")
     config, threads = read_graph_config(
         session, arguments[0], arguments[1:], options, memory=memory, threads=threads
     )
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
-    trainings, lacking = _trainings(found, arguments)
+    run = _trained_config(arguments)
+    trainings: Mapping[str, TrainingPlan | None] = {}
+    placements: Mapping[str, DevicePlan | None] = {}
+    lacking: list[tuple[str, str]] = []
+    if run is not None:
+        counts = _counts(found, run)
+        trainings, lacking = _trainings(found, run, counts)
+        placements, without_room = _placements(session, found, run, counts, hbm_bytes, bandwidths)
+        lacking += without_room
     document = found.as_dict()
     document["training"] = {
         name: None if each is None else each.as_dict() for name, each in trainings.items()
+    }
+    document["placement"] = {
+        name: None if each is None else each.as_dict() for name, each in placements.items()
     }
 
     def show(console: Console) -> None:
         _print(found, console)
         _print_trainings(found, trainings, console)
+        _print_placements(placements, console)
 
     session.answer(document, show)
     problems = [*found.problems, *lacking]
@@ -97,33 +132,134 @@ def plan(
         raise DoesNotFitError("; ".join(messages), where=f"graph `{found.name}`", hint="; ".join(hints))
 
 
-def _trainings(
-    found: ImportPlan, arguments: list[str]
-) -> tuple[dict[str, TrainingPlan | None], list[tuple[str, str]]]:
-    """Return the plans of the models of a run file, and what does not fit with what would.
-
-    None where a table is given, or the run file trains nothing.
-    """
+def _trained_config(arguments: list[str]) -> RunConfig | None:
+    """Return the run file; None where a table is given, or it trains nothing."""
     if not is_run_file(arguments[0]):
-        return {}, []
+        return None
     from graphbox.config import load_config
 
     config = load_config(arguments[0], arguments[1:], check_files=False)
-    if not config.models:
-        return {}, []
-    from graphbox.train.plan import GraphCounts, plan_trainings, problems
+    return config if config.models else None
+
+
+def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
+    from graphbox.train.plan import GraphCounts
 
     nodes = {each.name: each for each in found.types if each.kind == "nodes"}
     edges = {each.name: each.count.likely for each in found.types if each.kind == "edges"}
-    counts = GraphCounts(
+    return GraphCounts(
         nodes={name: each.count.likely for name, each in nodes.items()},
         edges={each.type: edges["__".join(each.type)] for each in config.graph.edges},
         feature_bytes={name: each.feature_bytes for name, each in nodes.items()},
         values={name: each.values for name, each in nodes.items()},
     )
+
+
+def _trainings(
+    found: ImportPlan, config: RunConfig, counts: GraphCounts
+) -> tuple[dict[str, TrainingPlan | None], list[tuple[str, str]]]:
+    """Return the plans of the models of a run file, and what does not fit with what would."""
+    from graphbox.train.plan import plan_trainings, problems
+
     plans = plan_trainings(config, counts)
     lacking = problems(config, counts, plans, found.available_memory_bytes)
     return plans, [(message, hint) for _, message, hint in lacking]
+
+
+def _placements(
+    session: Session,
+    found: ImportPlan,
+    config: RunConfig,
+    counts: GraphCounts,
+    hbm_bytes: int | None,
+    bandwidths: Path | None,
+) -> tuple[dict[str, DevicePlan | None], list[tuple[str, str]]]:
+    """Return what models keep where, and what has no room; none where no GPU is there or asked for."""
+    from graphbox.train.plan.device_plan import device_problems, plan_devices
+
+    gpu = _gpu(config, hbm_bytes, bandwidths, found.disk.read_bytes_per_s)
+    if gpu is None:
+        return {}, []
+    plans = plan_devices(config, counts, _degrees(session, config), gpu)
+    return plans, [(message, hint) for _, message, hint in device_problems(config, counts, plans)]
+
+
+def _gpu(
+    config: RunConfig, hbm_bytes: int | None, bandwidths: Path | None, ssd_bytes_per_s: float
+) -> Gpu | None:
+    """Return the GPU to plan for: the one that is described, else the one that the run file would take."""
+    import json
+
+    from graphbox.bandwidth import Bandwidths, measured_bandwidths
+    from graphbox.device import chosen_device
+    from graphbox.train.plan.device_plan import ASSUMED_BANDWIDTHS, Gpu
+    from graphbox.train.plan.placement import Rates
+
+    if bandwidths is not None and hbm_bytes is None:
+        raise UsageError(
+            "expected how much memory the GPU has",
+            where="--bandwidths",
+            hint="add `--hbm SIZE`, like `80GiB`",
+        )
+    if hbm_bytes is None:
+        device = chosen_device(config.device)
+        if device.type == "cpu":
+            return None
+        here = Gpu.of(device)
+        return replace(here, rates=Rates(measured_bandwidths(device), ssd_bytes_per_s))
+    rates = ASSUMED_BANDWIDTHS
+    if bandwidths is not None:
+        try:
+            document = json.loads(bandwidths.read_text())
+        except FileNotFoundError:
+            raise NotFoundError(f"there is no file {bandwidths}", where="--bandwidths") from None
+        except (OSError, ValueError) as error:
+            raise DataError(f"expected JSON, received: {error}", where=str(bandwidths)) from None
+        rates = Bandwidths.from_dict(document if isinstance(document, dict) else {})
+    return Gpu(f"a GPU with {byte_size(hbm_bytes)}", hbm_bytes, Rates(rates, ssd_bytes_per_s))
+
+
+def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]:
+    """Return the degrees of the graph, where it is imported."""
+    from graphbox.graph import Graph
+    from graphbox.train.plan.accesses import DegreeClasses
+
+    if not session.workspace_path.is_dir():
+        return {}
+    try:
+        return DegreeClasses.of(Graph.open(session.workspace().graph(config.graph.name).path))
+    except NotFoundError:
+        return {}
+
+
+def _print_placements(placements: Mapping[str, DevicePlan | None], console: Console) -> None:
+    columns = ("thing", "size", "HBM", "MEM", "SSD", "served by HBM", "an epoch reads")
+    for name, plan in placements.items():
+        if plan is None:
+            continue
+        rows = [
+            (
+                each.thing.name,
+                byte_size(each.thing.bytes),
+                *(byte_size(each.bytes(tier)) if each.bytes(tier) else "" for tier in ("HBM", "MEM", "SSD")),
+                f"{each.share('HBM'):.0%}",
+                duration(each.epoch_seconds),
+            )
+            for each in plan.things
+        ]
+        console.print()
+        for part in fitting_tables(f"What lives where, `{name}`", columns, rows, console.width):
+            console.print(part)
+        room = byte_size(plan.gpu.hbm_bytes)
+        lines = [
+            f"{plan.gpu.name}: {room}, of which computing takes {byte_size(plan.working_bytes)}",
+            f"bandwidths: {plan.gpu.rates.gpu.device}",
+        ]
+        lines += [f"{each.thing.name}: {each.why}" for each in plan.things]
+        known_by = dict.fromkeys(each.thing.known_by for each in plan.things)
+        lines += [f"accesses: {each}" for each in known_by]
+        for line in lines:
+            console.print(line, markup=False)
 
 
 def _print_trainings(

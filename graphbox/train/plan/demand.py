@@ -34,13 +34,13 @@ from graphbox.config.models.knowledge_graph import KnowledgeGraphSection, Transl
 from graphbox.graph.schema import EdgeType
 from graphbox.train.plan.counts import GraphCounts
 
-__all__ = ["Demand", "demand_of"]
+__all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends"]
 
 _MB = 1_000_000
 _VECTORS_PER_CALL = 4096
 _FILTERED_BLOCK_BYTES = 64 << 20
 
-_MESSAGE_BYTES = {
+MESSAGE_BYTES = {
     "appnp": 4.8,
     "gat": 19.0,
     "gatv2": 34.0,
@@ -133,7 +133,7 @@ def _ranked(
     memory: MemoryConfig,
 ) -> Demand:
     """Count rows, and the scores of all candidates for a block of queries, which measuring takes."""
-    query_type, target_type = _ends(task)
+    query_type, target_type = task_ends(task)
     candidates = counts.nodes.get(target_type, 0)
     edges = _edges_between(counts, query_type, target_type)
     if isinstance(model, SageConfig):
@@ -164,7 +164,7 @@ def _ranked(
 def _network(
     model: GraphNetworkConfig, counts: GraphCounts, task: TaskConfig | None, memory: MemoryConfig
 ) -> Demand | None:
-    if model.layer not in _MESSAGE_BYTES:
+    if model.layer not in MESSAGE_BYTES:
         return None
     edges = _edges(counts, model.relations)
     touched = model.relations or tuple(counts.edges)
@@ -172,8 +172,10 @@ def _network(
     nodes = sum(counts.nodes.get(name, 0) for name in types)
     stored = sum(counts.feature_bytes.get(name, 0) for name in types)
     features = 2 * stored if memory.features is None else memory.features + 24 * nodes
-    scores = 7900.0 * counts.nodes.get(_ends(task)[1], 0) if isinstance(task, RecommendTaskConfig) else 0.0
-    messages = _MESSAGE_BYTES[model.layer] * model.dim * model.layers
+    scores = (
+        7900.0 * counts.nodes.get(task_ends(task)[1], 0) if isinstance(task, RecommendTaskConfig) else 0.0
+    )
+    messages = MESSAGE_BYTES[model.layer] * model.dim * model.layers
     if model.num_neighbors is None:
         # Vectors before and after each layer with their gradients, and the edges in both directions.
         numbers = (60.0 + 28.0 * model.layers) * (0.75 if scores else 1.0)
@@ -204,7 +206,7 @@ def _events(model: TemporalConfig, counts: GraphCounts, task: TaskConfig | None)
     if task is None:
         types = {end for each in model.relations or counts.edges for end in (each[0], each[2])}
     else:
-        types = set(_ends(task))
+        types = set(task_ends(task))
     nodes = sum(counts.nodes.get(name, 0) for name in types)
     edges = _edges(counts, model.relations)
     by_node = 62.0 * model.recent + 16.0 * model.dim + 40.0 * model.row_dim
@@ -236,7 +238,7 @@ def _on_disk(rows: float, dim: int, memory: MemoryConfig) -> float:
     return 0.0 if memory.tables is None else max(0.0, 4.0 * rows * dim - memory.tables)
 
 
-def _ends(task: TaskConfig | None) -> tuple[str, str]:
+def task_ends(task: TaskConfig | None) -> tuple[str, str]:
     """Return the node types of a task's queries and candidates."""
     query_type = getattr(task, "node_type", "")
     return query_type, getattr(task, "candidate_type", query_type)

@@ -1,0 +1,350 @@
+"""What a training reads, how often in an epoch, and how unevenly: by the degrees of the nodes.
+
+A node is met by a sampler or a walk in proportion to its edges, and read once for each batch that it is in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.config import (
+    DeepWalkConfig,
+    GraphNetworkConfig,
+    LightGCNConfig,
+    LineConfig,
+    MatrixFactorizationConfig,
+    Metapath2VecConfig,
+    ModelConfig,
+    RunConfig,
+    SageConfig,
+    TaskConfig,
+    TemporalConfig,
+)
+from graphbox.config.models.clicks import ClickModelSection
+from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
+from graphbox.graph import Graph
+from graphbox.graph.schema import EdgeType
+from graphbox.train.plan.counts import GraphCounts
+from graphbox.train.plan.demand import task_ends
+from graphbox.train.plan.placement import Thing
+
+__all__ = ["DegreeClasses", "things_of"]
+
+_SECTOR_BYTES = 32
+"""What a GPU reads at the least."""
+_POINTER_BYTES = 8
+_SLOT_BYTES = 24
+"""What a row in HBM takes beside itself: its key, its place in the hash, and marks."""
+_BLOCK_EDGES = 1 << 22
+
+_STATE_NUMBERS = {"rowwise_adagrad": (0, 1), "adagrad": (1, 0), "adam": (2, 1)}
+"""Numbers that an optimizer keeps for each number of a row, and for the row."""
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeClasses:
+    """How many nodes of a type have how many edges.
+
+    Attributes:
+        nodes: int64 [classes], how many nodes there are.
+        degree: float64 [classes], the edges of each, of both directions.
+        known_by: where it is from, for people.
+    """
+
+    nodes: NDArray[np.int64]
+    degree: NDArray[np.float64]
+    known_by: str
+
+    @classmethod
+    def even(cls, nodes: int, edges: float) -> DegreeClasses:
+        """Return those of a graph of which only the numbers of nodes and edges are known."""
+        mean = np.array([edges / max(nodes, 1)])
+        return cls(np.array([nodes]), mean, "not known: all alike, as the graph is not imported yet")
+
+    @classmethod
+    def of(cls, graph: Graph) -> dict[str, DegreeClasses]:
+        """Return those of a graph by node type; all its edges are read once."""
+        degrees = {name: np.zeros(graph.num_nodes(name), np.int64) for name in graph.node_types}
+        for edge_type in graph.edge_types:
+            if graph.is_reverse(edge_type):
+                continue
+            csc = graph.csc(edge_type)
+            degrees[edge_type[2]] += np.diff(csc.indptr)
+            sources = degrees[edge_type[0]]
+            for start in range(0, len(csc.indices), _BLOCK_EDGES):
+                sources += np.bincount(csc.indices[start : start + _BLOCK_EDGES], minlength=len(sources))
+        found = {name: np.unique(each, return_counts=True) for name, each in degrees.items()}
+        return {
+            name: cls(nodes.astype(np.int64), degree.astype(np.float64), "degrees of the nodes")
+            for name, (degree, nodes) in found.items()
+        }
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return int(self.nodes.sum())
+
+    def met(self, times: float, evenly: float = 0.0, most: float = math.inf) -> NDArray[np.float64]:
+        """Return how often each node is met.
+
+        Args:
+            times: meetings of all nodes together, in proportion to their edges.
+            evenly: meetings that all nodes have alike, together.
+            most: of one node.
+        """
+        total = float(self.nodes @ self.degree)
+        by_degree = self.degree / total if total else np.full(len(self.nodes), 1 / max(self.count, 1))
+        return np.minimum(times * by_degree + evenly / max(self.count, 1), most)
+
+
+@dataclass(frozen=True)
+class _Model:
+    """What the things of a model are told by."""
+
+    counts: GraphCounts
+    degrees: Mapping[str, DegreeClasses]
+
+    def classes(self, node_type: str) -> DegreeClasses:
+        if node_type in self.degrees:
+            return self.degrees[node_type]
+        nodes = self.counts.nodes.get(node_type, 0)
+        edges = sum(
+            count * ((each[0] == node_type) + (each[2] == node_type))
+            for each, count in self.counts.edges.items()
+        )
+        return DegreeClasses.even(nodes, edges)
+
+    def types(self, relations: Sequence[EdgeType]) -> list[str]:
+        touched = {end for each in relations or self.counts.edges for end in (each[0], each[2])}
+        return [name for name in self.counts.nodes if name in touched] or list(self.counts.nodes)
+
+    def rows(
+        self, name: str, node_type: str, dim: int, optimizer: str, accesses: NDArray[np.float64]
+    ) -> Thing:
+        classes = self.classes(node_type)
+        return _rows(name, dim, optimizer, classes.nodes, accesses, classes.known_by)
+
+    def lists(self, node_type: str, met: NDArray[np.float64], draws: float) -> Thing:
+        """Return the neighbour lists of the nodes of a type, of which so many numbers are read at a time."""
+        classes = self.classes(node_type)
+        width = 4 if max(self.counts.nodes.values(), default=0) < 1 << 31 else 8
+        return Thing(
+            f"neighbours of {node_type}",
+            "topology",
+            classes.nodes,
+            _POINTER_BYTES + width * classes.degree,
+            met,
+            _SECTOR_BYTES * (1 + draws),
+            _SECTOR_BYTES,
+            classes.known_by,
+        )
+
+
+def things_of(
+    model: ModelConfig,
+    counts: GraphCounts,
+    degrees: Mapping[str, DegreeClasses],
+    config: RunConfig,
+) -> list[Thing] | None:
+    """Return what the training of a model reads of graph and tables; None of a kind that is not known.
+
+    Args:
+        model: the model's section of the run file.
+        counts: how large the graph is.
+        degrees: by node type; those of types that are left out are taken for alike.
+        config: the run file.
+    """
+    task = None if model.task is None else config.tasks[model.task]
+    about = _Model(counts, degrees)
+    match model:
+        case DeepWalkConfig() | Metapath2VecConfig():
+            things: list[Thing] | None = _walks(model, about)
+        case LineConfig():
+            things = _lines(model, about)
+        case LightGCNConfig() | MatrixFactorizationConfig():
+            things = _ranked(model, about, task)
+        case SageConfig():
+            things = _towers(model, about, task)
+        case GraphNetworkConfig():
+            things = _network(model, about, task)
+        case KnowledgeGraphSection():
+            things = _triples(model, about)
+        case TemporalConfig():
+            things = _events(model, about, task)
+        case ClickModelSection():
+            things = _clicks(model, about, task)
+        case _:
+            things = None
+    return things
+
+
+def _walks(model: DeepWalkConfig | Metapath2VecConfig, about: _Model) -> list[Thing]:
+    if isinstance(model, DeepWalkConfig):
+        types, walks = about.types(model.edge_types), model.walks_per_node
+        starts = sum(about.classes(name).count for name in types) * walks
+    else:
+        types = about.types([step for path in model.metapaths for step in path])
+        starts = sum(about.classes(path[0][0]).count for path in model.metapaths) * model.walks_per_node
+    visits = float(starts * model.walk_length)
+    total = sum(float(about.classes(name).nodes @ about.classes(name).degree) for name in types)
+    things = []
+    for name in types:
+        classes = about.classes(name)
+        share = float(classes.nodes @ classes.degree) / total if total else 1 / len(types)
+        met = classes.met(visits * share)
+        things.append(about.lists(name, met, 1))
+        for rows, times in (("centres", 1), ("contexts", 2 * model.window)):
+            things.append(
+                about.rows(f"rows of {name} as {rows}", name, model.dim, "rowwise_adagrad", times * met)
+            )
+    return things
+
+
+def _lines(model: LineConfig, about: _Model) -> list[Thing]:
+    return [
+        about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", 2.0 * about.classes(name).degree)
+        for name in about.types(model.edge_types)
+    ]
+
+
+def _ranked(
+    model: LightGCNConfig | MatrixFactorizationConfig, about: _Model, task: TaskConfig | None
+) -> list[Thing]:
+    ends = task_ends(task)
+    queries, targets = (about.classes(name) for name in ends)
+    batches = math.ceil(queries.count / model.batch_size)
+    things = []
+    for name, classes in {ends[0]: queries, ends[1]: targets}.items():
+        if isinstance(model, LightGCNConfig):  # each batch has all of them
+            read = np.full(len(classes.nodes), float(batches))
+        else:
+            drawn = model.candidates * batches if name == ends[1] else 0.0
+            read = classes.met(float(classes.nodes @ classes.degree), drawn, batches)
+        things.append(about.rows(f"rows of {name}", name, model.dim, "adam", read))
+    return things
+
+
+def _towers(model: SageConfig, about: _Model, task: TaskConfig | None) -> list[Thing]:
+    asked, _ = task_ends(task)
+    arriving = [each for each in model.relations or about.counts.edges if each[2] == asked]
+    seeds = about.classes(asked)
+    batches = math.ceil(seeds.count / model.batch_size)
+    things = []
+    for name in dict.fromkeys([asked, *(each[0] for each in arriving)]):
+        classes = about.classes(name)
+        drawn = (model.batch_size + model.candidates) * model.num_neighbors * batches
+        read = classes.met(drawn, float(seeds.count) if name == asked else 0.0, batches)
+        things.append(about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
+    return things
+
+
+def _network(model: GraphNetworkConfig, about: _Model, task: TaskConfig | None) -> list[Thing]:
+    """Count the lists, features and rows that batches read; over a whole graph all are read, once."""
+    types = about.types(model.relations)
+    rowed = types if model.embeddings is None else [name for name in types if name in model.embeddings]
+    asked, _ = task_ends(task)
+    seeds = about.classes(asked).count
+    batches = math.ceil(seeds / model.batch_size)
+    hops = model.num_neighbors or ()
+    relations = max(1, len(model.relations or about.counts.edges)) * (2 if model.reverse else 1)
+    per_type = max(1, relations // max(1, len(types)))
+    expanded = seeds * sum(prod(hops[:hop]) * per_type**hop for hop in range(len(hops)))
+    reached = expanded + seeds * prod(hops) * per_type ** len(hops)
+    things = []
+    for name in types:
+        classes = about.classes(name)
+        evenly = float(seeds) if name == asked else 0.0
+        read = np.full(len(classes.nodes), 1.0)
+        if model.num_neighbors is not None:
+            read = classes.met(reached / len(types), evenly, batches)
+            lists = classes.met(expanded / len(types), evenly, batches)
+            things.append(about.lists(name, lists, hops[0] * per_type))
+        stored = about.counts.feature_bytes.get(name, 0) / max(classes.count, 1)
+        if stored and (model.features is None or name in model.features):
+            width = max(1, round(stored))
+            size = np.full(len(classes.nodes), stored)
+            things.append(
+                Thing(
+                    f"features of {name}",
+                    "features",
+                    classes.nodes,
+                    size,
+                    read,
+                    width,
+                    width,
+                    classes.known_by,
+                )
+            )
+        if name in rowed and (model.embeddings is not None or not stored):
+            things.append(about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
+    return things
+
+
+def _triples(model: KnowledgeGraphSection, about: _Model) -> list[Thing]:
+    things = []
+    edges = sum(about.counts.edges.values())
+    batches = math.ceil(2 * edges / model.batch_size)
+    for name in about.types(()):
+        classes = about.classes(name)
+        if model.loss == "softmax":  # each batch has all of them
+            read = np.full(len(classes.nodes), float(batches))
+        else:
+            read = classes.met(2.0 * edges, float(model.candidates * batches), batches)
+        things.append(about.rows(f"rows of {name}", name, model.dim, "adagrad", read))
+    return things
+
+
+def _events(model: TemporalConfig, about: _Model, task: TaskConfig | None) -> list[Thing]:
+    if not model.row_dim:
+        return []
+    types = about.types(model.relations) if task is None else list(dict.fromkeys(task_ends(task)))
+    pairs = sum(about.counts.edges.values()) * (1 + model.negatives)
+    return [
+        about.rows(
+            f"rows of {name}",
+            name,
+            model.row_dim,
+            "rowwise_adagrad",
+            about.classes(name).met(float(pairs * (model.recent + 1))),
+        )
+        for name in types
+    ]
+
+
+def _clicks(model: ClickModelSection, about: _Model, task: TaskConfig | None) -> list[Thing]:
+    node_type, _ = task_ends(task)
+    known = about.counts.values.get(node_type, {})
+    read = set(known) if model.features is None else set(model.features) & set(known)
+    values = sum(known[name] for name in read - {getattr(task, "label", "")})
+    accesses = about.counts.nodes.get(node_type, 0) * max(1, len(read)) / max(values, 1)
+    return [
+        _rows(
+            "rows of values",
+            model.dim,
+            "adagrad",
+            np.array([values]),
+            np.array([accesses]),
+            "not known: all values alike",
+        )
+    ]
+
+
+def _rows(
+    name: str,
+    dim: int,
+    optimizer: str,
+    rows: NDArray[np.int64],
+    accesses: NDArray[np.float64],
+    known_by: str,
+) -> Thing:
+    """Return the rows of a table with their optimizer's state: each access reads a row and writes it."""
+    for_each, more = _STATE_NUMBERS[optimizer]
+    row_bytes = 4 * ((1 + for_each) * dim + more)
+    size = np.full(len(rows), float(row_bytes + _SLOT_BYTES))
+    return Thing(name, "tables", rows, size, accesses, 2.0 * row_bytes, row_bytes, known_by)

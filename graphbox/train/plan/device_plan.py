@@ -1,0 +1,233 @@
+"""Plans of trainings on a GPU: what is kept in its memory, and what is said where there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from graphbox.bandwidth import Bandwidths, measured_bandwidths
+from graphbox.config import ModelConfig, RunConfig
+from graphbox.device import device_in_words
+from graphbox.errors import DoesNotFitError
+from graphbox.graph import Graph
+from graphbox.train.plan.accesses import DegreeClasses, things_of
+from graphbox.train.plan.counts import GraphCounts
+from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, place
+from graphbox.train.plan.working_set import working_bytes
+
+__all__ = [
+    "ASSUMED_BANDWIDTHS",
+    "ASSUMED_SSD_BYTES_PER_S",
+    "DevicePlan",
+    "Gpu",
+    "device_problems",
+    "place_trainings",
+    "plan_devices",
+]
+
+ASSUMED_BANDWIDTHS = Bandwidths(
+    device="assumed: a GPU of the kind of an H200 on PCIe 5, not measured",
+    device_sectors=1.5e12,
+    pinned_sectors=2.0e10,
+    device_rows=(1.8e12, 3.0e12, 3.8e12),
+    pinned_rows=(2.5e10, 4.0e10, 5.0e10),
+    host_to_device=5.3e10,
+    device_to_host=5.3e10,
+    device_to_device=2.0e12,
+)
+"""By which places are chosen where nothing is measured; only how they compare matters then."""
+
+ASSUMED_SSD_BYTES_PER_S = 2.5e9
+
+_ASSUMED = Rates(ASSUMED_BANDWIDTHS, ASSUMED_SSD_BYTES_PER_S)
+
+_SHARE_OF_FREE = 0.95
+"""Of the memory that is free: the rest is lost between blocks of PyTorch's allocator."""
+_LEAST_DIM = 8
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that trainings are planned for.
+
+    Attributes:
+        name: what it is called.
+        hbm_bytes: memory that trainings may take of it.
+        rates: how fast it reads.
+    """
+
+    name: str
+    hbm_bytes: int
+    rates: Rates = _ASSUMED
+
+    @classmethod
+    def of(cls, device: torch.device) -> Gpu:
+        """Return a GPU of this machine as it is now."""
+        free, _ = torch.cuda.mem_get_info(device)
+        return cls(device_in_words(device), int(_SHARE_OF_FREE * free))
+
+
+@dataclass(frozen=True, eq=False)
+class DevicePlan:
+    """What the training of a model keeps where.
+
+    Attributes:
+        model: its name in the run file.
+        kind: its kind.
+        gpu: where it computes.
+        working_bytes: what computing takes of the GPU's memory.
+        things: where everything else is.
+    """
+
+    model: str
+    kind: str
+    gpu: Gpu
+    working_bytes: int
+    things: tuple[PlacedThing, ...]
+
+    @property
+    def budgets(self) -> dict[Kind, int]:
+        """Bytes of the GPU's memory that are for each kind of thing."""
+        return {
+            kind: sum(each.bytes("HBM") for each in self.things if each.thing.kind == kind) for kind in KINDS
+        }
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is in the GPU's memory."""
+        return all(each.bytes("HBM") == each.thing.bytes for each in self.things)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``--json``."""
+        return {
+            "kind": self.kind,
+            "gpu": self.gpu.name,
+            "hbm_bytes": self.gpu.hbm_bytes,
+            "working_bytes": self.working_bytes,
+            "bandwidths": self.gpu.rates.gpu.device,
+            "things": [each.as_dict() for each in self.things],
+        }
+
+
+def plan_devices(
+    config: RunConfig, counts: GraphCounts, degrees: Mapping[str, DegreeClasses], gpu: Gpu
+) -> dict[str, DevicePlan | None]:
+    """Return what each model of a run file keeps where by name; None where its kind has no plan.
+
+    Args:
+        config: the run file; its budgets in ``memory`` and ``memory.hbm`` are kept.
+        counts: how large its graph is.
+        degrees: by node type; of types that are left out all nodes are taken for alike.
+        gpu: where models are trained.
+    """
+    return {name: _plan(name, model, config, counts, degrees, gpu) for name, model in config.models.items()}
+
+
+def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> dict[str, DevicePlan | None]:
+    """Return what trainings on a GPU of this machine keep where, before any begins.
+
+    Bandwidths are measured, and degrees counted, where not everything fits.
+
+    Raises:
+        DoesNotFitError: one has no room.
+    """
+    counts, gpu = GraphCounts.of(graph), Gpu.of(device)
+    plans = plan_devices(config, counts, {}, gpu)
+    if not all(plan is None or plan.is_whole for plan in plans.values()):
+        gpu = replace(gpu, rates=Rates(measured_bandwidths(device), ASSUMED_SSD_BYTES_PER_S))
+        plans = plan_devices(config, counts, DegreeClasses.of(graph), gpu)
+    found = device_problems(config, counts, plans)
+    if found:
+        model, message, hint = found[0]
+        raise DoesNotFitError(message, where=f"models.{model}", hint=hint)
+    return plans
+
+
+def device_problems(
+    config: RunConfig, counts: GraphCounts, plans: Mapping[str, DevicePlan | None]
+) -> list[tuple[str, str, str]]:
+    """Return the trainings that have no room on the GPU: each model's name, what has none, and what would.
+
+    Args:
+        config: the run file.
+        counts: how large its graph is.
+        plans: of its models.
+    """
+    found = []
+    for name, plan in plans.items():
+        if plan is None:
+            continue
+        room = plan.gpu.hbm_bytes
+        asked = _given(config)
+        if plan.working_bytes > room:
+            message = (
+                f"expected {plan.working_bytes:,} bytes of the memory of {plan.gpu.name} to train `{name}`, "
+                f"received {room:,}"
+            )
+            found.append((name, message, "; ".join(_ways(config, counts, plan))))
+        elif plan.working_bytes + sum(asked.values()) > room:
+            keys = ", ".join(f"`memory.hbm.{kind}`" for kind in asked)
+            message = (
+                f"expected {plan.working_bytes + sum(asked.values()):,} bytes of the memory of "
+                f"{plan.gpu.name} to train `{name}` with its budgets, received {room:,}"
+            )
+            hint = f"leave {keys} out, or let them be {room - plan.working_bytes:,} bytes together"
+            found.append((name, message, hint))
+    return found
+
+
+def _plan(
+    name: str,
+    model: ModelConfig,
+    config: RunConfig,
+    counts: GraphCounts,
+    degrees: Mapping[str, DegreeClasses],
+    gpu: Gpu,
+) -> DevicePlan | None:
+    working = working_bytes(model, counts, config)
+    things = things_of(model, counts, degrees, config)
+    if working is None or things is None:
+        return None
+    memory = config.memory
+    on_disk: dict[Kind, int | None] = {
+        "topology": memory.topology,
+        "features": memory.features,
+        "tables": memory.tables,
+    }
+    placed = place(
+        things,
+        gpu.rates,
+        hbm_bytes=gpu.hbm_bytes - working,
+        hbm_budgets=_given(config),
+        mem_budgets={kind: size for kind, size in on_disk.items() if size is not None},
+    )
+    return DevicePlan(name, model.kind, gpu, working, tuple(placed))
+
+
+def _given(config: RunConfig) -> dict[Kind, int]:
+    hbm = config.memory.hbm
+    budgets: dict[Kind, int | None] = {
+        "topology": hbm.topology,
+        "features": hbm.features,
+        "tables": hbm.tables,
+    }
+    return {kind: size for kind, size in budgets.items() if size is not None}
+
+
+def _ways(config: RunConfig, counts: GraphCounts, plan: DevicePlan) -> Iterator[str]:
+    """Yield what makes a training fit the GPU, or lets it begin elsewhere."""
+    model = config.models[plan.model]
+    for key, least in (("dim", _LEAST_DIM), ("batch_size", 1)):
+        value = getattr(model, key, 0) // 2
+        while value >= least:
+            smaller = working_bytes(model.model_copy(update={key: value}), counts, config)
+            if smaller is not None and smaller <= plan.gpu.hbm_bytes:
+                yield f"with `models.{plan.model}.{key}={value}` it takes {smaller:,}"
+                break
+            value //= 2
+    if getattr(model, "num_neighbors", 0) is None:
+        yield f"`models.{plan.model}.num_neighbors=[10,10]` trains on parts of the graph"
+    yield "`device=cpu` trains in host memory"

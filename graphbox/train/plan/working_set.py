@@ -1,0 +1,91 @@
+"""What computing takes of the memory of a GPU, beside the graph and the tables that may be kept there."""
+
+from __future__ import annotations
+
+import math
+from math import prod
+
+from graphbox.config import (
+    DeepWalkConfig,
+    GraphNetworkConfig,
+    LightGCNConfig,
+    LineConfig,
+    MatrixFactorizationConfig,
+    Metapath2VecConfig,
+    ModelConfig,
+    RunConfig,
+    SageConfig,
+    TemporalConfig,
+)
+from graphbox.config.models.clicks import ClickModelSection
+from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
+from graphbox.train.plan.counts import GraphCounts
+from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends
+
+__all__ = ["working_bytes"]
+
+_CONTEXT_BYTES = 1 << 30
+"""What CUDA, its libraries and the caches of PyTorch's allocator take, about."""
+_COPIES = 6.0
+"""How often a vector of a batch is there: itself, what layers make of it, gradients, batches ahead."""
+_INFERENCE_NODES = 8192
+
+
+def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> int | None:
+    """Return what a training takes of the GPU's memory whatever is kept there; None of a kind not known.
+
+    Args:
+        model: the model's section of the run file.
+        counts: how large the graph is.
+        config: the run file.
+    """
+    task = None if model.task is None else config.tasks[model.task]
+    asked, answer = task_ends(task)
+    queries, candidates = counts.nodes.get(asked, 0), counts.nodes.get(answer, 0)
+    edges = sum(counts.edges.values())
+    match model:
+        case GraphNetworkConfig():
+            numbers = _network(model, counts)
+        case LightGCNConfig():
+            numbers = 12.0 * model.dim * (queries + candidates) + 10.0 * edges
+        case MatrixFactorizationConfig():
+            of_batch = model.batch_size * (1 + edges / max(queries, 1))
+            numbers = (
+                _COPIES * model.dim * (of_batch + model.candidates)
+                + 4.0 * model.batch_size * model.candidates
+            )
+        case SageConfig():
+            seeds = 2.0 * (model.batch_size + model.candidates)
+            relations = max(1, len(model.relations or counts.edges))
+            drawn = seeds * (1 + relations * model.num_neighbors)
+            numbers = _COPIES * model.dim * drawn + 4.0 * model.batch_size * model.candidates
+        case KnowledgeGraphSection():
+            drawn = (
+                sum(counts.nodes.values()) if model.loss == "softmax" else model.candidates + model.batch_size
+            )
+            numbers = 5.0 * model.batch_size * drawn + _COPIES * model.dim * (drawn + model.batch_size)
+        case TemporalConfig():
+            numbers = 2.2 * model.batch_size * (1 + model.negatives) * model.recent * model.dim
+        case ClickModelSection():
+            numbers = 16.5 * model.batch_size * model.dim * max(1, sum(map(len, counts.values.values())))
+        case DeepWalkConfig() | Metapath2VecConfig() | LineConfig():
+            numbers = _COPIES * model.dim * 64.0 * model.batch_size
+        case _:
+            return None
+    return round(_CONTEXT_BYTES + 4.0 * numbers)
+
+
+def _network(model: GraphNetworkConfig, counts: GraphCounts) -> float:
+    """Return the numbers that layers keep: of all nodes and edges, or of those of a batch."""
+    relations = model.relations or tuple(counts.edges)
+    types = {end for each in relations for end in (each[0], each[2])}
+    nodes = sum(counts.nodes.get(name, 0) for name in types)
+    edges = sum(counts.edges.get(each, 0) for each in relations) * (2 if model.reverse else 1)
+    messages = (MESSAGE_BYTES.get(model.layer, max(MESSAGE_BYTES.values())) / 4.0 + 1.0) * model.dim
+    if model.num_neighbors is None:
+        return (15.0 + 7.0 * model.layers) * model.dim * nodes + (6.0 + messages * model.layers) * edges
+    drawn = model.batch_size * sum(prod(model.num_neighbors[:hop]) for hop in range(model.layers + 1))
+    met = nodes * -math.expm1(-drawn / max(nodes, 1))
+    mean_degree = edges / max(nodes, 1)
+    of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
+    return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges), of_block)

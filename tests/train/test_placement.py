@@ -1,0 +1,337 @@
+"""What lives where in a training on a GPU, beside a plain reference and the best there is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from benchmarks.plan_training import WORLDS, run_file
+from graphbox.config import RunConfig
+from graphbox.errors import DoesNotFitError
+from graphbox.train.plan import GraphCounts
+from graphbox.train.plan.accesses import DegreeClasses
+from graphbox.train.plan.device_plan import (
+    ASSUMED_BANDWIDTHS,
+    DevicePlan,
+    Gpu,
+    device_problems,
+    place_trainings,
+    plan_devices,
+)
+from graphbox.train.plan.placement import KINDS, TIERS, Kind, Rates, Thing, place
+from tests.cli.conftest import call_main
+from tests.train.conftest import build_graph
+
+RATES = Rates(ASSUMED_BANDWIDTHS, 1e9)
+GIB = 1 << 30
+
+
+def thing(kind: Kind, items: Any, sizes: Any, accesses: Any, row_bytes: int = 256) -> Thing:
+    return Thing(
+        f"some {kind}",
+        kind,
+        np.array(items, dtype=np.int64),
+        np.array(sizes, dtype=np.float64),
+        np.array(accesses, dtype=np.float64),
+        float(row_bytes),
+        row_bytes,
+        "given",
+    )
+
+
+def of_classes(kind: Kind, rows: list[tuple[int, int, int]]) -> Thing:
+    items, sizes, accesses = zip(*rows, strict=True)
+    return thing(kind, items, sizes, accesses)
+
+
+classes = st.lists(
+    st.tuples(st.integers(0, 6), st.integers(1, 40), st.integers(0, 9)), min_size=1, max_size=5
+)
+some_things = st.lists(st.tuples(st.sampled_from(KINDS), classes), min_size=1, max_size=4).map(
+    lambda drawn: [of_classes(kind, rows) for kind, rows in drawn]
+)
+budgets = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 300), max_size=3)
+
+
+def filled(
+    things: list[Thing], chosen: set[Kind], room: float, faster: str, slower: str, taken: dict[Any, int]
+) -> tuple[dict[Any, int], float]:
+    """Return how many items of each class a tier has, put there one by one, and the room that is left."""
+    held = dict.fromkeys(taken, 0)
+    saved = {}
+    for number, each in enumerate(things):
+        gain = RATES.seconds(each, slower) - RATES.seconds(each, faster)  # type: ignore[arg-type]
+        for row in range(len(each.items)):
+            saved[number, row] = each.accesses[row] * gain / each.item_bytes[row]
+    keys = [key for kind in KINDS for key in saved if things[key[0]].kind == kind and kind in chosen]
+    for key in sorted(sorted(keys), key=lambda key: -saved[key]):
+        number, row = key
+        for _ in range(int(things[number].items[row]) - taken[key]):
+            if things[number].item_bytes[row] > room:
+                break
+            held[key] += 1
+            room -= things[number].item_bytes[row]
+    return held, room
+
+
+@settings(max_examples=150)
+@given(some_things, st.integers(0, 600), budgets, budgets)
+def test_against_items_that_are_put_one_by_one(
+    things: list[Thing], room: int, hbm: dict[Kind, int], mem: dict[Kind, int]
+) -> None:
+    found = place(things, RATES, hbm_bytes=room, hbm_budgets=hbm, mem_budgets=mem)
+    none = {(number, row): 0 for number, each in enumerate(things) for row in range(len(each.items))}
+    in_hbm, left = dict(none), float(room)
+    for kind, budget in hbm.items():
+        if any(each.kind == kind for each in things):
+            held, rest = filled(things, {kind}, min(budget, left), "HBM", "MEM", none)
+            left -= min(budget, left) - rest
+            in_hbm = {key: in_hbm[key] + held[key] for key in none}
+    held, _ = filled(things, set(KINDS) - set(hbm), left, "HBM", "MEM", none)
+    in_hbm = {key: in_hbm[key] + held[key] for key in none}
+    in_mem = {key: int(things[key[0]].items[key[1]]) - in_hbm[key] for key in none}
+    for kind, budget in mem.items():
+        held, _ = filled(things, {kind}, budget, "MEM", "SSD", in_hbm)
+        in_mem |= {key: held[key] for key in none if things[key[0]].kind == kind}
+    for (number, row), count in in_hbm.items():
+        assert found[number].items["HBM"][row] == count
+        assert found[number].items["MEM"][row] == in_mem[number, row]
+    for each in found:
+        assert sum(each.items[tier] for tier in TIERS).tolist() == each.thing.items.tolist()  # type: ignore[union-attr]
+        assert sum(each.share(tier) for tier in TIERS) == pytest.approx(1) or not each.thing.bytes
+    assert sum(each.bytes("HBM") for each in found) <= room
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_placement_is_better_by_more_than_an_item(seed: int) -> None:
+    """Against linear programming, which may divide items."""
+    generator = np.random.default_rng(seed)
+    described: list[tuple[Kind, int]] = [("topology", 32), ("features", 512), ("tables", 260)]
+    things = [
+        thing(
+            kind, generator.integers(1, 900, 40), generator.uniform(8, 64, 40), generator.pareto(1.0, 40), row
+        )
+        for kind, row in described
+    ]
+    room = 0.4 * sum(each.bytes for each in things)
+    found = sum(each.epoch_seconds for each in place(things, RATES, hbm_bytes=int(room)))
+    gain = [(RATES.seconds(each, "MEM") - RATES.seconds(each, "HBM")) * each.accesses for each in things]
+    size = np.concatenate([each.item_bytes for each in things])
+    most = np.concatenate([each.items for each in things])
+    best = linprog(
+        -1e9 * np.concatenate(gain),
+        A_ub=size[None],
+        b_ub=[room],
+        bounds=list(zip(np.zeros(len(most)), most, strict=True)),
+    )
+    slow = sum(float(each.items @ each.accesses) * RATES.seconds(each, "MEM") for each in things)
+    least = slow + best.fun / 1e9
+    assert least * (1 - 1e-6) <= found <= least + max(float(each.max()) for each in gain)
+
+
+def test_a_hub_larger_than_the_memory_does_not_keep_others_out() -> None:
+    (found,) = place([thing("topology", [1, 10], [1000, 1], [1e9, 1])], RATES, hbm_bytes=100)
+    assert found.items["HBM"].tolist() == [0, 10]
+
+
+def test_what_is_read_most_is_told() -> None:
+    (found,) = place([thing("tables", [10, 90], [100, 100], [90, 1])], RATES, hbm_bytes=1000)
+    assert found.share("HBM") == pytest.approx(900 / 990)
+    assert found.why == "10.0% of its items, those that are read most for their size, fill HBM"
+    told = found.as_dict()
+    assert (told["hbm_bytes"], told["mem_bytes"], told["ssd_bytes"]) == (1000, 9000, 0)
+    (all_of_it,) = place([found.thing], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 10**5})
+    assert all_of_it.why == "all of it fits memory.hbm.tables"
+    (none,) = place([found.thing], RATES, hbm_bytes=10**6, hbm_budgets={"tables": 0})
+    assert (none.share("HBM"), none.why) == (0.0, "no room in memory.hbm.tables")
+    assert all_of_it.epoch_seconds < found.epoch_seconds < none.epoch_seconds
+
+
+# Models
+
+
+LINKS = ("node", "links", "node")
+MODELS: dict[str, dict[str, Any]] = {
+    "walk": {"kind": "deepwalk"},
+    "paths": {"kind": "metapath2vec", "metapaths": [[LINKS]]},
+    "lines": {"kind": "line"},
+    "network": {"kind": "gnn", "task": "class", "num_neighbors": [10, 5], "embeddings": ["node"]},
+    "whole": {"kind": "gnn", "task": "class", "layer": "gcn"},
+    "light": {"kind": "lightgcn", "task": "links"},
+    "factors": {"kind": "matrix_factorization", "task": "links"},
+    "towers": {"kind": "sage", "task": "links"},
+    "triples": {"kind": "rotate", "task": "facts"},
+    "events": {"kind": "temporal", "row_dim": 8},
+    "clicks": {"kind": "deepfm", "task": "clicks"},
+    "own": {"kind": "custom", "trainer": "a:b"},
+}
+
+
+def config(models: dict[str, dict[str, Any]] = MODELS, **changes: Any) -> RunConfig:
+    document = {
+        "version": 1,
+        "name": "planned",
+        "graph": {"name": "planned", "nodes": {"node": {"path": "n.csv"}}, "edges": []},
+        "tasks": {
+            "class": {"kind": "classify", "node_type": "node", "label": "label"},
+            "links": {"kind": "recommend", "node_type": "node", "relations": ["links"]},
+            "facts": {"kind": "complete", "relations": [list(LINKS)]},
+            "clicks": {"kind": "click", "node_type": "node", "label": "label"},
+        },
+        "models": models,
+        **changes,
+    }
+    return RunConfig.model_validate_json(json.dumps(document))
+
+
+def counts(nodes: int) -> GraphCounts:
+    return GraphCounts({"node": nodes}, {LINKS: 10 * nodes}, {"node": 400 * nodes}, {"node": {"user": nodes}})
+
+
+def skewed(nodes: int) -> dict[str, DegreeClasses]:
+    """Return degrees of a graph in which few nodes have most edges."""
+    degree = np.array([1.0, 10.0, 1000.0])
+    return {
+        "node": DegreeClasses(
+            np.array([nodes - 2 * (nodes // 100), nodes // 100, nodes // 100]), degree, "given"
+        )
+    }
+
+
+def planned(run: RunConfig, nodes: int, hbm_bytes: int, **degrees: Any) -> dict[str, DevicePlan]:
+    found = plan_devices(run, counts(nodes), degrees.get("degrees", {}), Gpu("gpu", hbm_bytes))
+    return {name: plan for name, plan in found.items() if plan is not None}
+
+
+def test_every_kind_of_model_is_placed() -> None:
+    run = config()
+    assert set(planned(run, 10_000, 20 * GIB)) == set(MODELS) - {"own"}
+    for name, plan in planned(run, 10_000, 20 * GIB).items():
+        assert plan.is_whole, name
+        assert sum(plan.budgets.values()) == sum(each.thing.bytes for each in plan.things) > 0, name
+        assert 0 < sum(each.epoch_seconds for each in plan.things) < 60, name
+    assert {each.thing.kind for each in planned(run, 10_000, GIB)["network"].things} == set(KINDS)
+
+
+def test_skew_decides() -> None:
+    run, nodes = config({"walk": MODELS["walk"]}), 10_000_000
+    even = planned(run, nodes, 4 * GIB)["walk"]
+    uneven = planned(run, nodes, 4 * GIB, degrees=skewed(nodes))["walk"]
+
+    def share(plan: DevicePlan) -> float:
+        rows = [each for each in plan.things if each.thing.kind == "tables"]
+        return sum(each.share("HBM") for each in rows) / len(rows)
+
+    assert share(uneven) > 0.8 > share(even) + 0.3
+    assert even.things[0].thing.known_by.startswith("not known")
+
+
+def test_budgets_overrule() -> None:
+    run = config({"network": MODELS["network"]}, memory={"hbm": {"features": 0, "tables": "64MiB"}})
+    plan = planned(run, 1_000_000, 40 * GIB)["network"]
+    assert plan.budgets["features"] == 0
+    assert (64 << 20) - 1000 < plan.budgets["tables"] <= 64 << 20
+    assert all(each.share("HBM") == 1 for each in plan.things if each.thing.kind == "topology")
+    on_disk = config({"network": MODELS["network"]}, memory={"features": "10MiB"})
+    features = [
+        each
+        for each in planned(on_disk, 10_000_000, 2 * GIB)["network"].things
+        if each.thing.kind == "features"
+    ]
+    assert 0 < features[0].bytes("MEM") <= 10 << 20
+    assert features[0].bytes("SSD") > 0
+
+
+def test_what_has_no_room_is_refused_with_what_would_have() -> None:
+    run = config({"whole": MODELS["whole"]})
+    plans = plan_devices(run, counts(10_000_000), {}, Gpu("cuda:0 (small)", 8 * GIB))
+    ((name, message, hint),) = device_problems(run, counts(10_000_000), plans)
+    assert name == "whole"
+    assert "bytes of the memory of cuda:0 (small) to train `whole`, received 8,589,934,592" in message
+    assert "`models.whole.num_neighbors=[10,10]` trains on parts of the graph" in hint
+    assert "`device=cpu`" in hint
+    smaller = config({"whole": {**MODELS["whole"], "num_neighbors": [5, 5]}})
+    fits = plan_devices(smaller, counts(10_000_000), {}, Gpu("gpu", 8 * GIB))
+    assert device_problems(smaller, counts(10_000_000), fits) == []
+    greedy = config({"light": MODELS["light"]}, memory={"hbm": {"tables": "20GiB"}})
+    plans = plan_devices(greedy, counts(1000), {}, Gpu("gpu", 8 * GIB))
+    ((_, message, hint),) = device_problems(greedy, counts(1000), plans)
+    assert "with its budgets, received 8,589,934,592" in message
+    assert "leave `memory.hbm.tables` out, or let them be" in hint
+
+
+def test_degrees_of_a_graph(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path / "small")
+    found = DegreeClasses.of(graph)
+    for name in graph.node_types:
+        degree = np.zeros(graph.num_nodes(name))
+        for edge_type in graph.edge_types:
+            if graph.is_reverse(edge_type):
+                continue
+            source, target = graph.csc(edge_type).coo()
+            for end, nodes in ((edge_type[0], source), (edge_type[2], target)):
+                if end == name:
+                    np.add.at(degree, nodes, 1)
+        values, nodes = np.unique(degree, return_counts=True)
+        assert found[name].degree.tolist() == values.tolist()
+        assert found[name].nodes.tolist() == nodes.tolist()
+        met = found[name].met(100.0, 10.0)
+        assert float(met @ found[name].nodes) == pytest.approx(110)
+
+
+def test_trainings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    graph = build_graph(tmp_path / "small")
+    run = config({"rows": {"kind": "deepwalk", "edge_types": [["item", "needs", "item"]]}})
+    device = torch.device("cuda", 0)
+    free = 80 * GIB
+    measured: list[torch.device] = []
+
+    def bandwidths(of: torch.device) -> Any:
+        measured.append(of)
+        return replace(ASSUMED_BANDWIDTHS, device="measured")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "small")
+    monkeypatch.setattr("graphbox.train.plan.device_plan.measured_bandwidths", bandwidths)
+    plan = place_trainings(run, graph, device)["rows"]
+    assert plan is not None
+    assert plan.is_whole
+    assert not measured
+    free = round((plan.working_bytes + sum(plan.budgets.values()) / 2) / 0.95)
+    plan = place_trainings(run, graph, device)["rows"]
+    assert plan is not None
+    assert not plan.is_whole
+    assert measured == [device]
+    assert plan.as_dict()["bandwidths"] == "measured"
+    free = 1 << 20
+    with pytest.raises(DoesNotFitError, match=r"expected .* bytes of the memory of cuda:0 \(small\)"):
+        place_trainings(run, graph, device)
+
+
+def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
+    WORLDS["links"].write(tmp_path, 2_000)
+    command = ["-C", str(tmp_path / "workspace"), "plan", str(run_file(tmp_path, "deepwalk")), "--hbm"]
+    outcome = call_main([*command, "80GiB", "--json"])
+    assert outcome.code == 0, outcome.err
+    plan = outcome.json["placement"]["deepwalk"]
+    assert plan["hbm_bytes"] == 80 * GIB
+    assert plan["bandwidths"].startswith("assumed")
+    assert {each["hbm_share"] for each in plan["things"]} == {1.0}
+    shown = call_main([*command, "80GiB"]).out
+    assert "What lives where" in shown
+    assert "assumed" in shown
+    tight = call_main([*command, "1MiB"])
+    assert tight.code == 3
+    assert "expected 1," in tight.err
+    assert "`device=cpu` trains in host memory" in tight.err
+    assert call_main([*command, "lots"]).code == 2
