@@ -10,7 +10,7 @@ import shutil
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from graphbox.cli.text import byte_size, table
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from graphbox.bandwidth import Bandwidths
+    from graphbox.device_report import DeviceReport, GpuReport
 
 __all__ = ["register"]
 
@@ -32,17 +35,30 @@ _PACKAGES = (
     "sqlalchemy",
     "torch",
     "torch-geometric",
+    "triton",
     "onnx",
     "scikit-learn",
     "safetensors",
 )
 
 
-def doctor(session: Session) -> None:
-    """Show versions, processor, memory, disk, targets and what is missing; print this in bug reports."""
+def doctor(
+    session: Session,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", help="End with exit code 5 unless this can be used: cuda, cuda:1, ..."),
+    ] = None,
+    bandwidths: Annotated[
+        bool,
+        typer.Option("--bandwidths/--no-bandwidths", help="Measure what each GPU reads and copies."),
+    ] = True,
+) -> None:
+    """Show versions, processor, memory, disk, GPUs, targets, what is missing; print this in bug reports."""
     from graphbox.deploy import targets
+    from graphbox.device_report import gpu_report
     from graphbox.pipeline.failure import EXTRAS
 
+    gpu = gpu_report(bandwidths=bandwidths)
     document = {
         "graphbox": metadata.version("graphbox"),
         "python": platform.python_version(),
@@ -52,6 +68,7 @@ def doctor(session: Session) -> None:
         "cpu": {"name": _cpu_name(), "usable": len(os.sched_getaffinity(0)), "present": os.cpu_count()},
         "memory": _memory(),
         "disk": _disk(session.workspace_path),
+        "gpu": gpu.as_dict(),
         "missing_extras": {
             extra: missing
             for extra, modules in EXTRAS.items()
@@ -60,10 +77,23 @@ def doctor(session: Session) -> None:
         "targets": [asdict(target) for target in targets()],
         "web_page": (Path(__file__).parent.parent / "server" / "static" / "index.html").is_file(),
     }
-    session.answer(document, lambda console: _show(document, console))
+    session.answer(document, lambda console: _show(document, gpu, console))
+    if device is not None:
+        _check_usable(device, gpu)
 
 
-def _show(document: dict[str, Any], console: Console) -> None:
+def _check_usable(device: str, gpu: GpuReport) -> None:
+    from graphbox.device import chosen_device
+    from graphbox.errors import BackendMissingError
+
+    if device.startswith("cuda") and gpu.problem is not None:
+        raise BackendMissingError(
+            f"expected the device {device}: {gpu.problem}", where="--device", hint=gpu.hint
+        )
+    chosen_device(device)
+
+
+def _show(document: dict[str, Any], gpu: GpuReport, console: Console) -> None:
     cpu, memory, disk = document["cpu"], document["memory"], document["disk"]
     facts = [
         ("graphbox", f"{document['graphbox']} on Python {document['python']}, {document['platform']}"),
@@ -72,12 +102,14 @@ def _show(document: dict[str, Any], console: Console) -> None:
         ("processor", f"{cpu['name']}, {cpu['usable']} of {cpu['present']} CPUs usable"),
         ("memory", f"{byte_size(memory['total_bytes'])}, {byte_size(memory['available_bytes'])} available"),
         ("disk", f"{byte_size(disk['free_bytes'])} free at {disk['path']}"),
+        *_gpu_facts(gpu),
     ]
     for extra, missing in document["missing_extras"].items():
         facts.append((f"extra [{extra}]", f"{', '.join(missing)} missing: pip install 'graphbox[{extra}]'"))
     for label, text in facts:
         console.print(f"{label:<14} {text}", markup=False, soft_wrap=True)
     console.print()
+    _show_bandwidths(gpu, console)
     packages = [(name, version or "not installed") for name, version in document["packages"].items()]
     console.print(table("Packages", ("package", "version"), packages))
     console.print()
@@ -91,6 +123,56 @@ def _show(document: dict[str, Any], console: Console) -> None:
         for target in document["targets"]
     ]
     console.print(table("Targets", ("adapter", "device", "there", "detail"), rows))
+
+
+def _gpu_facts(gpu: GpuReport) -> list[tuple[str, str]]:
+    """Return the lines about GPUs: each, what uses them, or why nothing does."""
+    if gpu.problem is not None:
+        there = ", ".join(gpu.driver.gpus) if gpu.driver else ""
+        text = f"{there} cannot be used: {gpu.problem}" if there else f"none: {gpu.problem}"
+        return [("GPU", f"{text}; {gpu.hint}" if gpu.hint else text)]
+    facts = [("GPU", _device_text(each)) for each in gpu.devices]
+    driver = gpu.driver.version if gpu.driver else ""
+    limit = gpu.locked_memory_limit_bytes
+    facts += [
+        ("used by", f"driver {driver}, PyTorch {gpu.torch} with CUDA {gpu.torch_cuda}, Triton {gpu.triton}"),
+        ("lockable", f"{'any amount' if limit is None else byte_size(limit)} of host memory (ulimit -l)"),
+    ]
+    return facts + [(each.device, f"not measured: {each.problem}") for each in gpu.devices if each.problem]
+
+
+def _device_text(device: DeviceReport) -> str:
+    total, free = byte_size(device.total_bytes), byte_size(device.free_bytes)
+    return f"{device.device}: {device.name}, {total}, {free} free, compute capability {device.capability}"
+
+
+def _show_bandwidths(gpu: GpuReport, console: Console) -> None:
+    measured = [each for each in gpu.devices if each.bandwidths is not None]
+    if not measured:
+        return
+    columns = [_bandwidth_rows(each.bandwidths) for each in measured if each.bandwidths is not None]
+    rows = [(label, *(byte_size(column[label]) for column in columns)) for label in columns[0]]
+    names = [each.device for each in measured]
+    console.print(table("GPU bandwidths, per second", ("random reads and copies", *names), rows, names))
+    console.print()
+
+
+def _bandwidth_rows(bandwidths: Bandwidths) -> dict[str, float]:
+    from graphbox.bandwidth import ROW_BYTES
+
+    rows = {
+        "sectors of 32 B of GPU memory": bandwidths.device_sectors,
+        "sectors of 32 B of pinned memory": bandwidths.pinned_sectors,
+    }
+    for place, rates in (("GPU", bandwidths.device_rows), ("pinned", bandwidths.pinned_rows)):
+        for row_bytes, rate in zip(ROW_BYTES, rates, strict=True):
+            rows[f"rows of {row_bytes} B of {place} memory"] = rate
+    return {
+        **rows,
+        "copies from host to GPU": bandwidths.host_to_device,
+        "copies from GPU to host": bandwidths.device_to_host,
+        "copies within the GPU": bandwidths.device_to_device,
+    }
 
 
 def _version(package: str) -> str | None:
