@@ -1,4 +1,4 @@
-"""What a machine has for kernels on a GPU: driver, PyTorch, Triton, devices; what is missing, and a remedy."""
+"""What kernels on a GPU find here: driver, PyTorch, Triton, devices; what is missing, and what helps."""
 
 from __future__ import annotations
 
