@@ -145,9 +145,9 @@ def page(where: str, command: str, bandwidths: Bandwidths, outcomes: Sequence[Ou
         "",
         f"`{command}` on {datetime.now(UTC):%Y-%m-%d}: {where}.",
         "",
-        "Each figure is a share of a limit that a probe measured in the same run: what the GPU reads in random",
-        "sectors of 32 bytes or in random rows, of its own memory (device) or of pinned host memory, or what it",
-        "copies. Medians of five, the slowest and the fastest run in brackets.",
+        "Each figure is a share of a limit that a probe measured in the same run: what the GPU reads in",
+        "random sectors of 32 bytes or in random rows, of its own memory (device) or of pinned host memory,",
+        "or what it copies. Medians of five, the slowest and the fastest run in brackets.",
         "",
         "## Limits",
         "",
@@ -176,19 +176,18 @@ def bandwidth_rows(bandwidths: Bandwidths) -> Iterator[tuple[str, str]]:
         ("pinned", bandwidths.pinned_sectors, bandwidths.pinned_rows),
     )
     for place, sectors, rows in places:
-        yield f"{place} sectors", f"{sectors / 1e9:.3g}"
+        yield f"{place} sectors", f"{sectors / 1e9:,.1f}"
         for row_bytes, rate in zip(ROW_BYTES, rows, strict=True):
-            yield f"{place} rows of {row_bytes} bytes", f"{rate / 1e9:.3g}"
+            yield f"{place} rows of {row_bytes} bytes", f"{rate / 1e9:,.1f}"
     for direction in ("host_to_device", "device_to_host", "device_to_device"):
-        yield f"copy {direction}".replace("_", " "), f"{getattr(bandwidths, direction) / 1e9:.3g}"
+        yield f"copy {direction}".replace("_", " "), f"{getattr(bandwidths, direction) / 1e9:,.1f}"
 
 
 def figure_row(figure: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a figure."""
     share = f"{figure['share']:.0%} of {figure['limit']}" if figure["share"] is not None else ""
-    rate = (
-        f"{readable(figure['rate'])} [{readable(figure['min'])} - {readable(figure['max'])}] {figure['unit']}"
-    )
+    median, low, high = (readable(figure[name]) for name in ("rate", "min", "max"))
+    rate = f"{median} [{low} - {high}] {figure['unit']}"
     goal = f"{figure['goal']:.0%}" if figure["goal"] is not None else ""
     return str(figure["case"]), str(figure["system"]), rate, share, goal
 

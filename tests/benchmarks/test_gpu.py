@@ -50,9 +50,9 @@ def test_page() -> None:
     text = page("a GPU, driver 1", "python -m benchmarks.gpu", BANDWIDTHS, outcomes)
     assert text.startswith("# Measured on a GPU\n\n`python -m benchmarks.gpu` on 20")
     for line in (
-        "| device sectors | 2e+03 |",
-        "| pinned rows of 256 bytes | 20 |",
-        "| copy device to device | 2.25e+03 |",
+        "| device sectors | 2,000.0 |",
+        "| pinned rows of 256 bytes | 20.0 |",
+        "| copy device to device | 2,250.0 |",
         "| hop | graphbox | 3.00 G [2.00 G - 4.00 G] edges/s | 60% of device sectors | 50% |",
         "| relabelled | graphbox | 3.00 G [2.00 G - 4.00 G] edges/s |  |  |",
         "Not complete: it ended with 1: x.",
