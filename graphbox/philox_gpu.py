@@ -171,13 +171,13 @@ def bounded_at(word, range_, key, draw, position, wanted):
 
 
 @triton.jit
-def _derive_keys(out, size, stream, seed, epoch, first_batch, BLOCK: tl.constexpr):
+def _derive_keys(out, size, purpose, seed, epoch, first_batch, BLOCK: tl.constexpr):
     number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     batch = (number.to(tl.int64) + first_batch).to(tl.uint64)
     low = batch.to(tl.uint32)
     zeros = tl.zeros_like(low)
     word0, word1, _, _ = tl.philox(
-        seed, (zeros + stream).to(tl.uint32), (zeros + epoch).to(tl.uint32), low, (batch >> 32).to(tl.uint32)
+        seed, (zeros + purpose).to(tl.uint32), (zeros + epoch).to(tl.uint32), low, (batch >> 32).to(tl.uint32)
     )
     key = word1.to(tl.int64) << 32 | word0.to(tl.int64)
     tl.store(out + number, key, mask=number < size)

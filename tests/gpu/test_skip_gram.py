@@ -1,0 +1,84 @@
+"""Skip-gram by compiled kernels, its walks, pairs and negatives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from graphbox.sample import NegativeSampler, random_walk, skip_gram_pairs
+from graphbox.sample.pairs_gpu import WINDOW_STREAM, DeviceWindows, places_of_walks, write_pairs
+from tests.sample.device_pairs import KEY, DevicePairs, draws_of_batches
+from tests.skip_gram.device_skip_gram import DeviceLearning, Learning, assert_learned_alike, records, ring
+
+pytestmark = pytest.mark.gpu
+
+LARGE = Learning(
+    graph=ring(200_000, 2_000_000),
+    dim=128,
+    length=80,
+    window=10,
+    walkers=3_000,
+    batch_size=32,
+    negatives=64,
+    dynamic_window=True,
+    learning_rate=0.05,
+)
+
+
+class TestCompiledPairs(DevicePairs):
+    pass
+
+
+class TestCompiled(DeviceLearning):
+    @pytest.mark.parametrize("dim", [1, 16, 100, 256, 512])
+    def test_rows_of_any_length(self, device: torch.device, dim: int) -> None:
+        learning = Learning(graph=ring(60, 100), dim=dim, walkers=40, batch_size=9, negatives=40)
+        reference, tables = learning.tables(), learning.tables()
+        expected = learning.natively(reference)
+        trainer = learning.on_device(tables, device)
+        losses = learning.train(trainer)
+        trainer.store()
+        assert_learned_alike(losses, tables, expected, reference)
+
+
+def test_large_batches_are_the_native_ones(device: torch.device) -> None:
+    reference, tables = LARGE.tables(), LARGE.tables()
+    expected = LARGE.natively(reference, range(1))
+    trainer = LARGE.on_device(tables, device)
+    losses = LARGE.train(trainer, range(1))
+    trainer.store()
+    assert_learned_alike(losses, tables, expected, reference, 1e-3)  # after a hundred batches
+
+
+def test_same_inputs_give_the_same_rows_a_hundred_times(device: torch.device) -> None:
+    learning = replace(LARGE, graph=ring(500, 4_000), walkers=300, dim=64)  # rows that many batches share
+    first = None
+    for _ in range(100):
+        tables = learning.tables()
+        trainer = learning.on_device(tables, device)
+        losses = learning.train(trainer, range(1))
+        trainer.store()
+        rows = [records(table, learning.keys) for table in tables.values()]
+        first = first or (losses, rows)
+        assert losses == first[0]
+        for ours, theirs in zip(rows, first[1], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_large_inputs_give_the_pairs_and_negatives_of_the_host(device: torch.device) -> None:
+    start = np.random.default_rng(1).integers(0, LARGE.keys, 50_000)
+    walks = random_walk(LARGE.graph, start, 80, seed=1)
+    seed, epoch, batch = KEY
+    expected = skip_gram_pairs(walks, 10, dynamic_window=True, seed=seed, epoch=epoch, batch=batch)
+    on_device = torch.from_numpy(walks).to(device)
+    draws = draws_of_batches(device, WINDOW_STREAM, [len(walks)])
+    sampler = NegativeSampler(np.diff(LARGE.graph.indptr), 0.75, seed=3)
+    for _ in range(10):
+        pairs = write_pairs(places_of_walks(on_device, DeviceWindows(10, None, True), draws), 10)
+        for ours, theirs in zip(pairs, expected, strict=True):
+            assert np.array_equal(ours.cpu().numpy(), theirs)
+    drawn = sampler.on_device(device).sample(10_000_001, 4, 5)
+    assert np.array_equal(drawn.cpu().numpy(), sampler.sample(10_000_001, 4, 5))

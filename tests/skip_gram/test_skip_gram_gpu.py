@@ -1,0 +1,36 @@
+"""Skip-gram by kernels, run by Triton's interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+import torch
+
+from graphbox.skip_gram.learn_gpu import tile_shape
+from tests.skip_gram.device_skip_gram import DeviceLearning, Learning, ring
+
+pytestmark = pytest.mark.gpu_kernel
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device("cpu")
+
+
+class TestInterpreted(DeviceLearning):
+    pass
+
+
+@pytest.mark.parametrize(
+    "dim", [pytest.param(1, marks=pytest.mark.stress), 128, pytest.param(512, marks=pytest.mark.stress)]
+)
+def test_kernels_compile(
+    device: torch.device, compiling: Callable[..., AbstractContextManager[None]], dim: int
+) -> None:
+    assert tile_shape(dim).values >= dim
+    with compiling("graphbox.skip_gram.learn_gpu"):
+        for one_table in (False, True) if dim == 128 else (False,):
+            learning = Learning(ring(4, 0), dim, length=1, walkers=1, batch_size=1, one_table=one_table)
+            learning.train(learning.on_device(learning.tables(), device), range(1))
