@@ -149,6 +149,7 @@ def config_digest(config: RunConfig) -> str:
             "memory": True,
             "threads": True,
             "device": True,
+            "processes": True,
             "graph": {"memory"},
             # What is said of a stream counts where one is followed.
             "stream": set(OPERATIONAL_STREAM_KEYS) if follows else True,

@@ -114,7 +114,7 @@ class ProcessGroup:
 
     def exchange(self, name: str, numbers: Int64Array) -> Int64Array:
         """Send row r of ``numbers`` to process r: int64 [size, n]; return what came from each, as many."""
-        sent = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64))
+        sent = torch.tensor(numbers)
         received = torch.empty_like(sent)
         self._run(name, lambda group: torch_distributed.all_to_all_single(received, sent, **group), sent)
         return received.numpy()
@@ -141,10 +141,7 @@ class ProcessGroup:
 
     def gather(self, name: str, numbers: Int64Array) -> Int64Array:
         """Return the ``numbers`` of all processes, int64 [n] each, as int64 [size, n]."""
-        sent = torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int64))
-        received = sent.new_empty(self.size * len(sent))
-        self._run(name, lambda group: torch_distributed.all_gather_into_tensor(received, sent, **group), sent)
-        return received.numpy().reshape(self.size, -1)
+        return self.exchange(name, np.tile(numbers, (self.size, 1)))
 
     def add(self, name: str, tensor: Tensor) -> Tensor:
         """Make ``tensor`` the sum of those of all processes, the same bits in each; return it."""
@@ -264,9 +261,9 @@ class ProcessGroup:
                     raise
             else:
                 return
-            gone = self._board.gone()
-            if gone:
-                raise RuntimeError("a process is gone")
+            if self._board.gone():  # though what it sent before may be on its way
+                work.wait(timedelta(seconds=_GRACE_SECONDS))
+                return
             if time.monotonic() - begun > self.timeout_seconds:
                 raise self._late(name)
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from graphbox.errors import ConflictError, FormatError, NotFoundError
 from graphbox.table import EmbeddingTable
 from graphbox.table.manifest import read_manifest
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.storage import replace_file, save_tensors, sync_folder
 
 __all__ = ["Checkpoint", "CheckpointStore", "optimizer_tensors", "restore_optimizer"]
@@ -60,11 +61,13 @@ class CheckpointStore:
     Args:
         folder: where they are; made when the first is written.
         settings: digest of everything that must be the same when the training goes on.
+        processes: which train together: all call the same, each has its rows, rank 0 writes the rest.
     """
 
-    def __init__(self, folder: Path, settings: str) -> None:
+    def __init__(self, folder: Path, settings: str, processes: TrainingProcesses = ALONE) -> None:
         self._folder = folder
         self._settings = settings
+        self._processes = processes
 
     def save(self, checkpoint: Checkpoint, *, also_keep: int | None = None) -> Path:
         """Write a checkpoint, then remove all but the last two; return its folder.
@@ -73,17 +76,25 @@ class CheckpointStore:
             checkpoint: what to write.
             also_keep: step of a checkpoint that stays too.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._remove_partial()
         place = self._folder / f"{checkpoint.step:010d}"
         beside = self._folder / f".{place.name}.partial"
-        beside.mkdir()
+        with self._processes.failing():
+            if self._processes.is_first:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._remove_partial()
+                beside.mkdir()
+            for name, table in checkpoint.tables.items():
+                table.save(beside / _table_folder(name))
+            if self._processes.is_first:
+                self._finish(checkpoint, beside, place, also_keep)
+        self._processes.barrier("checkpoint")
+        return place
+
+    def _finish(self, checkpoint: Checkpoint, beside: Path, place: Path, also_keep: int | None) -> None:
+        """Write what is beside the tables, and move the checkpoint into place."""
         save_tensors(checkpoint.dense, beside / _DENSE)
-        files = {path.name: _digest(path) for path in sorted(beside.iterdir())}
-        tables = {}
-        for name, table in checkpoint.tables.items():
-            table.save(beside / _table_folder(name))
-            tables[name] = read_manifest(beside / _table_folder(name)).digest
+        files = {_DENSE: _digest(beside / _DENSE)}
+        tables = {name: read_manifest(beside / _table_folder(name)).digest for name in checkpoint.tables}
         header = {
             "format": _FORMAT,
             "version": _FORMAT_VERSION,
@@ -104,7 +115,6 @@ class CheckpointStore:
             if int(old.name) != also_keep:
                 old.rename(self._folder / f".{old.name}.old.partial")
         self._remove_partial()
-        return place
 
     def load(
         self,
@@ -112,6 +122,7 @@ class CheckpointStore:
         *,
         step: int | None = None,
         instead_of: Mapping[str, EmbeddingTable] | None = None,
+        whole: bool = False,
     ) -> Checkpoint | None:
         """Return the last checkpoint or that of a step, or None when there is none.
 
@@ -120,6 +131,7 @@ class CheckpointStore:
             step: which one; None: the last.
             instead_of: the tables that the restored ones take the place of; those with rows on SSD get a
                 folder beside theirs and the same budget.
+            whole: all rows, for this process alone.
 
         Raises:
             FormatError: it is damaged; the message says which file, and how to go on from the one before.
@@ -153,13 +165,18 @@ class CheckpointStore:
             raise FormatError(
                 f"expected safetensors, received: {error}", where=str(place / _DENSE), hint=hint
             ) from error
+        processes = ALONE if whole else self._processes
         tables = {
-            name: _load_table(
-                place / _table_folder(name),
-                digest,
-                hint,
-                threads=threads,
-                **_place_beside((instead_of or {}).get(name), int(header["step"])),
+            name: processes.table(
+                _load_table(
+                    place / _table_folder(name),
+                    digest,
+                    hint,
+                    threads=threads,
+                    shard=processes.shard,
+                    **_place_beside((instead_of or {}).get(name), int(header["step"])),
+                ),
+                name,
             )
             for name, digest in header["tables"].items()
         }
@@ -172,9 +189,11 @@ class CheckpointStore:
 
     def remove(self) -> None:
         """Remove all checkpoints."""
-        for place in self._places():
-            place.rename(self._folder / f".{place.name}.old.partial")
-        self._remove_partial()
+        if self._processes.is_first:
+            for place in self._places():
+                place.rename(self._folder / f".{place.name}.old.partial")
+            self._remove_partial()
+        self._processes.barrier("checkpoints are removed")
 
     def _places(self) -> list[Path]:
         """Return the checkpoints' folders, oldest first."""

@@ -14,8 +14,10 @@ import torch
 from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
+from graphbox.train.launch import TrainingOptions, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
+from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus, check_processes
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
@@ -44,6 +46,7 @@ def fit(
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
     memory: MemoryConfig | None = None,
     device: torch.device = CPU,
+    processes: int = 1,
 ) -> TrainedModel:
     """Train a model, and write it and its embeddings into the folder of the run.
 
@@ -69,18 +72,63 @@ def fit(
         memory: budgets of what is read from disk; without any all is in memory.
         device: where the model computes, see :func:`graphbox.device.chosen_device`. A training may go on
             from a checkpoint of another device.
+        processes: how many train together, each on its part of every batch: on GPUs one on each, from 0 on.
+            The same seed gives the same model for the same number of them, and the same up to rounding for
+            any, but for what is left out by ``dropout``. A training may go on with another number.
 
     Raises:
-        UsageError: the model and the task or the graph do not fit together.
+        UsageError: the model and the task or the graph do not fit together, or several processes cannot train
+            such a model.
+        BackendMissingError: there are not as many GPUs.
+        ProcessLostError: one of several processes was ended.
+        TimeLimitError: one of several processes did not answer.
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
         GraphboxError: the loss is no longer a finite number.
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
+    options = TrainingOptions(
+        name, run_folder, seed, threads, resume, checkpoint_interval_s, memory or MemoryConfig(), device
+    )
+    if processes == 1:
+        trained = fit_in_process(graph, split, config, task, options, trackers, progress, stop)
+        assert trained is not None  # noqa: S101 - it is the only process
+        return trained
+    check_processes(processes, config, split, name, options.memory)
+    check_gpus(processes, device)
+    job = job_of(graph, split, config, task, options, processes)
+    launch(job, processes, progress=progress, trackers=trackers, stop=stop)
+    return load_trained(run_folder, name)
+
+
+def fit_in_process(
+    graph: Graph,
+    split: Split | None,
+    config: ModelConfig,
+    task: TaskConfig | None,
+    options: TrainingOptions,
+    trackers: tuple[Tracker, ...],
+    progress: ProgressCallback | None,
+    stop: StopCallback | None,
+    processes: TrainingProcesses = ALONE,
+) -> TrainedModel | None:
+    """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
+    name, run_folder, threads = options.name, options.run_folder, options.threads
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
-    place = TrainingMemory(memory or MemoryConfig(), run_folder / "tables" / name)
-    place.clear()
-    assignment = Assignment(name, view, split, task, seed, threads, memory=place, device=device)
+    place = TrainingMemory(options.memory, run_folder / "tables" / name, processes)
+    if processes.is_first:
+        place.clear()
+    assignment = Assignment(
+        name,
+        view,
+        split,
+        task,
+        options.seed,
+        threads,
+        memory=place,
+        device=options.device,
+        processes=processes,
+    )
     with torch_threads(threads):
         trainer = make_trainer(config, assignment)
         try:
@@ -88,15 +136,18 @@ def fit(
                 trainer,
                 model=name,
                 run_folder=run_folder,
-                settings=_settings(config, split, seed),
+                settings=_settings(config, split, options.seed),
                 clock=assignment.clock,
                 trackers=trackers,
                 progress=progress,
                 stop=stop,
-                resume=resume,
+                resume=options.resume,
                 threads=threads,
-                checkpoint_interval_s=checkpoint_interval_s,
+                checkpoint_interval_s=options.checkpoint_interval_s,
+                processes=processes,
             )
+            if not processes.is_first:
+                return None
             trained = trainer.trained(name, GraphView(graph, split, "test"))
             save_trained(trained, graph, run_folder)
         finally:

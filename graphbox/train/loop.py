@@ -15,6 +15,7 @@ from graphbox.train.checkpoint import Checkpoint, CheckpointStore
 from graphbox.train.failed_batch import save_failed_batch
 from graphbox.train.memory import discard_table
 from graphbox.train.metrics_log import MetricsLog
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trainer import Trainer
@@ -109,11 +110,16 @@ def train(
     resume: bool = False,
     threads: int | None = None,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
+    processes: TrainingProcesses = ALONE,
 ) -> Outcome:
     """Train until the last epoch; a finished training that is resumed is over at once.
 
     Writes ``metrics.jsonl``, ``heartbeat.json`` and ``checkpoints/<model>/`` under ``run_folder``. The
     trainer ends in its last state, or in its best where it has a ``selection``.
+
+    Of several processes, which all call this, rank 0 writes these and talks to ``trackers``, ``progress`` and
+    ``stop``. It ends by itself, with all rows; what the trainers of the others have is no more than a part.
+    Their heartbeats and points are in ``processes/<rank>/``.
 
     Args:
         trainer: what to train.
@@ -127,6 +133,7 @@ def train(
         resume: go on from the last checkpoint, if there is one; else start anew.
         threads: threads of restored embedding tables.
         checkpoint_interval_s: seconds between checkpoints.
+        processes: which train together.
 
     Raises:
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
@@ -134,7 +141,9 @@ def train(
         FormatError: the checkpoint is damaged.
         ConflictError: the checkpoint was made with other settings.
     """
-    store = CheckpointStore(run_folder / "checkpoints" / model, settings)
+    store = CheckpointStore(run_folder / "checkpoints" / model, settings, processes)
+    if not processes.is_first:
+        run_folder = run_folder / "processes" / str(processes.rank)
     with Heartbeat(run_folder) as heartbeat:
         loop = _Loop(
             trainer,
@@ -148,6 +157,7 @@ def train(
             stop or (lambda: False),
             threads,
             checkpoint_interval_s,
+            processes,
         )
         checkpoint = store.load(threads, instead_of=trainer.tables()) if resume else None
         if checkpoint is None:
@@ -155,7 +165,12 @@ def train(
             loop.begin()
         else:
             loop.restore(checkpoint)
-        return loop.run()
+        outcome = loop.run()
+        if processes.size > 1:
+            processes.close()
+            if processes.is_first:
+                loop.take_whole()
+        return outcome
 
 
 class _Loop:
@@ -172,7 +187,9 @@ class _Loop:
         stop: StopCallback,
         threads: int | None,
         checkpoint_interval_s: float,
+        processes: TrainingProcesses,
     ) -> None:
+        self._processes = processes
         self._checkpoint_interval_s = checkpoint_interval_s
         self._trainer = trainer
         self._model = model
@@ -209,7 +226,8 @@ class _Loop:
             self._run_epochs()
             self._at.finished = True
             self._save()
-        self._take_best()
+        if self._processes.size == 1:
+            self._take_best()
         self._beat("finished")
         at = self._at
         places = dict(self._trainer.places())
@@ -233,13 +251,18 @@ class _Loop:
             if self._at.batch % per_point == 0 or self._at.batch == batches:
                 self._point({})
             self._show(batches)
-            self._stop_if_asked()
-            if time.monotonic() - self._saved_at > self._checkpoint_interval_s:
+            is_due = time.monotonic() - self._saved_at > self._checkpoint_interval_s
+            stop, save = self._processes.decide(self._stop(), is_due)
+            if stop:
+                self._interrupt()
+            if save:
                 self._save()
         self._end_epoch()
         if self._trainer.is_endless:
             self._save()
-        self._stop_if_asked()
+        (stop,) = self._processes.decide(self._stop())
+        if stop:
+            self._interrupt()
 
     def _train_batch(self, batches: int) -> None:
         started = time.monotonic()
@@ -258,7 +281,7 @@ class _Loop:
         epoch = self._at.epoch
         self._at.epoch, self._at.batch = epoch + 1, 0
         with self._clock.stage("validate"):
-            values = self._trainer.end_epoch(epoch)
+            values = self._processes.agree(self._trainer.end_epoch(epoch))
         if values:
             self._point(values)
             self._compare(values)
@@ -290,12 +313,23 @@ class _Loop:
             return
         best = self._store.load(self._threads, step=self._at.best_step, instead_of=self._trainer.tables())
         if best is None:
-            raise FormatError(
-                f"the checkpoint of step {self._at.best_step}, after which {self._model} was best, is gone",
-                where=str(self._run_folder / "checkpoints" / self._model),
-                hint="train again with --fresh",
-            )
+            raise self._lost_checkpoint(self._at.best_step)
         self._take_up(best)
+
+    def take_whole(self) -> None:
+        """End in the state of the last checkpoint or the best, with the rows that several processes had."""
+        step = self._at.step if self._at.best_step is None else self._at.best_step
+        checkpoint = self._store.load(self._threads, step=step, whole=True)
+        if checkpoint is None:
+            raise self._lost_checkpoint(step)
+        self._trainer.restore(checkpoint.dense, checkpoint.tables)
+
+    def _lost_checkpoint(self, step: int) -> FormatError:
+        return FormatError(
+            f"the checkpoint of step {step}, in which {self._model} is to end, is gone",
+            where=str(self._run_folder / "checkpoints" / self._model),
+            hint="train again with --fresh",
+        )
 
     def _take_up(self, checkpoint: Checkpoint) -> None:
         before = self._trainer.tables()
@@ -337,9 +371,7 @@ class _Loop:
 
     # Stopping and failing
 
-    def _stop_if_asked(self) -> None:
-        if not self._stop():
-            return
+    def _interrupt(self) -> None:
         place = self._save()
         raise InterruptedRunError(
             f"training of {self._model} stopped on request in {self._trainer.epoch_in_words(self._at.epoch)}",

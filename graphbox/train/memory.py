@@ -13,6 +13,7 @@ from graphbox.errors import UsageError
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.view import GraphView
 
 __all__ = ["TrainingMemory", "check_memory", "discard_table"]
@@ -25,10 +26,12 @@ class TrainingMemory:
     Attributes:
         config: the section `memory` of the run file.
         folder: where rows of tables go that find no room; None: there are no budgets of tables.
+        processes: which divide rows and budgets among them.
     """
 
     config: MemoryConfig = field(default_factory=MemoryConfig)
     folder: Path | None = None
+    processes: TrainingProcesses = ALONE
 
     @property
     def graph_on_disk(self) -> bool:
@@ -42,11 +45,11 @@ class TrainingMemory:
             UsageError: the task removed edges, so that the graph is not the one on disk.
             DoesNotFitError: the budget of edges is less than what changes of the graph take.
         """
-        config = self.config
+        config, parts = self.config, self.processes.size
         tiered: TieredGraph = view.tiered(
-            topology_bytes=_EVERYTHING if config.topology is None else config.topology,
-            feature_bytes=_EVERYTHING if config.features is None else config.features,
-            pass_bytes=config.passes,
+            topology_bytes=_EVERYTHING if config.topology is None else config.topology // parts,
+            feature_bytes=_EVERYTHING if config.features is None else config.features // parts,
+            pass_bytes=None if config.passes is None else config.passes // parts,
         )
         return tiered
 
@@ -115,7 +118,7 @@ class TrainingMemory:
             DoesNotFitError: the budget has no room for the index of all keys.
         """
         if self.config.tables is None or self.folder is None:
-            return EmbeddingTable(dim, optimizer, lr, **options)
+            return self.processes.table(EmbeddingTable(dim, optimizer, lr, **options), name)
         place: dict[str, Any] = {"path": self.folder / name, "memory_bytes": int(self.config.tables * share)}
         table = EmbeddingTable(dim, optimizer, lr, **place, **options)
         table.reserve(rows)  # an index that grows is there twice, and leaves less to rows

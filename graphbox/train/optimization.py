@@ -13,6 +13,7 @@ from graphbox.config.models.optimization import LearningRateSchedule, Optimizati
 from graphbox.table import EmbeddingTable, TableOptimizer
 from graphbox.table.module import TableModule
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import LossOnItsWay
 
 __all__ = [
@@ -119,6 +120,7 @@ class Optimization:
         model: the model.
         config: how it learns.
         groups: its parameters in groups, each with its weight decay.
+        processes: which learn together, each from its part of a batch.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class Optimization:
         model: nn.Module,
         config: OptimizationSection,
         groups: Sequence[tuple[Sequence[nn.Parameter], float]],
+        processes: TrainingProcesses = ALONE,
     ) -> None:
         self._model = model
+        self._processes = processes
         self._config = config
         self._optimizer = torch.optim.Adam(
             [{"params": list(parameters), "weight_decay": decay} for parameters, decay in groups],
@@ -146,7 +150,7 @@ class Optimization:
         self._rows = TableOptimizer(*modules) if modules else None
 
     def backward(self, loss: Tensor) -> float:
-        """Find the gradients of a loss in the place of those before; return its value.
+        """Find the gradients of a loss in the place of those before; return its value, in all processes.
 
         A GPU is not waited for in between. The gradients of a loss that is no finite number are to be
         forgotten: :meth:`step` must not follow.
@@ -154,13 +158,14 @@ class Optimization:
         on_its_way = LossOnItsWay(loss)
         self.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        return on_its_way.value()
+        return self._processes.sum("loss", on_its_way.value())
 
     def step(self, done: float) -> None:
         """Apply the gradients, when the share ``done`` of the training is over."""
         config = self._config
         set_learning_rates(self._optimizer, config, config.learning_rate, done)
         set_table_learning_rates(self._tables, config, config.table_learning_rate, done)
+        self._processes.add_gradients(self._model.parameters())
         if config.clip_norm is not None:
             nn.utils.clip_grad_norm_(self._model.parameters(), config.clip_norm)
         self._optimizer.step()

@@ -17,6 +17,7 @@ from graphbox.config import ClickModelSection, CustomConfig, ModelConfig, TaskCo
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
 from graphbox.train.memory import TrainingMemory, check_memory
+from graphbox.train.processes import ALONE, TrainingProcesses, check_processes
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
@@ -82,6 +83,7 @@ class Assignment:
         expiry: when rows of a stream's tables leave, or None: never.
         memory: where graph and tables are kept.
         device: where the model computes; samples and rows come from there where they can.
+        processes: which train it together.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Assignment:
     expiry: Expiry | None = None
     memory: TrainingMemory = field(default_factory=TrainingMemory)
     device: torch.device = CPU
+    processes: TrainingProcesses = ALONE
 
     @property
     def kernel_device(self) -> torch.device | None:
@@ -118,6 +121,9 @@ def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
         UsageError: the model, its task, the graph and the budgets of memory do not fit together.
     """
     check_memory(config, assignment.memory, assignment.name)
+    check_processes(
+        assignment.processes.size, config, assignment.split, assignment.name, assignment.memory.config
+    )
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     try:
         trainer: Trainer = make(config, assignment)

@@ -49,6 +49,7 @@ def _run(context: StageContext) -> StageResult:
                 resume=context.resumed,
                 memory=config.memory,
                 device=device,
+                processes=config.processes,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
     return StageResult(

@@ -16,6 +16,7 @@ __all__ = [
     "NodeTimes",
     "node_times_of",
     "nodes_of_type",
+    "part_numbers",
     "positive_integer",
     "present_nodes",
     "refuse_unknown",
@@ -110,6 +111,25 @@ def positive_integer(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise UsageError(f"expected an integer, 1 or more, received {value!r}", where=name)
     return int(value)
+
+
+def part_numbers(value: object) -> tuple[int, int]:
+    """Return the number of a part, from 0, and how many there are.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if (
+        not isinstance(value, tuple | list)
+        or len(value) != 2
+        or not all(isinstance(each, int) and not isinstance(each, bool) for each in value)
+        or not 0 <= value[0] < value[1]
+    ):
+        raise UsageError(
+            f"expected two integers, a part's number from 0 and how many there are, received {value!r}",
+            where="part",
+        )
+    return value[0], value[1]
 
 
 def seconds(value: object, name: str) -> float:

@@ -15,7 +15,7 @@ from graphbox.errors import UsageError
 from graphbox.native import Int64Array, epoch_number, thread_count
 from graphbox.sample.adjacency import GraphLike, is_tiered
 from graphbox.sample.fetched_lists import ListBudget
-from graphbox.sample.loader.arguments import positive_integer, seconds, untiered
+from graphbox.sample.loader.arguments import part_numbers, positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
@@ -51,6 +51,7 @@ class BatchOptions:
     shuffle: bool
     shuffle_block: int
     drop_last: bool
+    part: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ class Loader(ABC):
         self._batch_size = positive_integer(batches.batch_size, "batch_size")
         self._shuffle_block = positive_integer(batches.shuffle_block, "shuffle_block")
         self._batch_options = batches
+        self._part = part_numbers(batches.part)
         self._threads = thread_count(loading.num_threads)
         self._prefetch = positive_integer(loading.prefetch, "prefetch")
         self._pass_batches = (
@@ -255,12 +257,17 @@ class Loader(ABC):
         which = f"batch {batches[0]}" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]}"
         return f"{which} of epoch {epoch}"
 
+    def _chosen(self, order: Int64Array, batch: int) -> Int64Array:
+        """Return the positions of a batch's seeds, or of this loader's part of them."""
+        chosen = order[batch * self._batch_size : (batch + 1) * self._batch_size]
+        part, parts = self._part
+        return chosen[part * len(chosen) // parts : (part + 1) * len(chosen) // parts]
+
     # Stages
 
     def _make_pass(self, order: Int64Array, epoch: int, first: int, number: int) -> list[Any]:
         numbers = self._numbers(first, number)
-        size = self._batch_size
-        drawn = [self._draw(order[batch * size : (batch + 1) * size], epoch, batch) for batch in numbers]
+        drawn = [self._draw(self._chosen(order, batch), epoch, batch) for batch in numbers]
         samples = self._sampler.sample([each.request for each in drawn])
         samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
         features = self._fetch.fetch(samples)
@@ -275,11 +282,10 @@ class Loader(ABC):
     ) -> Generator[Any, None, None]:
         """Give the batches of an epoch that reads from disk; one thread at a time goes on with it."""
         drawn: deque[Drawn] = deque()
-        size = self._batch_size
 
         def requests() -> Iterator[SampleRequest]:
             for batch in range(first, len(self)):
-                drawn.append(self._draw(order[batch * size : (batch + 1) * size], epoch, batch))
+                drawn.append(self._draw(self._chosen(order, batch), epoch, batch))
                 yield drawn[-1].request
 
         with closing(stages.batches(requests())) as batches:

@@ -74,6 +74,8 @@ class NeighborLoader(Loader):
             without times, or from nodes of types without, are always sampled.
         temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node.
         drop_last: leave out a last batch that is not full.
+        part: (i, n): of the seeds of each batch only part i of n, in their order; for n processes that train
+            on a batch together. A part may be empty. Neighbours of the seeds are drawn as in the whole batch.
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type. None: all that the graph has, without slots; ``()``: none. Categories
             become codes (int64), slots their values and offsets (``name_ptr``).
@@ -122,6 +124,7 @@ class NeighborLoader(Loader):
         time_attr: str | None = None,
         temporal_strategy: TemporalStrategy = "uniform",
         drop_last: bool = False,
+        part: tuple[int, int] = (0, 1),
         features: FeatureNames = None,
         fetch: FetchStage | None = None,
         edge_attributes: Collection[EdgeColumnName] = (),
@@ -155,7 +158,7 @@ class NeighborLoader(Loader):
                 seed=seed_number(seed),
                 node_times=node_times,
             ),
-            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
+            BatchOptions(batch_size, shuffle, shuffle_block, drop_last, part),
             LoadingOptions(
                 features=features,
                 fetch=fetch,

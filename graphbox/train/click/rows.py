@@ -127,14 +127,30 @@ class ShuffledBatches:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def batch(self, number: int) -> Window:
-        """Return the rows of a batch and their labels; batches are best asked for in order."""
-        place = int(np.searchsorted(self._ends, number, side="right")) - 1
+    def batch(self, number: int, part: tuple[int, int] = (0, 1)) -> Window:
+        """Return the rows of a batch and their labels; batches are best asked for in order.
+
+        Args:
+            number: of the batch.
+            part: (i, n): part i of n of the batch alone.
+        """
+        place, begin, end = self._place(number)
         rows, labels = self._window(place)
+        index = np.arange(begin, end)
+        index = index[part[0] * len(index) // part[1] : (part[0] + 1) * len(index) // part[1]]
+        return take_rows(rows, index), labels[index]
+
+    def size_of(self, number: int) -> int:
+        """Return how many rows a batch has."""
+        _, begin, end = self._place(number)
+        return end - begin
+
+    def _place(self, number: int) -> tuple[int, int, int]:
+        """Return the window of a batch, and where in that it begins and ends."""
+        place = int(np.searchsorted(self._ends, number, side="right")) - 1
         parts = int(self._ends[place + 1] - self._ends[place])
         part, size = number - int(self._ends[place]), self._sizes[place]
-        index = np.arange(part * size // parts, (part + 1) * size // parts)
-        return take_rows(rows, index), labels[index]
+        return place, part * size // parts, (part + 1) * size // parts
 
     def close(self) -> None:
         """Stop reading ahead."""

@@ -30,6 +30,7 @@ from graphbox.train.click.model import (
 )
 from graphbox.train.click.rows import LogRows, ShuffledBatches
 from graphbox.train.optimization import Optimization
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer
@@ -98,8 +99,12 @@ class ClickTrainer(StreamingTrainer):
         with seeded(self._seed, _START_STREAM):
             network = make_network(config, self._fields, tables)
         self.network = network.to(self._device)
+        self._processes = assignment.processes
         self._optimization = Optimization(
-            self.network, config, [(list(self.network.parameters()), config.weight_decay)]
+            self.network,
+            config,
+            [(list(self.network.parameters()), config.weight_decay)],
+            self._processes,
         )
         self._scale: NumberScale | None = None
         self._validation: LogRows | None = None
@@ -139,25 +144,27 @@ class ClickTrainer(StreamingTrainer):
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on a batch of rows."""
-        clock = self._clock
+        clock, seeds = self._clock, (self._seed, _BATCH_STREAM, epoch, batch, *self._processes.seeds())
         with clock.stage("sample"):
             if self._scale is None:
                 self._find_scale()
             batches = self._shuffled(epoch) if self._batches is None else self._batches
             fields, labels = moved(self._ahead.take(epoch, batch, len(batches)), self._device)
         self.network.train()
-        with clock.stage("compute"), seeded(self._seed, _BATCH_STREAM, epoch, batch, device=self._device):
+        with clock.stage("compute"), seeded(*seeds, device=self._device):
             with clock.stage("fetch"):
                 vectors = self.network.fetch(fields)
             logits = self.network(vectors, fields.numbers)
             loss = functional.binary_cross_entropy_with_logits(logits, labels)
             if self._config.row_decay:
-                loss = loss + self._config.row_decay * vectors["fields"].square().sum() / len(labels)
+                loss = loss + self._config.row_decay * vectors["fields"].square().sum() / max(len(labels), 1)
+            count = batches.size_of(batch)
+            loss = self._processes.share(loss, len(labels), count)
             value = self._optimization.backward(loss)
         if math.isfinite(value):  # the loop stops at any other, before anything takes it up
             with clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
-        return value, len(labels)
+        return value, count
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return figures on the validation part, every few epochs and after the last."""
@@ -278,7 +285,9 @@ class ClickTrainer(StreamingTrainer):
         return self._batches
 
     def _batches_ahead(self) -> BatchesAhead[tuple[FieldBatch, Tensor]]:
-        return BatchesAhead(self._batch, lambda made: self.network.keys(made[0]), self.network.tables())
+        return BatchesAhead(
+            self._part_of_batch, lambda made: self.network.keys(made[0]), self.network.tables()
+        )
 
     def _close_batches(self) -> None:
         self._ahead.close()
@@ -286,9 +295,14 @@ class ClickTrainer(StreamingTrainer):
             self._batches.close()
             self._batches = None
 
-    def _batch(self, epoch: int, batch: int) -> tuple[FieldBatch, Tensor]:
+    def _part_of_batch(self, epoch: int, batch: int) -> tuple[FieldBatch, Tensor]:
+        return self._batch(epoch, batch, self._processes)
+
+    def _batch(
+        self, epoch: int, batch: int, processes: TrainingProcesses = ALONE
+    ) -> tuple[FieldBatch, Tensor]:
         batches = self._shuffled(epoch) if self._batches is None else self._batches
-        rows, labels = batches.batch(batch)
+        rows, labels = batches.batch(batch, processes.shard)
         if self._scale is None:
             self._find_scale()
         assert self._scale is not None  # noqa: S101 - for the type checker

@@ -104,7 +104,9 @@ class GraphNetworkTrainer(NetworkTrainer):
             vectors = self.network(inputs, rows, edges)[node_type]
             logits = self.network.head(vectors[places])
             loss = functional.cross_entropy(logits, self._labels[nodes])
-        return loss, len(nodes)
+            count = self._batch_nodes(batch)
+            loss = self._processes.share(loss, len(nodes), count)
+        return loss, count
 
     def _measured(self) -> dict[str, float]:
         predicted = self._validation_logits().argmax(dim=1)
@@ -137,6 +139,12 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
+
+    def _batch_nodes(self, batch: int) -> int:
+        """Return how many nodes are trained on in a batch, in all processes."""
+        if self._loader is None:
+            return len(self._nodes)
+        return min(self._config.batch_size, len(self._nodes) - batch * self._config.batch_size)
 
     def _seeds_of(self, sample: HeteroSample[Tensor]) -> Tensor:
         node_type = self._split.node_type
@@ -173,6 +181,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             else {name: data.stored_vectors for name, data in self._data.items()},
             edge_attributes=self._graph.edge_attributes,
             output="torch",
+            part=self._processes.shard,
             seed=self._seed,
             num_threads=self._threads,
             tables=self.tables(),

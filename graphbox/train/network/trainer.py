@@ -110,7 +110,10 @@ class NetworkTrainer(Trainer):
             relations = self._graph.edge_types
             network = GraphNetwork(shape, sizes, relations, self._new_tables(), head())
         self.network = network.to(self._device)
-        self._optimization = Optimization(self.network, config, _parameter_groups(self.network, config))
+        self._processes = assignment.processes
+        self._optimization = Optimization(
+            self.network, config, _parameter_groups(self.network, config), self._processes
+        )
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
 
@@ -132,7 +135,7 @@ class NetworkTrainer(Trainer):
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
         """Train on a batch."""
         self.network.train()
-        with self._seeded(epoch, batch):
+        with self._seeded(epoch, batch, *self._processes.seeds()):
             loss, count = self._loss(epoch, batch)
             with self._clock.stage("compute"):
                 value = self._optimization.backward(loss)

@@ -1,0 +1,209 @@
+"""The processes that train one model together, of which each has a part of every batch; or one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+
+from graphbox.config import MemoryConfig, ModelConfig
+from graphbox.errors import BackendMissingError, UsageError
+from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable
+from graphbox.train.tasks import ClassifySplit, Split
+
+__all__ = ["ALONE", "TrainingProcesses", "check_processes"]
+
+
+class TrainingProcesses:
+    """What the parts of a training in several processes tell each other.
+
+    Each process trains on its part of every batch: the loss of a part is its share of that of the batch, so
+    that gradients, and losses, are added up. All processes make the same decisions: those that depend on time
+    or on people are rank 0's. With one process nothing is done and nothing changes.
+
+    Args:
+        group: the processes; None: this one alone.
+    """
+
+    def __init__(self, group: ProcessGroup | None = None) -> None:
+        self._group = group
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return 1 if self._group is None else self._group.size
+
+    @property
+    def rank(self) -> int:
+        """The number of this one, from 0."""
+        return 0 if self._group is None else self._group.rank
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this one writes what is written once, and talks to people."""
+        return self.rank == 0
+
+    def slice_of(self, count: int) -> slice:
+        """Return the part of ``count`` things in order that is this process's: all of them alone."""
+        return slice(0, count) if self._group is None else self._group.slice_of(count)
+
+    def seeds(self) -> tuple[int, ...]:
+        """Return numbers that make draws of this process unlike those of others; none alone."""
+        return () if self._group is None else (self.size, self.rank + 1)
+
+    def share(self, mean: Tensor, count: int, whole: int) -> Tensor:
+        """Return the share that a part of a batch has in its mean loss.
+
+        Args:
+            mean: the mean loss of the part; no finite number, but a gradient of zeros, for a part of nothing.
+            count: how many things it is the mean of.
+            whole: how many things the batch has in all processes.
+        """
+        if self._group is None:
+            return mean
+        return mean * (count / whole) if count else torch.nan_to_num(mean) * 0.0
+
+    def sum(self, name: str, value: float) -> float:
+        """Return the sum of the values of all processes."""
+        if self._group is None:
+            return value
+        return float(self._group.add(name, torch.tensor(value, dtype=torch.float64)))
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Give each parameter the sum of its gradients; none where no process has one."""
+        if self._group is None:
+            return
+        learning = [each for each in parameters if each.requires_grad]
+        if not learning:
+            return
+        sizes = [each.numel() for each in learning]
+        flat = learning[0].new_zeros(sum(sizes) + len(learning), dtype=torch.float32)
+        parts = torch.split(flat[: sum(sizes)], sizes)
+        has_gradient = flat[sum(sizes) :]
+        for number, (parameter, part) in enumerate(zip(learning, parts, strict=True)):
+            if parameter.grad is not None:
+                part.copy_(parameter.grad.reshape(-1))
+                has_gradient[number] = 1.0
+        self._group.add("gradients of parameters", flat)
+        for parameter, part, has in zip(learning, parts, has_gradient.tolist(), strict=True):
+            parameter.grad = part.view_as(parameter).to(parameter.dtype) if has else None
+
+    def decide(self, *decisions: bool) -> tuple[bool, ...]:
+        """Return the decisions of rank 0."""
+        if self._group is None:
+            return decisions
+        flags = torch.tensor([int(each) for each in decisions])
+        return tuple(bool(each) for each in self._group.broadcast("decisions", flags).tolist())
+
+    def agree(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return the figures of rank 0, by the names that all processes have alike."""
+        if self._group is None:
+            return dict(values)
+        numbers = torch.tensor(list(values.values()), dtype=torch.float64)
+        agreed = self._group.broadcast("figures", numbers).tolist()
+        return dict(zip(values, agreed, strict=True))
+
+    def barrier(self, name: str) -> None:
+        """Wait until all processes are here."""
+        if self._group is not None:
+            self._group.barrier(name)
+
+    def failing(self) -> AbstractContextManager[None]:
+        """Let the others fail too if the block does."""
+        return nullcontext() if self._group is None else self._group.failing()
+
+    def table(self, table: EmbeddingTable, name: str) -> EmbeddingTable:
+        """Return the table of which ``table`` has the rows of this process; gradients are added up."""
+        if self._group is None:
+            return table
+        # Trainers know it by the face that both have.
+        return cast("EmbeddingTable", ShardedTable(table, self._group, name=name, average_gradients=False))
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Which keys this process has, as :meth:`EmbeddingTable.load` takes it."""
+        return self.rank, self.size
+
+    def close(self) -> None:
+        """Leave the others; this process is alone then."""
+        if self._group is not None:
+            self._group.close()
+            torch.distributed.destroy_process_group()
+
+
+ALONE: Final = TrainingProcesses()
+
+_CLICKS: Final = ("dcn", "deepfm", "wide_and_deep")
+
+
+def check_processes(
+    processes: int, config: ModelConfig, split: Split | None, model: str, memory: MemoryConfig
+) -> None:
+    """Refuse several processes for what only one can train.
+
+    Args:
+        processes: how many are asked for.
+        config: the model's section.
+        split: the split of its task.
+        model: its name.
+        memory: the budgets.
+
+    Raises:
+        UsageError: they have nothing to divide, or would not learn what one learns.
+    """
+    if processes == 1:
+        return
+    reason = _reason(config, split)
+    if reason is not None:
+        raise UsageError(
+            f"expected a model that several processes can train, received `{model}` of kind {config.kind}: "
+            f"{reason}",
+            where="processes",
+            hint="leave `processes` out; graph networks that classify nodes with `num_neighbors` and models "
+            "of clicks take it",
+        )
+    if memory.tables is not None:
+        raise UsageError(
+            "expected tables in memory, whose rows the processes divide among them, received a budget",
+            where="memory.tables",
+            hint="leave the budget out, or `processes`",
+        )
+
+
+def check_gpus(processes: int, device: torch.device) -> None:
+    """Check that there is a GPU for each process, if they compute on GPUs.
+
+    Raises:
+        UsageError: a GPU was named that is not the first.
+        BackendMissingError: there are too few.
+    """
+    if device.type != "cuda":
+        return
+    if device.index not in (None, 0):
+        raise UsageError(
+            f"expected `device: cuda` for several processes, which take GPUs from 0 on, received {device}",
+            where="device",
+            hint="CUDA_VISIBLE_DEVICES chooses the GPUs that there are",
+        )
+    there = torch.cuda.device_count()
+    if there < processes:
+        raise BackendMissingError(
+            f"expected a GPU for each of {processes} processes, found {there}",
+            where="processes",
+            hint=f"`processes: {there}`, or `device: cpu`",
+        )
+
+
+def _reason(config: ModelConfig, split: Split | None) -> str | None:
+    if config.kind in _CLICKS:
+        return None
+    if config.kind != "gnn":
+        return "its batches depend on each other, or are not divided yet"
+    if not isinstance(split, ClassifySplit):
+        return "the pairs of a batch are each other's negatives, so that a part of it is another batch"
+    if config.num_neighbors is None:
+        return "the whole graph is its one batch; with `num_neighbors` there are parts to divide"
+    return None

@@ -1,0 +1,285 @@
+"""Trainings in 2 and 3 processes on the CPU, beside those in one: losses, figures, deaths and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MemoryConfig
+from graphbox.errors import (
+    BackendMissingError,
+    GraphboxError,
+    InterruptedRunError,
+    ProcessLostError,
+    UsageError,
+)
+from graphbox.graph import Graph
+from graphbox.graph.ingest import import_graph
+from graphbox.sample import NeighborLoader
+from graphbox.train import ClassifySplit, ClickSplit, fit, load_outcome, make_split
+from graphbox.train.launch import launch
+from graphbox.train.processes import ALONE, check_gpus
+from tests.train import test_click
+
+
+@pytest.fixture(scope="module")
+def click_graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    folder = tmp_path_factory.mktemp("log") / "graph"
+    import_graph(test_click.source_of(test_click.log_table()), folder)
+    return Graph.open(folder)
+
+
+@pytest.fixture(scope="module")
+def click_split(click_graph: Graph) -> ClickSplit:
+    made = make_split(click_graph, test_click.TASK, 0)
+    assert isinstance(made, ClickSplit)
+    return made
+
+
+@pytest.fixture(scope="module")
+def network() -> GraphNetworkConfig:
+    """All neighbours and no dropout: so that parts of a batch are what they are in the whole."""
+    return GraphNetworkConfig(
+        kind="gnn",
+        task="topic",
+        dim=8,
+        layers=2,
+        num_neighbors=(1000, 1000),
+        features={"item": ("size", "kept")},
+        embeddings=("item", "tag", "group"),
+        batch_size=50,
+        epochs=2,
+        dropout=0.0,
+        patience=None,
+        clip_norm=1.0,
+    )
+
+
+def points(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def figures(folder: Path, name: str) -> NDArray[np.float64]:
+    return np.array([each["values"][name] for each in points(folder) if name in each["values"]])
+
+
+def fit_network(
+    graph: Graph, split: ClassifySplit, task: ClassifyTaskConfig, folder: Path, config: Any, **options: Any
+) -> Any:
+    options = {"seed": 3, "threads": 1, **options}
+    return fit(graph, split, name="net", config=config, task=task, run_folder=folder, **options)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def log(self, step: int, values: Any) -> None:
+        self.steps.append(step)
+
+
+class TestGraphNetworks:
+    def test_learn_as_in_one_process(
+        self,
+        graph: Graph,
+        classify_split: ClassifySplit,
+        classify_task: ClassifyTaskConfig,
+        network: GraphNetworkConfig,
+        tmp_path: Path,
+    ) -> None:
+        one, several = tmp_path / "one", tmp_path / "several"
+        expected = fit_network(graph, classify_split, classify_task, one, network)
+        tracker, seen = Recorder(), []
+        found = fit_network(
+            graph,
+            classify_split,
+            classify_task,
+            several,
+            network,
+            processes=2,
+            trackers=(tracker,),
+            progress=seen.append,
+        )
+        np.testing.assert_allclose(figures(several, "loss"), figures(one, "loss"), rtol=1e-3)
+        np.testing.assert_allclose(
+            figures(several, "validation_accuracy"), figures(one, "validation_accuracy"), atol=0.05
+        )
+        for name, vectors in expected.embeddings.items():
+            np.testing.assert_allclose(found.embeddings[name], vectors, atol=0.02, err_msg=name)
+        assert load_outcome(several, "net").steps == load_outcome(one, "net").steps
+        assert tracker.steps
+        assert seen[-1].epoch == 2
+        assert sorted(path.name for path in (several / "processes").iterdir()) == ["1", "net.npz"]
+
+
+class TestClicks:
+    def test_after_a_death_another_number_of_processes_ends_as_one(
+        self, click_graph: Graph, click_split: ClickSplit, tmp_path: Path
+    ) -> None:
+        config = test_click.section("deepfm", dropout=0.0, row_dropout=0.0, row_decay=1e-3, average_decay=0.9)
+        one, several = tmp_path / "one", tmp_path / "several"
+        expected = test_click.run(click_graph, click_split, one, config)
+        killed: list[int] = []
+
+        def kill(at: Any) -> None:
+            if at.epoch >= 1 and not killed:
+                killed.append(children()[-1])
+                os.kill(killed[0], signal.SIGKILL)
+
+        options: dict[str, Any] = {"progress": kill, "checkpoint_interval_s": 0.0}
+        with pytest.raises(ProcessLostError, match=r"rank \d was ended by SIGKILL, of 2 processes"):
+            test_click.run(click_graph, click_split, several, config, processes=2, **options)
+        assert not children()
+        assert len(list((several / "checkpoints" / "model").iterdir())) >= 1
+        found = test_click.run(click_graph, click_split, several, config, processes=3, resume=True)
+        np.testing.assert_allclose(figures(several, "loss"), figures(one, "loss"), rtol=2e-3)
+        for name in ("validation_auc", "validation_log_loss"):
+            np.testing.assert_allclose(figures(several, name), figures(one, name), atol=5e-3)
+        rows = new_rows()
+        np.testing.assert_allclose(found.click.predict(rows), expected.click.predict(rows), atol=0.01)
+
+    @pytest.mark.stress
+    def test_all_stop_when_asked_and_go_on(
+        self, click_graph: Graph, click_split: ClickSplit, tmp_path: Path
+    ) -> None:
+        config = test_click.section("wide_and_deep")
+        straight, stopping = tmp_path / "straight", tmp_path / "stopping"
+        expected = test_click.run(click_graph, click_split, straight, config, processes=2)
+        stopped = threading.Event()
+
+        def stop(at: Any) -> None:
+            if at.epoch >= 1:
+                stopped.set()
+
+        options: dict[str, Any] = {"progress": stop, "stop": stopped.is_set}
+        with pytest.raises(InterruptedRunError, match="training of model stopped on request"):
+            test_click.run(click_graph, click_split, stopping, config, processes=2, **options)
+        found = test_click.run(click_graph, click_split, stopping, config, processes=2, resume=True)
+        np.testing.assert_array_equal(found.click.predict(new_rows()), expected.click.predict(new_rows()))
+
+    @pytest.mark.stress
+    def test_a_loss_that_is_no_number_ends_all_alike(
+        self, click_graph: Graph, click_split: ClickSplit, tmp_path: Path
+    ) -> None:
+        config = test_click.section("dcn", learning_rate=1e30, epochs=5)
+        with pytest.raises(GraphboxError, match="expected a finite loss, received"):
+            test_click.run(click_graph, click_split, tmp_path, config, processes=2)
+        assert (tmp_path / "failed" / "model" / "batch.npz").exists()
+
+    @pytest.mark.stress
+    def test_a_job_that_cannot_begin(self) -> None:
+        with pytest.raises(GraphboxError, match="KeyError"):
+            launch({"device": "cpu"}, 2, progress=None, trackers=(), stop=None)
+        assert not children()
+
+
+def new_rows() -> pa.Table:
+    table = test_click.log_table(50, seed=9)
+    return pa.table({name: list(values) for name, values in table.items() if name != "clicked"})
+
+
+def children() -> list[int]:
+    """Return the processes of trainings that this one started."""
+    started = [
+        int(child)
+        for thread in Path("/proc/self/task").iterdir()
+        for child in (thread / "children").read_text().split()
+    ]
+    return sorted(
+        child for child in started if b"graphbox.train.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    )
+
+
+class TestRefusals:
+    def test_models_that_have_nothing_to_divide(
+        self,
+        graph: Graph,
+        classify_split: ClassifySplit,
+        classify_task: ClassifyTaskConfig,
+        network: GraphNetworkConfig,
+        skip_gram_config: Any,
+        tmp_path: Path,
+    ) -> None:
+        whole = network.model_copy(update={"num_neighbors": None})
+        for config, reason in (
+            (whole, "the whole graph is its one batch"),
+            (skip_gram_config, "its batches"),
+        ):
+            with pytest.raises(UsageError, match=reason) as caught:
+                fit_network(graph, classify_split, classify_task, tmp_path, config, processes=2)
+            assert caught.value.where == "processes"
+        budget = MemoryConfig(tables=100_000_000)
+        with pytest.raises(UsageError, match="whose rows the processes divide among them"):
+            fit_network(graph, classify_split, classify_task, tmp_path, network, processes=2, memory=budget)
+        in_memory = Graph.from_coo([0, 1], [1, 2])
+        with pytest.raises(UsageError, match="received one that is in memory alone"):
+            fit_network(in_memory, classify_split, classify_task, tmp_path, network, processes=2)
+
+    def test_gpus_that_are_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        check_gpus(2, torch.device("cuda", 0))
+        check_gpus(8, torch.device("cpu"))
+        with pytest.raises(BackendMissingError, match="a GPU for each of 3 processes, found 2"):
+            check_gpus(3, torch.device("cuda"))
+        with pytest.raises(UsageError, match="which take GPUs from 0 on, received cuda:1"):
+            check_gpus(2, torch.device("cuda", 1))
+
+
+def test_alone_nothing_is_changed() -> None:
+    loss = torch.tensor(2.0, requires_grad=True)
+    assert ALONE.share(loss, 1, 3) is loss
+    assert ALONE.slice_of(7) == slice(0, 7)
+    assert ALONE.agree({"a": 1.0}) == {"a": 1.0}
+    assert ALONE.seeds() == ()
+
+
+@pytest.mark.parametrize("parts", [2, 3, 70])
+def test_parts_of_batches_are_the_batches(graph: Graph, parts: int) -> None:
+    """Neighbours of a seed are drawn as in the whole batch, whatever part it is in."""
+
+    def loader(part: tuple[int, int]) -> NeighborLoader:
+        return NeighborLoader(
+            graph,
+            {("item", "needs", "item"): [3]},
+            ("item", np.arange(100)),
+            64,
+            shuffle=True,
+            seed=4,
+            output="numpy",
+            features=(),
+            part=part,
+            num_threads=1,
+        )
+
+    def of_seeds(batch: Any) -> dict[int, list[int]]:
+        sample = batch.sample
+        nodes = sample.nodes["item"]
+        rows, cols = (getattr(sample, name)[("item", "needs", "item")] for name in ("rows", "cols"))
+        seeds = nodes[: sample.nodes_per_hop["item"][0]]
+        return {int(seed): nodes[rows[cols == place]].tolist() for place, seed in enumerate(seeds)}
+
+    whole = [of_seeds(batch) for batch in loader((0, 1))]
+    divided = [list(loader((part, parts))) for part in range(parts)]
+    assert [len(each) for each in divided] == [2] * parts
+    for number, expected in enumerate(whole):
+        found = [of_seeds(each[number]) for each in divided]
+        assert [seed for each in found for seed in each] == list(expected)
+        for each in found:
+            assert each == {seed: expected[seed] for seed in each}
+
+
+@pytest.mark.parametrize("part", [(0, 0), (2, 2), (-1, 2), 1, ("a", "b"), (True, 2)])
+def test_a_part_is_two_numbers(graph: Graph, part: Any) -> None:
+    with pytest.raises(UsageError, match="expected two integers, a part's number") as caught:
+        NeighborLoader(graph, {("item", "needs", "item"): [3]}, ("item", np.arange(9)), 3, part=part)
+    assert caught.value.where == "part"
