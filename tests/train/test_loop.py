@@ -141,7 +141,7 @@ def test_a_best_checkpoint_that_is_gone_is_said(tmp_path: Path) -> None:
     run(Counting(patience=2), tmp_path)
     place = tmp_path / "checkpoints" / "m" / f"{4:010d}"
     place.rename(tmp_path / "elsewhere")
-    with pytest.raises(FormatError, match="checkpoint of step 4, after which m was best, is gone"):
+    with pytest.raises(FormatError, match="checkpoint of step 4, in which m is to end, is gone"):
         run(Counting(patience=2), tmp_path, resume=True)
 
 

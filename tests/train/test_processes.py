@@ -26,7 +26,7 @@ from graphbox.errors import (
 from graphbox.graph import Graph
 from graphbox.graph.ingest import import_graph
 from graphbox.sample import NeighborLoader
-from graphbox.train import ClassifySplit, ClickSplit, fit, load_outcome, make_split
+from graphbox.train import ClassifySplit, ClickSplit, TrainProgress, fit, load_outcome, make_split
 from graphbox.train.launch import launch
 from graphbox.train.processes import ALONE, check_gpus
 from tests.train import test_click
@@ -99,7 +99,8 @@ class TestGraphNetworks:
     ) -> None:
         one, several = tmp_path / "one", tmp_path / "several"
         expected = fit_network(graph, classify_split, classify_task, one, network)
-        tracker, seen = Recorder(), []
+        tracker = Recorder()
+        seen: list[TrainProgress] = []
         found = fit_network(
             graph,
             classify_split,
