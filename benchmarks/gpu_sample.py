@@ -22,17 +22,16 @@ import torch
 
 from benchmarks.gpu_graphs import ListsGraph, device_nodes, graphs_of_one_type, graphs_of_types
 from benchmarks.gpu_measure import GpuBench, Limit, run
-from graphbox.bandwidth_gpu import SECTOR_BYTES, Place, touched_sectors
+from graphbox.bandwidth_gpu import Place, touched_sectors
 from graphbox.sample import DeviceGraph, sample_heterogeneous
 from graphbox.sample.adjacency import EdgeType
 from graphbox.sample.neighbor_gpu import DeviceRelation, HopEdges, sample_hop
+from graphbox.sample.sectors import hop_sectors, indptr_sectors, written_sectors
 
 SEEDS = 1 << 20
 BATCHES = (1 << 10, 1 << 16)
 NUM_NEIGHBORS = 10
 HOPS = [15, 10, 5]
-INT64_BYTES = 8
-ALIAS_BYTES = 8
 GOALS: dict[Place, float] = {"device": 0.5, "pinned": 0.8}
 PLACES: tuple[Place, ...] = ("device", "pinned")
 
@@ -66,7 +65,11 @@ def show_hops(bench: GpuBench, graph: ListsGraph, where: Place) -> None:
     for weighted, replace in product((False, True), (False, True)):
         relation = relation_of(on_device, edge_type, weighted=weighted)
         sample = partial(sample_hop, relation, frontier, replace=replace, key=(0, 0, 0))
-        sectors, edges = sectors_of_hop(relation, frontier, sample(), replace, where), len(sample().cols)
+        sampled = sample()
+        sectors, edges = (
+            hop_sectors(relation, frontier, sampled, replace=replace, where=where),
+            len(sampled.cols),
+        )
         bench.show(
             f"{graph.name} hop of {NUM_NEIGHBORS}{kind_of(weighted, replace)}, {where}",
             sample,
@@ -88,7 +91,7 @@ def show_hops_of_types(bench: GpuBench, graph: ListsGraph) -> None:
         frontier = torch.randperm(graph.num_nodes(edge_type[2]), device=bench.device)[:count]
         hops.append(partial(sample_hop, relation, frontier, replace=False, key=(0, 0, number)))
         sampled = hops[-1]()
-        sectors += sectors_of_hop(relation, frontier, sampled, False, "device")
+        sectors += hop_sectors(relation, frontier, sampled, replace=False, where="device")
         edges += len(sampled.cols)
     read_bytes = sum(on_device.csc(each).indices.nbytes for each in graph.edge_types)
     bench.show(
@@ -125,22 +128,6 @@ def relation_of(graph: DeviceGraph, edge_type: EdgeType, *, weighted: bool) -> D
     return DeviceRelation(graph.csc(edge_type), weights, 0, 0, [NUM_NEIGHBORS])
 
 
-def sectors_of_hop(
-    relation: DeviceRelation, frontier: torch.Tensor, sampled: HopEdges, replace: bool, where: Place
-) -> int:
-    """Return how many sectors a hop must read and write, or only read in pinned memory."""
-    indptr, indices = relation.adjacency.indptr, relation.adjacency.indices
-    sectors = touched_sectors(sampled.edge_ids, indices.itemsize)
-    if relation.weights is not None:
-        degree = indptr[frontier + 1] - indptr[frontier]
-        is_drawn = degree[sampled.cols] > (0 if replace else relation.num_neighbors[0])
-        sectors += touched_sectors(sampled.edge_ids[is_drawn], ALIAS_BYTES)
-    if where == "pinned":
-        return sectors
-    written_bytes = sum(each.nbytes for each in sampled)
-    return sectors + sectors_of_indptr(frontier) + -(-written_bytes // SECTOR_BYTES)
-
-
 def limit_of_sample(bench: GpuBench, graph: DeviceGraph, sampled: Any) -> Limit:
     """Return the limit of a sample whose lists are on the device."""
     sectors = written_bytes = read_bytes = edges = 0
@@ -150,18 +137,13 @@ def limit_of_sample(bench: GpuBench, graph: DeviceGraph, sampled: Any) -> Limit:
         edges += len(edge_ids)
         sectors += touched_sectors(edge_ids, indices.itemsize)
         expanded = sampled.nodes[edge_type[2]][: sum(sampled.nodes_per_hop[edge_type[2]][:-1])]
-        sectors += sectors_of_indptr(expanded)
+        sectors += indptr_sectors(expanded)
         written_bytes += sum(
             each[edge_type].nbytes for each in (sampled.rows, sampled.cols, sampled.edge_ids)
         )
     written_bytes += sum(nodes.nbytes for nodes in sampled.nodes.values())
-    sectors += -(-written_bytes // SECTOR_BYTES)
+    sectors += written_sectors(written_bytes)
     return bench.sector_limit("device", sectors / edges, read_bytes)
-
-
-def sectors_of_indptr(nodes: torch.Tensor) -> int:
-    """Return how many sectors tell where the edges of ``nodes`` begin and end."""
-    return touched_sectors(torch.cat([nodes, nodes + 1]), INT64_BYTES)
 
 
 def kind_of(weighted: bool, replace: bool) -> str:

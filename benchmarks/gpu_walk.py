@@ -21,12 +21,10 @@ from benchmarks.gpu_graphs import ListsGraph, device_nodes, graphs_of_one_type, 
 from benchmarks.gpu_measure import GpuBench, run
 from graphbox.bandwidth_gpu import SECTOR_BYTES, Place
 from graphbox.sample import DeviceGraph, random_walk
+from graphbox.sample.sectors import step_sectors
 
 WALKERS = 1 << 20
 LENGTH = 80
-STEP_SECTORS = 2.0
-ALIAS_SECTORS = 1.0
-WRITTEN_SECTORS = 8 / SECTOR_BYTES
 NODE2VEC = ((0.5, 2.0), (4.0, 0.25))
 GOALS: dict[Place, float] = {"device": 0.5, "pinned": 0.8}
 
@@ -55,7 +53,7 @@ def show_one_type(bench: GpuBench, graph: ListsGraph, where: Place) -> None:
     on_device = DeviceGraph(graph, bench.device, indices_in=where)
     kinds: list[tuple[str, float, dict[str, Any]]] = [
         ("uniform", 0, {}),
-        ("by weight", ALIAS_SECTORS, {"weighted": True}),
+        ("by weight", 0, {"weighted": True}),
     ]
     if where == "device":
         for p, q in NODE2VEC:
@@ -64,9 +62,7 @@ def show_one_type(bench: GpuBench, graph: ListsGraph, where: Place) -> None:
     size_bytes = graph.csc(edge_type).indices.nbytes
     start, length = walkers_of(bench, graph)
     for kind, more_sectors, options in kinds:
-        sectors = STEP_SECTORS + WRITTEN_SECTORS + more_sectors
-        if where == "pinned":  # indptr and walks are not there
-            sectors -= 1 + WRITTEN_SECTORS
+        sectors = step_sectors(weighted="weighted" in options, where=where) + more_sectors
         bench.show(
             f"{graph.name} {kind} walks of {length} steps, {where}",
             partial(random_walk, on_device, start, length, **options),
@@ -87,9 +83,7 @@ def show_metapath(bench: GpuBench, graph: ListsGraph) -> None:
         partial(random_walk, on_device, start, length, metapath=[there, back]),
         units=len(start) * length,
         unit="steps/s",
-        limit=bench.sector_limit(
-            "device", STEP_SECTORS + WRITTEN_SECTORS, graph.csc(there).indices.nbytes * 2
-        ),
+        limit=bench.sector_limit("device", step_sectors(), graph.csc(there).indices.nbytes * 2),
         goal=GOALS["device"],
     )
 
