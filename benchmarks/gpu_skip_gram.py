@@ -274,7 +274,8 @@ def planted(communities: int, size: int) -> tuple[Rmat, npt.NDArray[np.int64], n
 def cosines(rows: npt.NDArray[np.float32], pairs: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return how near the nodes of each pair are."""
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    return np.einsum("nd,nd->n", unit[pairs[0]], unit[pairs[1]]).astype(np.float64)
+    products: npt.NDArray[np.float64] = (unit[pairs[0]] * unit[pairs[1]]).sum(axis=1, dtype=np.float64)
+    return products
 
 
 def area_under_curve(positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64]) -> float:

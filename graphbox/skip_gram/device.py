@@ -100,6 +100,10 @@ class DeviceSkipGram:
         self._made: tuple[int, int] | None = None
         self._number_of_groups = 0
 
+    def places(self) -> Mapping[str, str]:
+        """Return where neighbours are, if not with the rows: for the record of a run."""
+        return {"neighbors": self._walks.lists_in} if self._walks.lists_in else {}
+
     def store(self) -> None:
         """Write the rows that changed back to the tables."""
         with on_device(self._device):

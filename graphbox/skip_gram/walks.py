@@ -52,11 +52,11 @@ class DeviceWalks(Protocol):
 
     Attributes:
         width: nodes of a walk.
-        device_bytes: what lists of neighbours take there.
+        lists_in: where neighbours are, if not on the device: in words.
     """
 
     width: int
-    device_bytes: int
+    lists_in: str | None
 
     def walk(
         self, start: Tensor, second: Tensor | None, path_of: Tensor | None, draws: WalkerDraws
@@ -93,7 +93,8 @@ class WalksOnDevice:
         self._graph = graph  # whose lists the kernels read
         self._walker = DeviceWalker(walk, graph.device)
         self.width = length + 1
-        self.device_bytes = graph.device_bytes
+        pinned_bytes = graph.pinned_bytes
+        self.lists_in = f"pinned host memory, {pinned_bytes:,} bytes" if pinned_bytes else None
 
     def walk(
         self,
@@ -110,7 +111,7 @@ class EdgesOnDevice:
     """Walks of one step whose both nodes are known; see :class:`DeviceWalks`."""
 
     width = 2
-    device_bytes = 0
+    lists_in: str | None = None
 
     def walk(
         self,

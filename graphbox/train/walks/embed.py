@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.config import DeepWalkConfig, LineConfig, Metapath2VecConfig, Node2VecConfig
+from graphbox.device import chosen_device
 from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
 from graphbox.train.registry import Assignment, make_trainer
@@ -22,6 +23,7 @@ def embed(
     *,
     seed: int = 0,
     threads: int | None = None,
+    device: str = "cpu",
 ) -> dict[str, NDArray[np.float32]]:
     """Learn embeddings of the nodes of a graph, without a run folder or checkpoints.
 
@@ -33,16 +35,22 @@ def embed(
         config: the model, as in a run file.
         seed: seed of every random choice.
         threads: None: all CPUs of the process.
+        device: where to train: ``cpu``, ``cuda``, ``cuda:1``, or ``auto``, a GPU where there is one. All walk
+            alike, and their embeddings agree to float tolerance.
 
     Returns:
         float32 [nodes, dim] by node type, of those that walks visit.
 
     Raises:
-        UsageError: the model and the graph do not fit together.
+        UsageError: the model and the graph do not fit together, or there is no such device.
+        BackendMissingError: the GPU is not there, or Triton.
+        DoesNotFitError: the GPU has no room for all rows.
         DataError: there are no edges.
         GraphboxError: the loss is no longer a finite number.
     """
-    trainer = make_trainer(config, Assignment(config.kind, GraphView(graph, None), None, None, seed, threads))
+    view = GraphView(graph, None)
+    assignment = Assignment(config.kind, view, None, None, seed, threads, device=chosen_device(device))
+    trainer = make_trainer(config, assignment)
     for epoch in range(trainer.epochs):
         for batch in range(trainer.begin_epoch(epoch)):
             loss, _ = trainer.train_batch(epoch, batch)
@@ -52,4 +60,4 @@ def embed(
                     where=f"{config.kind}, epoch {epoch + 1}",
                     hint="lower the learning rate",
                 )
-    return trainer.trained(config.kind, GraphView(graph, None)).embeddings
+    return trainer.trained(config.kind, view).embeddings

@@ -51,6 +51,10 @@ class LineTrainer(EmbeddingTrainer):
         """Where rows are trained."""
         return next(iter(self._orders.values())).device
 
+    def places(self) -> Mapping[str, str]:
+        """Return where the rest is done: see :class:`graphbox.train.walks.skip_gram.SkipGramTrainer`."""
+        return next(iter(self._orders.values())).places()
+
     @property
     def epochs(self) -> int:
         """Number of epochs of all orders."""

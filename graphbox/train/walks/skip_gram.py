@@ -66,9 +66,9 @@ class SkipGramTrainer(EmbeddingTrainer):
         memory: where the tables are kept.
         place: begins the names of their folders.
         share: the part of the budget of tables that they have.
-        device: where kernels train; None: the native core does, on the CPU. Walks, pairs and negatives are
-            the same bits, rows agree to float tolerance and are the same on each run, unless it is
-            ``lock_free``.
+        device: where kernels train; None: the native core does, on the CPU, as where ``memory`` has no room
+            for rows on a GPU. Walks, pairs and negatives are the same bits, rows agree to float tolerance and
+            are the same on each run, unless it is ``lock_free``.
 
     Raises:
         UnsupportedError: rows that are too long for kernels.
@@ -96,9 +96,11 @@ class SkipGramTrainer(EmbeddingTrainer):
         share: float = 1.0,
         device: torch.device | None = None,
     ) -> None:
-        self._device = device
-        self._clock = clock or StageClock()
         self._memory = memory or TrainingMemory()
+        no_rows_there = self._memory.config.hbm.tables == 0
+        self._device = None if no_rows_there else device
+        self._why_native = "memory.hbm.tables is 0" if no_rows_there and device is not None else None
+        self._clock = clock or StageClock()
         self._place, self._model_share = place, share
         self._share = share if one_table else share / 2
         self._source = source
@@ -128,6 +130,12 @@ class SkipGramTrainer(EmbeddingTrainer):
     def device(self) -> torch.device:
         """Where rows are trained."""
         return self._device or CPU
+
+    def places(self) -> Mapping[str, str]:
+        """Return where neighbours are, if not with the rows; why the CPU trains, if a GPU could."""
+        if self._on_device is not None:
+            return self._on_device.places()
+        return {} if self._why_native is None else {"rows": f"cpu: {self._why_native}"}
 
     @property
     def epochs(self) -> int:

@@ -1,0 +1,163 @@
+"""Trainers of skip-gram with kernels, run by Triton's interpreter: they train what the native core does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from graphbox.config import DeepWalkConfig, HbmConfig, MemoryConfig
+from graphbox.config.models.walks import NegativeSamplingSection
+from graphbox.errors import DoesNotFitError
+from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
+from graphbox.graph.ingest import import_graph
+from graphbox.table import EmbeddingTable
+from graphbox.train import GraphView, embed
+from graphbox.train.memory import TrainingMemory
+from graphbox.train.walks import sources
+from graphbox.train.walks.one_type import one_type_graph
+from graphbox.train.walks.skip_gram import SkipGramTrainer
+
+pytestmark = pytest.mark.gpu_kernel
+
+DEVICE = torch.device("cpu")
+LEARNING = NegativeSamplingSection(negatives=3, negative_weight=3.0, learning_rate=0.3)
+BUYS, BOUGHT_BY = ("user", "buys", "item"), ("item", "rev_buys", "user")
+LIKE = ("item", "like", "item")
+TOLERANCE = 2e-5
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory: pytest.TempPathFactory) -> GraphView:
+    folder = tmp_path_factory.mktemp("few")
+    rng = np.random.default_rng(0)
+
+    def some(kinds: str, counts: tuple[int, int], edges: int) -> pa.Table:
+        ends = [
+            [f"{kind}{each}" for each in rng.integers(0, count, edges)]
+            for kind, count in zip(kinds, counts, strict=True)
+        ]
+        return pa.table({"source": ends[0], "target": ends[1], "w": rng.random(edges) + 0.1})
+
+    source = GraphSource(
+        "few",
+        {"user": NodeSource(), "item": NodeSource()},
+        (
+            EdgeSource(BUYS, some("ui", (5, 7), 14), weight="w", reverse=BOUGHT_BY[1], csr=True),
+            EdgeSource(LIKE, some("ii", (7, 7), 9), weight="w", csr=True),
+        ),
+    )
+    import_graph(source, folder / "graph")
+    return GraphView(Graph.open(folder / "graph"), None)
+
+
+def along_metapaths(view: GraphView) -> sources.WalkSource:
+    return sources.MetapathSource(
+        view,
+        [[BUYS, BOUGHT_BY], [LIKE], [BUYS, LIKE, BOUGHT_BY]],
+        walks_per_node=1,
+        walk_length=5,
+        window=2,
+        batch_size=3,
+        weighted=True,
+        seed=4,
+        threads=1,
+    )
+
+
+def looking_back(view: GraphView) -> sources.WalkSource:
+    graph = one_type_graph(view, [LIKE], weighted=True)
+    return sources.OneTypeSource(
+        graph, walks_per_node=1, walk_length=4, window=2, batch_size=2, p=0.5, seed=4, threads=1
+    )
+
+
+def edges(view: GraphView) -> sources.WalkSource:
+    return sources.EdgeSource(one_type_graph(view, (), weighted=True), batch_size=9, seed=4, threads=1)
+
+
+def trainer_of(source: sources.WalkSource, device: torch.device | None, **options: Any) -> SkipGramTrainer:
+    settings = {"dim": 5, "epochs": 2, "seed": 4, "threads": 1, **options}
+    return SkipGramTrainer(source, LEARNING, device=device, **settings)
+
+
+def train(trainer: SkipGramTrainer, epochs: range = range(2)) -> list[tuple[float, int]]:
+    return [
+        trainer.train_batch(epoch, group) for epoch in epochs for group in range(trainer.begin_epoch(epoch))
+    ]
+
+
+def assert_same_rows(ours: SkipGramTrainer, theirs: SkipGramTrainer) -> None:
+    expected = theirs.embeddings()
+    for name, rows in ours.embeddings().items():
+        np.testing.assert_allclose(rows, expected[name], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("make", [along_metapaths, looking_back, edges])
+def test_kernels_train_what_the_native_core_does(
+    view: GraphView, make: Callable[[GraphView], sources.WalkSource]
+) -> None:
+    options = {"subsample": 1e-1, "context_share": 1.0}
+    native, by_kernels = (trainer_of(make(view), device, **options) for device in (None, DEVICE))
+    expected, losses = train(native), train(by_kernels)
+    assert [pairs for _, pairs in losses] == [pairs for _, pairs in expected]
+    np.testing.assert_allclose([each for each, _ in losses], [each for each, _ in expected], rtol=1e-5)
+    assert_same_rows(by_kernels, native)
+    assert by_kernels.places() == {}
+    by_kernels.close()
+    with pytest.raises(RuntimeError, match="nothing after close"):
+        by_kernels.train_batch(0, 0)
+
+
+def test_goes_on_from_a_checkpoint_of_the_other(view: GraphView, tmp_path: Path) -> None:
+    native = trainer_of(looking_back(view), None)
+    train(native)
+    first: torch.device | None
+    for first, then in ((None, DEVICE), (DEVICE, None)):
+        begins = trainer_of(looking_back(view), first)
+        train(begins, range(1))
+        folder = tmp_path / str(first)
+        folder.mkdir()
+        for name, table in begins.tables().items():
+            table.save(folder / name)
+        goes_on = trainer_of(looking_back(view), then)
+        goes_on.restore({}, {name: EmbeddingTable.load(folder / name) for name in begins.tables()})
+        train(goes_on, range(1, 2))
+        assert_same_rows(goes_on, native)
+
+
+def test_rows_on_ssd_train_where_they_fit(view: GraphView, tmp_path: Path) -> None:
+    native = trainer_of(looking_back(view), None)
+    train(native)
+    memory = TrainingMemory(MemoryConfig(tables=64 << 20), tmp_path)
+    by_kernels = trainer_of(looking_back(view), DEVICE, memory=memory)
+    train(by_kernels)
+    assert_same_rows(by_kernels, native)
+    by_kernels.close()
+    for table in by_kernels.tables().values():
+        assert table.path is not None
+        table.close()
+
+
+def test_budgets_of_rows_on_a_device(view: GraphView) -> None:
+    def budget(tables: int) -> TrainingMemory:
+        return TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=tables)))
+
+    with pytest.raises(DoesNotFitError, match=r"2 x 12 rows of 5 values .* take 600 bytes, .* is 599"):
+        trainer_of(looking_back(view), DEVICE, memory=budget(599))
+    assert trainer_of(looking_back(view), DEVICE, memory=budget(600)).places() == {}
+    without = trainer_of(looking_back(view), DEVICE, memory=budget(0))
+    assert without.places() == {"rows": "cpu: memory.hbm.tables is 0"}
+    assert trainer_of(looking_back(view), None, memory=budget(0)).places() == {}
+
+
+def test_embed_names_its_device(view: GraphView) -> None:
+    config = DeepWalkConfig(kind="deepwalk", dim=4, walk_length=3, epochs=1, walks_per_node=1)
+    graph = Graph.from_coo([0, 1, 2], [1, 2, 0])
+    by_default, automatic = embed(graph, config), embed(graph, config, device="auto")
+    np.testing.assert_array_equal(by_default["node"], automatic["node"])
