@@ -141,6 +141,7 @@ class Manifest(Record):
         tables: by name.
         targets: what to rank against, by the node type of the query.
         metrics: ``{task: {metric: value}}`` as measured when this version was made.
+        network: folder of the graph network that made the embeddings, for nodes that came later; or None.
         files: every other file of the folder, by relative path.
         digest: sha256 of the rest of the manifest; through ``files`` it identifies every byte.
     """
@@ -163,6 +164,7 @@ class Manifest(Record):
     lineage: Lineage = Lineage()
     preprocess: RelativePath
     links: RelativePath | None = None
+    network: RelativePath | None = None
     example_request: RelativePath | None = None
     files: dict[RelativePath, FileRecord]
     digest: str = ""

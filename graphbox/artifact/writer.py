@@ -48,6 +48,7 @@ Metrics = Mapping[str, Mapping[str, float]]
 
 ONNX_FILE = "model.onnx"
 PREPROCESS_FILE = "preprocess.json"
+NETWORK_FOLDER = "network"
 LINKS_FILE = "links.parquet"
 EXAMPLE_REQUEST_FILE = "example_request.json"
 _EXAMPLE_IDS = 2
@@ -76,6 +77,7 @@ class ArtifactWriter:
         self._onnx: OnnxSpec | None = None
         self._preprocess: Preprocess | None = None
         self._links: str | None = None
+        self._network: str | None = None
         self._example: list[dict[str, Any]] | None = None
         self._partial = Path()
         self._lock = -1
@@ -171,7 +173,7 @@ class ArtifactWriter:
             if path not in own and not path.startswith("tables/"):
                 shutil.copyfile(artifact.path / path, self._place(path))
         self.set_preprocess(artifact.preprocess)
-        self._links = manifest.links
+        self._links, self._network = manifest.links, manifest.network
         if isinstance(artifact.preprocess, FieldsForm | TriplesForm):
             self._example = artifact.example_inputs()
 
@@ -213,6 +215,13 @@ class ArtifactWriter:
         """Write known links; see `graphbox.artifact.links.links_table`."""
         pq.write_table(links, self._place(LINKS_FILE), compression="zstd")
         self._links = LINKS_FILE
+
+    def set_network(self, write: Callable[[Path], None]) -> None:
+        """Let ``write`` put the graph network that made the embeddings into a folder."""
+        folder = self._place(NETWORK_FOLDER)
+        folder.mkdir()
+        write(folder)
+        self._network = NETWORK_FOLDER
 
     def set_example(self, inputs: list[dict[str, Any]]) -> None:
         """Say what the example request asks, where that is more than two ids.
@@ -281,6 +290,7 @@ class ArtifactWriter:
             lineage=lineage or Lineage(),
             preprocess=PREPROCESS_FILE,
             links=self._links,
+            network=self._network,
             example_request=EXAMPLE_REQUEST_FILE,
             files=self._flush_files(),
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.nodes import NodesOption, chosen_nodes, nodes_to_embed, original_id, tell_left_out
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
@@ -24,16 +24,23 @@ if TYPE_CHECKING:
     from graphbox.pipeline.run_data import RunData
     from graphbox.train import TrainedModel
 
-__all__ = ["register"]
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-_INT64 = range(-(2**63), 2**63)
+__all__ = ["GraphOption", "ModelOption", "register"]
 
 group = typer.Typer(help="Write embeddings for other programs, or look at neighbours.", no_args_is_help=True)
 
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", help="Model. (default: the best in the evaluation of the last one's task)"),
+]
+
+GraphOption = Annotated[
+    str | None,
+    typer.Option(
+        "--graph",
+        metavar="NAME",
+        help="Embed the nodes of this graph of the workspace as it is now, those that came after training "
+        "among them: with models of kind gnn. (default: what training left)",
+    ),
 ]
 
 
@@ -50,12 +57,8 @@ def export_embeddings(
     node_type: Annotated[
         str | None, typer.Option("--type", help="Node type to write. (default: all that have embeddings)")
     ] = None,
-    nodes: Annotated[
-        Path | None,
-        typer.Option(
-            "--nodes", help="File with an original id on each line: write these alone, in its order."
-        ),
-    ] = None,
+    nodes: NodesOption = None,
+    graph: GraphOption = None,
 ) -> None:
     """Write the embeddings of a model with the original ids, a file for each node type.
 
@@ -75,65 +78,52 @@ def export_embeddings(
             hint=f"--output {output.with_suffix('')} --format {output.suffix.removeprefix('.')}",
         )
     with session.workspace() as workspace:
-        data = RunData.open(workspace, run)
-        trained = _with_embeddings(data.trained(model))
-        parts = [(output, name, vectors) for name, vectors in trained.embeddings.items()]
-        if trained.target is not None and trained.target_type is not None:
-            parts.append((output / "target", trained.target_type, trained.target))
-        parts = _of_type(parts, node_type)
-        if nodes is not None and len({name for _, name, _ in parts}) > 1:
+        data = RunData.open(workspace, run, graph=graph)
+        trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
+        types = _types_of(trained, node_type)
+        if nodes is not None and len(types) > 1:
             raise UsageError(
                 f"expected the node type of the ids in {nodes}, received none",
                 where="--type",
-                hint=f"the model has embeddings of: {', '.join(dict.fromkeys(name for _, name, _ in parts))}",
+                hint=f"the model has embeddings of: {', '.join(types)}",
             )
-        chosen = None if nodes is None else _chosen_nodes(data.graph, parts[0][1], nodes)
+        chosen = {name: chosen_nodes(data.graph, name, nodes) for name in types}
+        left_out: dict[str, int] = {}
+        if graph is not None:
+            chosen, left_out = nodes_to_embed(
+                trained.inductive_network(), data.graph, chosen, are_named=nodes is not None
+            )
+            trained = trained.over(data.graph, chosen, data.config.threads)
+        parts = [(output, name, vectors) for name, vectors in trained.embeddings.items() if name in types]
+        if trained.target is not None and trained.target_type in types:
+            parts.append((output / "target", trained.target_type, trained.target))
         files: list[Path] = []
         shapes: dict[str, list[int]] = {}
         for folder, name, vectors in parts:
-            files += _write(data.graph, folder, name, vectors, chosen, formats)
-            shapes.setdefault(name, [len(vectors) if chosen is None else len(chosen), vectors.shape[1]])
+            files += _write(data.graph, folder, name, vectors, chosen[name], formats)
+            shapes.setdefault(name, [len(chosen[name]), vectors.shape[1]])
         if trained.triples is not None and node_type is None and nodes is None:
             names, rows = trained.triples.row_names(), trained.triples.rows
             files += write(pa.array(names), rows, output / "relations", "relations", formats.split(","))
-    document = {"run": data.record.id, "model": trained.name, "node_types": shapes, "files": files}
+    tell_left_out(session, left_out)
+    document: dict[str, Any] = {"run": data.record.id, "model": trained.name, "node_types": shapes}
+    document |= {"files": files, "left_out": left_out}
     text = "\n".join(str(file) for file in files)
     session.answer(document, lambda console: console.print(text, markup=False, soft_wrap=True))
 
 
-Part = tuple[Path, str, "NDArray[np.float32]"]
-
-
-def _of_type(parts: list[Part], node_type: str | None) -> list[Part]:
-    """Return the parts of a node type: folder, node type and vectors of each."""
-    known = list(dict.fromkeys(name for _, name, _ in parts))
+def _types_of(trained: TrainedModel, node_type: str | None) -> list[str]:
+    """Return the node types to write the vectors of."""
+    known = list(
+        dict.fromkeys([*trained.embeddings, *([trained.target_type] if trained.target_type else [])])
+    )
     if node_type is not None and node_type not in known:
         raise UsageError(
             f"the model has no embeddings of `{node_type}`",
             where="--type",
             hint=did_you_mean(node_type, known) or f"there are those of: {', '.join(known)}",
         )
-    return [part for part in parts if node_type in {None, part[1]}]
-
-
-def _chosen_nodes(graph: Graph, node_type: str, path: Path) -> NDArray[np.int64]:
-    """Return the nodes whose ids stand in a file, each once."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"expected a text file of ids, received one that cannot be read: {error}", where=f"--nodes {path}"
-        ) from error
-    ids: list[int | str] = []
-    for number, line in enumerate(lines, 1):
-        if graph.id_type(node_type) == "int64":
-            if not _INTEGER.fullmatch(line.strip()) or int(line) not in _INT64:
-                raise UsageError(f"expected an integer id, received `{line}`", where=f"{path}:{number}")
-            ids.append(int(line))
-        else:
-            ids.append(line)
-    found: NDArray[np.int64] = graph.index(node_type, list(dict.fromkeys(ids)))
-    return found
+    return known if node_type is None else [node_type]
 
 
 def _write(
@@ -141,13 +131,15 @@ def _write(
     folder: Path,
     node_type: str,
     vectors: NDArray[np.float32],
-    chosen: NDArray[np.int64] | None,
+    chosen: NDArray[np.int64],
     formats: str,
 ) -> list[Path]:
+    import numpy as np
+
     from graphbox.export import export_embeddings as write
 
     ids = graph.arrow_ids(node_type)
-    if chosen is not None:
+    if len(chosen) < len(ids) or not np.array_equal(chosen, np.arange(len(ids))):
         ids, vectors = ids.take(chosen), vectors[chosen]
     return write(ids, vectors, folder, node_type, formats.split(","))
 
@@ -161,6 +153,7 @@ def show_neighbors(
     not_linked: Annotated[
         bool, typer.Option("--not-linked", help="Leave out what a link joins to the node already.")
     ] = False,
+    graph: GraphOption = None,
 ) -> None:
     """Show the nodes a model finds nearest to one node of its task's type."""
     import numpy as np
@@ -170,16 +163,23 @@ def show_neighbors(
     from graphbox.pipeline.run_data import RunData
 
     with session.workspace() as workspace:
-        data = RunData.open(workspace, run)
-        trained = _with_embeddings(data.trained(model))
+        data = RunData.open(workspace, run, graph=graph)
+        trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
         node_type = trained.node_type
         target_type = trained.target_type or node_type
         known = data.graph.num_nodes(target_type)
         if not 1 <= k < known:
             raise UsageError(f"expected k from 1 to {known - 1}, received {k}", where="-k")
-        wanted = _original_id(data.graph, node_type, id)
+        wanted = original_id(data.graph, node_type, id, f"node `{id}`")
         query = data.graph.index(node_type, [wanted])
-        scores = trained.score(query)
+        if graph is not None:
+            nodes_to_embed(trained.inductive_network(), data.graph, {node_type: query}, are_named=True)
+            is_known = trained.inductive_network().is_known(data.graph, target_type)
+            trained = trained.over(data.graph, threads=data.config.threads)
+            scores = np.where(is_known, trained.score(query), -np.inf)
+        else:
+            scores = trained.score(query)
+        scores[0, data.graph.removed_nodes(target_type)] = -np.inf
         if target_type == node_type:
             scores[0, query[0]] = -np.inf
         if not_linked:
@@ -240,30 +240,23 @@ def show_answers(
             split,
             trained,
             relation,
-            head=_original_id(data.graph, head_type, head),
-            tail=_original_id(data.graph, tail_type, tail),
+            head=None if head is None else original_id(data.graph, head_type, head, "--head"),
+            tail=None if tail is None else original_id(data.graph, tail_type, tail, "--tail"),
             k=k,
             with_known=with_known,
         )
     question = {"head": head, "relation": relation, "tail": tail}
     document = {"run": data.record.id, "model": trained.name, "query": question}
-    rows = [(str(each.id), f"{each.score:.4f}", "yes" if each.known else "") for each in found]
+    columns: tuple[str, ...] = (tail_type if tail is None else head_type, "score")
+    rows: list[tuple[str, ...]] = [(str(each.id), f"{each.score:.4f}") for each in found]
+    if with_known:
+        columns = (*columns, "known")
+        rows = [(*row, "yes" if each.known else "no") for row, each in zip(rows, found, strict=True)]
     title = f"{head or '?'} {relation} {tail or '?'} by {trained.name}"
     session.answer(
         {**document, "answers": [asdict(each) for each in found]},
-        lambda console: console.print(
-            table(title, (tail_type if tail is None else head_type, "score", "known"), rows, ("score",))
-        ),
+        lambda console: console.print(table(title, columns, rows, ("score",))),
     )
-
-
-def _original_id(graph: Graph, node_type: str, text: str | None) -> str | int | None:
-    """Return an id as the node type has it: some have integers."""
-    if text is None or graph.id_type(node_type) != "int64":
-        return text
-    if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
-        raise UsageError(f"expected an integer id of `{node_type}`, received `{text}`")
-    return int(text)
 
 
 command(group, "export")(export_embeddings)

@@ -1,17 +1,19 @@
-"""`graphbox predict`: the probabilities that a model of clicks gives the rows of a table."""
+"""`graphbox predict`: how probable rows of a table are clicked, or which classes nodes of a graph have."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 import typer
 
 from graphbox.cli.embed import ModelOption
+from graphbox.cli.nodes import NodesOption, chosen_nodes, nodes_to_embed, tell_left_out
 from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
@@ -23,11 +25,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from graphbox.fields import Fields, Rows
+    from graphbox.graph import Graph
+    from graphbox.train import TrainedNetwork
     from graphbox.workspace import Workspace
 
 __all__ = ["register"]
 
 _SHOWN_ROWS = 20
+_PREDICTING_KINDS = ("deepfm", "dcn", "wide_and_deep", "gnn")
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 
 
@@ -35,8 +40,20 @@ def predict(
     session: Session,
     name: Annotated[str, typer.Argument(help="Id of a run (`last`), or name of a model of the workspace.")],
     rows: Annotated[
-        Path, typer.Option("--input", "-i", help="Table of rows: CSV, TSV, Parquet, Arrow, NumPy.")
-    ],
+        Path | None,
+        typer.Option(
+            "--input", "-i", help="Rows to predict, of a model of clicks: CSV, TSV, Parquet, Arrow, NumPy."
+        ),
+    ] = None,
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            "--graph",
+            metavar="NAME",
+            help="Graph whose nodes to predict, by a model of kind gnn. (default: that of its training)",
+        ),
+    ] = None,
+    nodes: NodesOption = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -51,10 +68,15 @@ def predict(
         int | None, typer.Option("--version", help="Version of a model. (default: the active one)")
     ] = None,
 ) -> None:
-    """Predict the rows of a table: how probable it is that each is positive, such as clicked.
+    """Predict rows of a table, or nodes of a graph.
 
-    Its columns are called and read as those the model was trained on; other columns are passed over. A value
-    that was never learnt counts as nothing. The file has the columns `row`, from 0, and `probability`.
+    A model of clicks tells how probable it is that each row of `--input` is positive. Its columns are called
+    and read as those the model was trained on; other columns are passed over. A value that was never learnt
+    counts as nothing. The file has the columns `row`, from 0, and `probability`.
+
+    A graph network (kind gnn) that classifies tells the class of nodes, in the graph as it is now: those that
+    came after training are told by their features and neighbours. The file has the columns `id`, `class` and
+    `probability`.
     """
     if output is not None and output.suffix not in _SUFFIXES:
         raise UsageError(
@@ -66,84 +88,193 @@ def predict(
             where="--output",
             hint=f"mkdir -p {output.parent}",
         )
+    asked = _Asked(rows, id_column, graph, nodes)
     with ExitStack() as stack:
         workspace = stack.enter_context(session.workspace())
-        predictor = _predictor(workspace, stack, name, model, version)
-        writer = stack.enter_context(_Predictions(output, id_column))
-        for part in _predicted(predictor, rows, id_column):
+        predictions = _predictions(workspace, stack, name, model, version, asked)
+        writer = stack.enter_context(_Writer(output, predictions.schema))
+        for part in predictions.parts:
             writer.write(part)
         writer.finish()
+    tell_left_out(session, predictions.left_out)
     document = {
-        **predictor.about,
+        **predictions.about,
         "rows": writer.num_rows,
         "output": output,
         **({} if output else {"predictions": writer.first}),
     }
-    session.answer(document, lambda console: writer.show(console, _title(predictor)))
+    title = f"Predictions of {predictions.about['model']}"
+    session.answer(document, lambda console: writer.show(console, title))
 
 
-class _Predictor:
-    """What predicts, and what it is.
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be predicted.
 
     Attributes:
-        fields: what is read of a row.
-        predict: returns the probability of each prepared row.
-        about: for the answer.
+        rows: table of rows.
+        id_column: column of it.
+        graph: name of a graph.
+        nodes: file of ids of its nodes.
     """
 
-    def __init__(
-        self, fields: Fields, predict: Callable[[Rows], NDArray[np.float32]], about: dict[str, Any]
-    ) -> None:
-        self.fields = fields
-        self.predict = predict
-        self.about = about
+    rows: Path | None
+    id_column: str | None
+    graph: str | None
+    nodes: Path | None
+
+    def of_rows(self, model: str) -> Path:
+        """Return the table of rows, for a model of clicks.
+
+        Raises:
+            UsageError: there is none, or nodes are asked for.
+        """
+        for option, value in (("--graph", self.graph), ("--nodes", self.nodes)):
+            if value is not None:
+                raise UsageError(
+                    f"expected rows of a table for `{model}`, a model of clicks, received `{value}`",
+                    where=option,
+                    hint="give it `--input TABLE`",
+                )
+        if self.rows is None:
+            raise UsageError(
+                f"expected a table of rows to predict by `{model}`, a model of clicks, received none",
+                where="--input",
+                hint="give it `--input TABLE`",
+            )
+        return self.rows
+
+    def check_nodes(self, model: str) -> None:
+        """Check that nodes are asked for, of a graph network.
+
+        Raises:
+            UsageError: rows are.
+        """
+        for option, value in (("--input", self.rows), ("--id", self.id_column)):
+            if value is not None:
+                raise UsageError(
+                    f"expected nodes of a graph for `{model}`, a graph network, received `{value}`",
+                    where=option,
+                    hint="`graphbox import --append` adds nodes to the graph; `--nodes FILE` names some",
+                )
 
 
-def _predictor(
-    workspace: Workspace, stack: ExitStack, name: str, model: str | None, version: int | None
-) -> _Predictor:
+@dataclass(frozen=True)
+class _Predictions:
+    """Predictions, and what made them.
+
+    Attributes:
+        about: what made them, for the answer.
+        schema: columns of each part.
+        parts: tables of them.
+        left_out: how many nodes of a type cannot be predicted.
+    """
+
+    about: dict[str, Any]
+    schema: pa.Schema
+    parts: Iterator[pa.Table]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def _predictions(
+    workspace: Workspace, stack: ExitStack, name: str, model: str | None, version: int | None, asked: _Asked
+) -> _Predictions:
     if is_run(workspace, name):
         if version is not None:
             raise UsageError("expected a version of a model, received one of a run", where="--version")
-        from graphbox.pipeline.run_data import RunData
-
-        data = RunData.open(workspace, name)
-        trained = data.trained(model)
-        if trained.click is None:
-            raise UsageError(
-                f"expected a model that predicts rows, received `{trained.name}` of kind {trained.kind}",
-                where="--model",
-                hint="models of kind deepfm, dcn and wide_and_deep do",
-            )
-        of_run: dict[str, Any] = {"run": data.record.id, "model": trained.name}
-        return _Predictor(trained.click.fields, trained.click.predict_rows, of_run)
+        return _of_run(workspace, name, model, asked)
     if model is not None:
         raise UsageError("expected a model of a run, received one of the workspace", where="--model")
+    record = workspace.model(name, version)
+    about: dict[str, Any] = {"model": record.name, "version": record.version}
+    from graphbox.artifact import Artifact
+
+    artifact = Artifact.open(record.path)
+    if artifact.manifest.network is not None:
+        from graphbox.graph import Graph
+        from graphbox.train import load_network
+
+        asked.check_nodes(record.name)
+        network = load_network(artifact.path / artifact.manifest.network, may_import=False)
+        graph = Graph.open(workspace.graph(asked.graph or artifact.manifest.lineage.graph or "").path)
+        return _of_nodes(network, graph, asked.nodes, about)
     from graphbox.deploy import open_click
 
-    record = workspace.model(name, version)
-    deployed = stack.enter_context(open_click(record.path))
-    about: dict[str, Any] = {"model": record.name, "version": record.version}
-    return _Predictor(deployed.fields, lambda rows: deployed.predict_rows(rows).probability, about)
+    rows = asked.of_rows(record.name)
+    deployed = stack.enter_context(open_click(record.path, verify=False))
+    return _of_rows(
+        rows, asked.id_column, deployed.fields, lambda rows: deployed.predict_rows(rows).probability, about
+    )
 
 
-def _predicted(predictor: _Predictor, rows: Path, id_column: str | None) -> Iterator[pa.Table]:
-    """Yield the rows' predictions as tables."""
+def _of_run(workspace: Workspace, run: str, model: str | None, asked: _Asked) -> _Predictions:
+    from graphbox.pipeline.run_data import RunData
+    from graphbox.train import ClassHead
+
+    data = RunData.open(workspace, run, graph=asked.graph, as_it_is=True)
+    trained = data.trained(model, kinds=_PREDICTING_KINDS)
+    about: dict[str, Any] = {"run": data.record.id, "model": trained.name}
+    if trained.click is not None:
+        rows = asked.of_rows(trained.name)
+        return _of_rows(rows, asked.id_column, trained.click.fields, trained.click.predict_rows, about)
+    if trained.network is None or not isinstance(trained.network.head, ClassHead):
+        raise UsageError(
+            f"expected a model that predicts rows or nodes, received `{trained.name}` of kind {trained.kind}",
+            where="--model",
+            hint="models of kind deepfm, dcn and wide_and_deep do, and gnn of a task of kind classify",
+        )
+    asked.check_nodes(trained.name)
+    return _of_nodes(trained.network, data.graph, asked.nodes, about, data.config.threads)
+
+
+def _of_rows(
+    rows: Path,
+    id_column: str | None,
+    fields: Fields,
+    predict_rows: Callable[[Rows], NDArray[np.float32]],
+    about: dict[str, Any],
+) -> _Predictions:
+    """Return the predictions of a table's rows, made as they are read."""
     import pyarrow as pa
 
     from graphbox.graph.feature_rows import read_feature_rows
 
-    first = 0
-    for part in read_feature_rows(rows, predictor.fields.fields, [] if id_column is None else [id_column]):
-        found = predictor.predict(predictor.fields.prepare(part.columns))
-        yield pa.table(
-            {
-                "row": pa.array(range(first, first + len(found)), pa.int64()),
-                **part.further,
-                "probability": pa.array(found, pa.float32()),
-            }
-        )
-        first += len(found)
+    def parts() -> Iterator[pa.Table]:
+        first = 0
+        for part in read_feature_rows(rows, fields.fields, [] if id_column is None else [id_column]):
+            found = predict_rows(fields.prepare(part.columns))
+            yield pa.table(
+                {
+                    "row": pa.array(range(first, first + len(found)), pa.int64()),
+                    **part.further,
+                    "probability": pa.array(found, pa.float32()),
+                }
+            )
+            first += len(found)
+
+    further = [] if id_column is None else [(id_column, pa.string())]
+    return _Predictions(
+        about, pa.schema([("row", pa.int64()), *further, ("probability", pa.float32())]), parts()
+    )
+
+
+def _of_nodes(
+    network: TrainedNetwork,
+    graph: Graph,
+    nodes: Path | None,
+    about: dict[str, Any],
+    threads: int | None = None,
+) -> _Predictions:
+    """Return the classes of nodes of a graph."""
+    import pyarrow as pa
+
+    node_type = network.head.node_type
+    asked = {node_type: chosen_nodes(graph, node_type, nodes)}
+    chosen, left_out = nodes_to_embed(network, graph, asked, are_named=nodes is not None)
+    classes, probability = network.classify(graph, chosen[node_type], threads)
+    ids = pa.array(graph.arrow_ids(node_type)).take(pa.array(chosen[node_type]))
+    found = pa.table({"id": ids, "class": pa.array(classes), "probability": pa.array(probability)})
+    return _Predictions({**about, "graph": graph.name}, found.schema, iter([found]), left_out)
 
 
 class _TableWriter(Protocol):
@@ -151,7 +282,7 @@ class _TableWriter(Protocol):
     def close(self) -> None: ...
 
 
-class _Predictions:
+class _Writer:
     """Predictions on their way into a file, which appears whole or not at all.
 
     Attributes:
@@ -159,11 +290,11 @@ class _Predictions:
         first: the first of them, as many as are shown.
     """
 
-    def __init__(self, path: Path | None, id_column: str | None) -> None:
+    def __init__(self, path: Path | None, schema: pa.Schema) -> None:
         self.num_rows = 0
         self.first: list[dict[str, Any]] = []
         self._path = path
-        self._names = ["row", *([] if id_column is None else [id_column]), "probability"]
+        self._schema = schema
         self._partial = (
             None if path is None else path.with_name(f".{path.name}.partial-{secrets.token_hex(8)}")
         )
@@ -189,11 +320,8 @@ class _Predictions:
         """Move the file into place."""
         if self._path is None or self._partial is None:
             return
-        import pyarrow as pa
-
         if self._writer is None:
-            kinds = {"row": pa.int64(), "probability": pa.float32()}
-            self._open(pa.schema([(name, kinds.get(name, pa.string())) for name in self._names]))
+            self._open(self._schema)
         self._close()
         with self._partial.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -208,7 +336,7 @@ class _Predictions:
             tuple(f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values())
             for row in self.first
         ]
-        console.print(table(title, tuple(self._names), cells, ("row", "probability")))
+        console.print(table(title, tuple(self._schema.names), cells, ("row", "probability")))
         if self.num_rows > len(self.first):
             console.print(f"... of {self.num_rows:,} rows; `--output FILE` writes all", markup=False)
 
@@ -235,10 +363,6 @@ class _Predictions:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def _title(predictor: _Predictor) -> str:
-    return f"Predictions of {predictor.about['model']}"
 
 
 def register(app: typer.Typer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -194,6 +195,7 @@ def export_embedding(
     metrics: Metrics | None = None,
     lineage: Lineage | None = None,
     links: pa.Table | None = None,
+    network: Callable[[Path], None] | None = None,
 ) -> ExportResult:
     """Write embeddings as tables; neighbours of a node are nodes of its own type, or its candidates.
 
@@ -208,6 +210,7 @@ def export_embedding(
         metrics: ``{task: {metric: value}}``, as measured after training.
         lineage: where it comes from.
         links: known links, from `links_of`.
+        network: writes the graph network that made the embeddings into a folder, for nodes that come later.
 
     Raises:
         ConflictError: when the destination exists.
@@ -226,6 +229,8 @@ def export_embedding(
                 targets[node_type] = TargetSpec(table=ranked, score="cosine")
             targets[source.node_type] = TargetSpec(table=ranked, score="inner_product")
         writer.set_preprocess(LookupForm(node_type=source.node_type, tables=tables))
+        if network is not None:
+            writer.set_network(network)
         if links is not None:
             writer.set_links(links)
         artifact = writer.commit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from graphbox.errors import UsageError
-from graphbox.graph.schema import FeatureSpec
+from graphbox.graph.schema import FeatureKind, FeatureSpec
 
-__all__ = ["FeatureEncoder", "FeatureSizes", "NodeFeatures"]
+__all__ = ["FeatureEncoder", "FeatureSizes", "LearntFeature", "NodeFeatures"]
 
 _CATEGORY_SCALE = 0.1
 
@@ -37,6 +38,71 @@ class FeatureSizes:
 
 
 @dataclass(frozen=True, eq=False)
+class LearntFeature:
+    """What a model knows of a feature from the nodes it learns of: so that others are read the same way.
+
+    Attributes:
+        kind: how the feature is kept.
+        categories: of a categorical one, its categories by code.
+        mean: of a number, of sign(x) log(1 + abs(x)) over the nodes where it is known.
+        deviation: likewise, 1 where all are equal.
+        dim: length of a vector.
+        slots: of slots, the different values, ascending: int64.
+    """
+
+    kind: FeatureKind
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    deviation: float = 1.0
+    dim: int = 0
+    slots: NDArray[np.int64] | None = None
+
+    @staticmethod
+    def of(spec: FeatureSpec, values: NDArray[Any]) -> LearntFeature:
+        """Return what there is to know of a feature; of slots ``values`` are those of all nodes."""
+        if spec.kind == "slots":
+            return LearntFeature(spec.kind, slots=np.unique(values))
+        if spec.kind in {"number", "integer", "boolean"}:
+            logarithm = _logarithm(values)
+            known = logarithm[np.isfinite(logarithm)]
+            if not len(known):
+                return LearntFeature(spec.kind)
+            return LearntFeature(spec.kind, mean=float(known.mean()), deviation=float(known.std()) or 1.0)
+        return LearntFeature(spec.kind, categories=spec.categories or (), dim=spec.dim or 0)
+
+    def codes(self, spec: FeatureSpec, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the codes of categories: int64 [n], 0 where missing or never learnt, else 1 + the code."""
+        number = {text: code for code, text in enumerate(self.categories, 1)}
+        codes = np.array([0, *(number.get(text, 0) for text in spec.categories or ())], dtype=np.int64)
+        return codes[values.astype(np.int64) + 1]
+
+    def standardized(self, values: NDArray[Any]) -> NDArray[np.float32]:
+        """Return numbers on the common scale: float32 [n], 0 (the mean) where missing."""
+        logarithm = _logarithm(values)
+        scaled = (logarithm - self.mean) / self.deviation
+        return np.where(np.isfinite(logarithm), scaled, 0.0).astype(np.float32)
+
+    def numbered(
+        self, offsets: NDArray[np.int64], values: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the slots of nodes by their numbers, without values that were never learnt.
+
+        Args:
+            offsets: int64 [n + 1], where the values of each node begin and end.
+            values: int64.
+
+        Returns:
+            Offsets int64 [n + 1], and numbers int64.
+        """
+        slots = np.zeros(0, np.int64) if self.slots is None else self.slots
+        numbers = np.searchsorted(slots, values)
+        known = np.zeros(len(values), bool)
+        known[numbers < len(slots)] = slots[numbers[numbers < len(slots)]] == values[numbers < len(slots)]
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(known)])
+        return before[offsets], numbers[known].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class NodeFeatures:
     """The features of all nodes of a type, as the model reads them.
 
@@ -51,27 +117,37 @@ class NodeFeatures:
     sizes: FeatureSizes
 
     @staticmethod
-    def build(columns: Mapping[str, tuple[FeatureSpec, NDArray[np.generic]]], num_nodes: int) -> NodeFeatures:
+    def build(
+        columns: Mapping[str, tuple[FeatureSpec, NDArray[np.generic]]],
+        num_nodes: int,
+        learnt: Mapping[str, LearntFeature] | None = None,
+    ) -> NodeFeatures:
         """Return the features of ``columns``, in their order.
 
         Numbers are brought to a common scale by sign(x) log(1 + abs(x)) and then standardized: sizes and
         counts are skewed more often than not.
+
+        Args:
+            columns: what each holds, and its values.
+            num_nodes: how many nodes there are.
+            learnt: what is known of each already; None: it is learnt of these nodes.
 
         Raises:
             UsageError: a feature is of a kind that models do not read.
         """
         codes, numbers, sizes = [], [], []
         for name, (spec, values) in columns.items():
-            if spec.categories is not None:
-                codes.append(values.astype(np.int64) + 1)
-                sizes.append(len(spec.categories) + 1)
-            elif spec.kind in {"number", "integer", "boolean"}:
-                numbers.append(_standardize(values.astype(np.float64)))
-            else:
+            if spec.kind in {"vector", "slots"}:
                 raise UsageError(
                     f"expected a categorical, number or boolean feature, received `{name}` ({spec.kind})",
                     where="features",
                 )
+            feature = LearntFeature.of(spec, values) if learnt is None else learnt[name]
+            if spec.kind == "categorical":
+                codes.append(feature.codes(spec, values))
+                sizes.append(len(feature.categories) + 1)
+            else:
+                numbers.append(feature.standardized(values))
         return NodeFeatures(
             codes=np.stack(codes, axis=1) if codes else np.zeros((num_nodes, 0), np.int64),
             numbers=np.stack(numbers, axis=1) if numbers else np.zeros((num_nodes, 0), np.float32),
@@ -111,11 +187,7 @@ def _categories(size: int, dim: int) -> nn.Embedding:
     return embedding
 
 
-def _standardize(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    known = np.isfinite(values)
-    logarithm = np.sign(values) * np.log1p(np.abs(values))
-    if not known.any():
-        return np.zeros(len(values), np.float32)
-    mean, deviation = logarithm[known].mean(), logarithm[known].std()
-    scaled = (logarithm - mean) / (deviation if deviation > 0 else 1.0)
-    return np.where(known, scaled, 0.0).astype(np.float32)
+def _logarithm(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers with their sizes brought together; what is missing stays no number."""
+    numbers = values.astype(np.float64)
+    return np.asarray(np.sign(numbers) * np.log1p(np.abs(numbers)))

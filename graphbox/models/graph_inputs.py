@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -91,6 +93,7 @@ class NodeInputs(nn.Module):
         self._input_dropout = input_dropout
         self._row_dropout = row_dropout
         self.rows = None if table is None else TableEmbedding(table)
+        self._trained_rows: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
         known = sizes.features
         self.features = FeatureEncoder(known, dim) if known.categories or known.numbers else None
         self.vectors = nn.Linear(sizes.vector, dim, bias=False) if sizes.vector else None
@@ -101,11 +104,31 @@ class NodeInputs(nn.Module):
         """Take the rows from another table."""
         self.rows = TableEmbedding(table).to(self.bias.device).train(self.training)
 
+    def set_trained_rows(
+        self, take: Callable[[NDArray[np.int64]], NDArray[np.float32]], places: NDArray[np.int64]
+    ) -> None:
+        """Take the rows that training left, of nodes that may have other keys by now; none is trained on.
+
+        Args:
+            take: returns some of them by their places: float32 [n, dim].
+            places: int64 [nodes], the place of each key's row; -1 where it has none.
+        """
+
+        def rows(keys: NDArray[np.int64]) -> NDArray[np.float32]:
+            found = np.zeros((len(keys), self._dim), np.float32)
+            known = places[keys] >= 0
+            found[known] = take(places[keys][known])
+            return found
+
+        self._trained_rows = rows
+
     def fetch(self, batch: NodeBatch) -> Tensor | None:
         """Return the rows of nodes from their table, or None; those that are not there as zeros.
 
         In training all get rows; a node unseen in training has none.
         """
+        if self._trained_rows is not None:
+            return torch.from_numpy(self._trained_rows(batch.keys.numpy()))
         if self.rows is None:
             return None
         if self.training:

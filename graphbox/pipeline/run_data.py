@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ class RunData:
     Attributes:
         record: what the workspace knows of it.
         config: its run file.
-        graph: the graph it was made with.
+        graph: the graph it was made with, or the one that was asked for instead.
     """
 
     record: RunRecord
@@ -34,12 +35,20 @@ class RunData:
     graph: Graph
 
     @classmethod
-    def open(cls, workspace: Workspace, run_id: str) -> RunData:
+    def open(
+        cls, workspace: Workspace, run_id: str, *, graph: str | None = None, as_it_is: bool = False
+    ) -> RunData:
         """Open the run ``run_id``; ``last`` is the newest.
 
+        Args:
+            workspace: where it is.
+            run_id: its id.
+            graph: name of a graph to take instead of the run's; in whatever state it is.
+            as_it_is: take the run's graph though it was changed since.
+
         Raises:
-            NotFoundError: there is no such run.
-            FormatError: it has no graph yet, or its graph was imported anew from other data.
+            NotFoundError: there is no such run or graph.
+            FormatError: it has no graph yet, or its graph was changed since.
         """
         from graphbox.graph import Graph
 
@@ -56,14 +65,15 @@ class RunData:
         hint = f"`graphbox runs resume {record.id}` goes on with it"
         if imported is None:
             raise FormatError("the run has no graph yet", where=f"run {record.id}", hint=hint)
-        graph = workspace.graph(imported["graph"])
-        if graph.fingerprint != imported["fingerprint"]:
+        taken = workspace.graph(graph or imported["graph"])
+        if graph is None and not as_it_is and taken.fingerprint != imported["fingerprint"]:
             raise FormatError(
-                f"the graph `{graph.name}` was changed, or imported from other data, since the run began",
+                f"the graph `{taken.name}` was changed, or imported from other data, since the run began",
                 where=f"run {record.id}",
-                hint="run the run file again",
+                hint=f"run the run file again; of models of kind gnn `--graph {taken.name}` takes the graph "
+                "as it is now",
             )
-        return cls(record, config, Graph.open(graph.path))
+        return cls(record, config, Graph.open(taken.path))
 
     def split(self, task: str) -> Split:
         """Return what ``task`` holds out."""
@@ -71,7 +81,9 @@ class RunData:
 
         return load_split(split_path(self.path, task))
 
-    def trained(self, model: str | None, *, task_kind: str | None = None) -> TrainedModel:
+    def trained(
+        self, model: str | None, *, task_kind: str | None = None, kinds: Collection[str] = ()
+    ) -> TrainedModel:
         """Return a trained model of the run.
 
         Without a name it is the one that the evaluation found best, by the deciding figure of their task,
@@ -80,6 +92,7 @@ class RunData:
         Args:
             model: its name, or None.
             task_kind: without a name, only models of tasks of this kind are chosen from, if there are any.
+            kinds: without a name, only models of these kinds are chosen from, if there are any.
 
         Raises:
             NotFoundError: the run has no such model, or has not trained it yet.
@@ -94,6 +107,7 @@ class RunData:
                 hint="add one, and run the run file",
             )
         if model is None:
+            names = [name for name in names if self.config.models[name].kind in kinds] or names
             return load_trained(self.path, self._best(self._of_tasks(task_kind) or names))
         if model not in names:
             raise NotFoundError(

@@ -13,6 +13,7 @@ from graphbox.train.evaluate import (
 from graphbox.train.fit import fit, load_outcome
 from graphbox.train.links.evaluation import evaluate_link_embeddings
 from graphbox.train.loop import Outcome, TrainProgress
+from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, load_network
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
 from graphbox.train.splitting import make_split
@@ -32,6 +33,7 @@ from graphbox.train.walks.embed import embed
 
 __all__ = [
     "Assignment",
+    "ClassHead",
     "ClassifySplit",
     "ClickSplit",
     "CompleteSplit",
@@ -44,6 +46,7 @@ __all__ = [
     "Selection",
     "TrainProgress",
     "TrainedModel",
+    "TrainedNetwork",
     "Trainer",
     "embed",
     "evaluate_baselines",
@@ -54,6 +57,7 @@ __all__ = [
     "evaluate_trained",
     "fit",
     "likely_answers",
+    "load_network",
     "load_outcome",
     "load_split",
     "load_trained",

@@ -23,7 +23,7 @@ from graphbox.train.storage import write_atomically
 from graphbox.train.tasks import Split
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import TrainedModel, load_trained, save_trained
-from graphbox.train.trainer import CPU
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
 __all__ = ["fit", "load_outcome", "torch_threads"]
@@ -155,7 +155,7 @@ def fit_in_process(
     are_on_disk = [table.path is not None for table in trainer.tables().values()]
     for table in trainer.tables().values():
         discard_table(table)
-    if trained.click is not None and any(are_on_disk):
+    if (trained.click is not None or trained.network is not None) and any(are_on_disk):
         trained = load_trained(run_folder, name)  # whose rows were those of the tables
     with write_atomically(run_folder / "trained" / name / "outcome.json") as stream:
         stream.write(json.dumps(asdict(outcome), indent=1).encode())

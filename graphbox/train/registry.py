@@ -6,29 +6,28 @@ when a model of its kind is trained. A user's own comes the same way, from a sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Any
 
 import torch
 
 from graphbox.config import ClickModelSection, CustomConfig, ModelConfig, TaskConfig
 from graphbox.errors import UsageError
 from graphbox.table import Expiry
+from graphbox.train.import_path import import_by_path
 from graphbox.train.memory import TrainingMemory, check_memory
 from graphbox.train.processes import ALONE, TrainingProcesses, check_processes
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.stream.trainer import StreamingTrainer
 from graphbox.train.tasks import Split
-from graphbox.train.trainer import CPU, Trainer
+from graphbox.train.trainer import Trainer
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
 __all__ = [
     "STREAMING_TRAINERS",
     "TRAINERS",
     "Assignment",
-    "import_by_path",
     "make_streaming_trainer",
     "make_trainer",
 ]
@@ -173,39 +172,3 @@ def make_custom_trainer(config: CustomConfig, assignment: Assignment) -> Trainer
             hint=f"`{config.trainer}` has to return an object of a class derived from Trainer",
         )
     return made
-
-
-def import_by_path(path: str, where: str) -> Callable[..., Any]:
-    """Return what ``package.module:name`` names.
-
-    Args:
-        path: the import path.
-        where: what names it, for the error.
-
-    Raises:
-        UsageError: it is no import path, there is no such module, or that has no such name.
-    """
-    module_name, _, name = path.partition(":")
-    if not name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
-        raise UsageError(f"expected an import path, package.module:name, received `{path}`", where=where)
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A module that is there, but lacks an import of its own, has another cause.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise UsageError(
-            f"there is no module `{error.name}` to import `{path}` from",
-            where=where,
-            hint="install its package, or add its folder to PYTHONPATH",
-        ) from error
-    found = getattr(module, name, None)
-    if not callable(found):
-        raise UsageError(
-            f"expected a class or function `{name}` in {module_name}, received "
-            f"{'none' if found is None else type(found).__name__}",
-            where=where,
-            hint="an import path is written package.module:name",
-        )
-    result: Callable[..., Any] = found
-    return result

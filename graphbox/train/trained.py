@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.train.click.model import ClickModel, load_click_model, save_click_model
 from graphbox.train.completion.triple_rows import TripleRows
+from graphbox.train.network.trained_network import TrainedNetwork, load_network, save_network
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import save_tensors, write_atomically
@@ -50,6 +52,7 @@ class TrainedModel:
             each scored before it was known.
         click: the model, of kind ``click``.
         triples: the rows of relations, of kind ``knowledge_graph``.
+        network: of graph networks what it takes to embed and classify nodes that came after training.
     """
 
     name: str
@@ -64,6 +67,7 @@ class TrainedModel:
     link_scores: NDArray[np.float32] | None = None
     click: ClickModel | None = None
     triples: TripleRows | None = None
+    network: TrainedNetwork | None = None
 
     def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
@@ -76,6 +80,36 @@ class TrainedModel:
             vectors = self.embeddings[self.node_type][queries]
             return np.asarray(vectors @ self.target.T, dtype=np.float32)
         return cosine_scores(self.embeddings[self.node_type])(queries)
+
+    def over(
+        self, graph: Graph, nodes: Mapping[str, NDArray[np.int64]] | None = None, threads: int | None = None
+    ) -> TrainedModel:
+        """Return the model with what its network makes of a graph as it is now; see :class:`TrainedNetwork`.
+
+        Args:
+            graph: the graph that it was trained on, with what came since, or another with the same types.
+            nodes: of which vectors are asked for, by node type; None: all. Those of others are no use.
+            threads: threads of the sampler.
+
+        Raises:
+            UsageError: the model is no graph network, or does not fit the graph.
+        """
+        found = self.inductive_network().over(graph, nodes, threads)
+        return replace(self, embeddings=found.embeddings, target=found.target, logits=found.logits)
+
+    def inductive_network(self) -> TrainedNetwork:
+        """Return the network that embeds nodes which came after training.
+
+        Raises:
+            UsageError: the model has none.
+        """
+        if self.network is None:
+            raise UsageError(
+                f"expected a graph network (kind gnn), received `{self.name}`, which embeds the nodes of its "
+                "training alone",
+                hint="run the run file again: it trains on the graph as it is now",
+            )
+        return self.network
 
     def score_triples(
         self, nodes: NDArray[np.int64], relations: NDArray[np.int64], *, to_heads: bool = False
@@ -95,14 +129,14 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
 
     ``embeddings/<model>/<node_type>.npy`` and ``.ids.txt`` are for any program; of encoders and two towers
     there is also ``target/<node_type>.npy``, of models of knowledge graphs ``relations/relations.npy``.
-    ``trained/<model>/`` holds the rest of an encoder.
+    ``trained/<model>/`` holds the rest of an encoder. Removed nodes have no row in the first three.
     """
     folder = _folder(run_folder, trained.name)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trained.json").unlink(missing_ok=True)
     public = run_folder / "embeddings" / trained.name
     for node_type, vectors in trained.embeddings.items():
-        export_embeddings(graph.arrow_ids(node_type), vectors, public, node_type, formats=["npy"])
+        _save_vectors(graph, node_type, vectors, public)
     header: dict[str, Any] = {
         "format": _FORMAT,
         "version": _FORMAT_VERSION,
@@ -110,11 +144,15 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         "task": trained.task,
         "node_type": trained.node_type,
         "node_types": list(trained.embeddings),
+        "removed": {
+            name: graph.removed_nodes(name).tolist()
+            for name in dict.fromkeys([*trained.embeddings, trained.target_type or trained.node_type])
+            if graph.num_removed(name)
+        },
     }
     if trained.target is not None and trained.target_type is not None:
         header["target_type"] = trained.target_type
-        ids = graph.arrow_ids(trained.target_type)
-        export_embeddings(ids, trained.target, public / "target", trained.target_type, formats=["npy"])
+        _save_vectors(graph, trained.target_type, trained.target, public / "target")
     header["logits"] = trained.logits is not None
     if trained.logits is not None:
         _save_array(folder / "logits.npy", trained.logits)
@@ -123,12 +161,14 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         _save_array(folder / "link_scores.npy", trained.link_scores)
     if trained.click is not None:
         save_click_model(trained.click, folder)
+    header["network"] = trained.network is not None
+    if trained.network is not None:
+        save_network(trained.network, folder / "network")
     if trained.triples is not None:
         _save_triples(trained.triples, header, public)
     if trained.encoder is not None:
         encoder = trained.encoder
-        ids = graph.arrow_ids(trained.node_type)
-        export_embeddings(ids, encoder.target, public / "target", trained.node_type, formats=["npy"])
+        _save_vectors(graph, trained.node_type, encoder.target, public / "target")
         model = encoder.model
         header["relations"] = [edge_type_text(relation) for relation in model.relations]
         header["features"] = {name: asdict(sizes) for name, sizes in encoder.features.items()}
@@ -160,25 +200,54 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         if (header["format"], header["version"]) != (_FORMAT, _FORMAT_VERSION):
             raise ValueError(f"{header['format']} version {header['version']}")
         public = run_folder / "embeddings" / name
-        embeddings = {
-            node_type: _load_array(public / f"{node_type}.npy") for node_type in header["node_types"]
-        }
+        embeddings = {name: _load_vectors(header, name, public) for name in header["node_types"]}
         encoder = _load_encoder(header, folder, public) if header["kind"] == "encoder" else None
         target_type = header.get("target_type")
-        target = None if target_type is None else _load_array(public / "target" / f"{target_type}.npy")
+        target = None if target_type is None else _load_vectors(header, target_type, public / "target")
         about = (name, header["kind"], header["task"], header["node_type"])
         logits = _load_array(folder / "logits.npy") if header["logits"] else None
         link_scores = _load_array(folder / "link_scores.npy") if header["link_scores"] else None
         click = load_click_model(folder) if header["kind"] == "click" else None
         triples = _load_triples(header, public) if header["kind"] == "knowledge_graph" else None
-        scored = (logits, link_scores, click, triples)
-        return TrainedModel(*about, embeddings, encoder, target_type, target, *scored)
+        network = load_network(folder / "network", may_import=True) if header["network"] else None
+        return TrainedModel(
+            *about,
+            embeddings,
+            encoder,
+            target_type,
+            target,
+            logits=logits,
+            link_scores=link_scores,
+            click=click,
+            triples=triples,
+            network=network,
+        )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise FormatError(
             f"expected a trained model of version {_FORMAT_VERSION}, received unreadable files: {error}",
             where=str(folder),
             hint="run the stage `train` again: it goes on from the last checkpoint",
         ) from error
+
+
+def _save_vectors(graph: Graph, node_type: str, vectors: NDArray[np.float32], folder: Path) -> None:
+    """Write the vectors of the nodes that are there."""
+    ids = graph.arrow_ids(node_type)
+    if graph.num_removed(node_type):
+        there = np.delete(np.arange(len(ids)), graph.removed_nodes(node_type))
+        ids, vectors = ids.take(there), vectors[there]
+    export_embeddings(ids, vectors, folder, node_type, formats=["npy"])
+
+
+def _load_vectors(header: dict[str, Any], node_type: str, folder: Path) -> NDArray[np.float32]:
+    """Return the vectors of all nodes by their index, zeros of removed ones."""
+    vectors = _load_array(folder / f"{node_type}.npy")
+    removed = header["removed"].get(node_type, [])
+    if not removed:
+        return vectors
+    found = np.zeros((len(vectors) + len(removed), vectors.shape[1]), np.float32)
+    found[np.delete(np.arange(len(found)), removed)] = vectors
+    return found
 
 
 def _save_triples(triples: TripleRows, header: dict[str, Any], public: Path) -> None:
@@ -209,7 +278,7 @@ def _load_triples(header: dict[str, Any], public: Path) -> TripleRows:
 
 def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> SageEncoder:
     relations = tuple(edge_type_from_text(text) for text in header["relations"])
-    target = _load_array(public / "target" / f"{header['node_type']}.npy")
+    target = _load_vectors(header, header["node_type"], public / "target")
     features = {
         name: FeatureSizes(tuple(sizes["categories"]), sizes["numbers"])
         for name, sizes in header["features"].items()
@@ -225,7 +294,7 @@ def _load_encoder(header: dict[str, Any], folder: Path, public: Path) -> SageEnc
             relation: _load_array(folder / f"neighbors.{number}.npy")
             for number, relation in enumerate(relations)
         },
-        query=_load_array(public / f"{header['node_type']}.npy"),
+        query=_load_vectors(header, header["node_type"], public),
         target=target,
     )
 

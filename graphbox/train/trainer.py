@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +14,10 @@ from torch import Tensor
 
 from graphbox.table import EmbeddingTable
 from graphbox.train.trained import TrainedModel
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["CPU", "EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
-
-CPU: Final = torch.device("cpu")
+__all__ = ["EmbeddingTrainer", "Selection", "StartingTrainer", "Trainer"]
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["LossOnItsWay", "moved", "tensor_on"]
+__all__ = ["CPU", "LossOnItsWay", "moved", "tensor_on"]
+
+CPU: Final = torch.device("cpu")
 
 Batch = TypeVar("Batch")
 

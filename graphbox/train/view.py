@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
@@ -103,6 +104,10 @@ class GraphView:
     def ids(self, node_type: str) -> NDArray[np.object_] | NDArray[np.int64]:
         """Return the original ids of a type's nodes."""
         return self._graph.ids(node_type)
+
+    def arrow_ids(self, node_type: str) -> pa.Array:
+        """Return the original ids of a type's nodes as an Arrow array, null of removed ones."""
+        return self._graph.arrow_ids(node_type)
 
     def csc(self, edge_type: EdgeType) -> CSC:
         """Return the in-neighbours of every target."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from graphbox.cli.embed import _original_id
+from graphbox.cli.nodes import original_id
 from graphbox.errors import UsageError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
@@ -88,9 +88,8 @@ def test_ids_are_read_as_the_node_type_has_them(tmp_path: Path) -> None:
     nodes = {name: NodeSource(tmp_path / f"{name}.parquet") for name in ("number", "word")}
     import_graph(GraphSource("ids", nodes, ()), tmp_path / "graph")
     graph = Graph.open(tmp_path / "graph")
-    assert _original_id(graph, "number", "-5") == -5
-    assert _original_id(graph, "word", "--5") == "--5"
-    assert _original_id(graph, "number", None) is None
+    assert original_id(graph, "number", "-5", "--head") == -5
+    assert original_id(graph, "word", "--5", "--head") == "--5"
     for text in ("--5", "five", "5.0", str(2**63)):
-        with pytest.raises(UsageError, match="expected an integer id of `number`"):
-            _original_id(graph, "number", text)
+        with pytest.raises(UsageError, match="--head: expected an integer id of `number`"):
+            original_id(graph, "number", text, "--head")

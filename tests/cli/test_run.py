@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from graphbox.cli.embed import _chosen_nodes
+from graphbox.cli.nodes import chosen_nodes
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from tests.cli.conftest import Call, call_main, write_tables
@@ -159,7 +159,7 @@ def test_embed_export(graphbox: Call, finished_folder: Path) -> None:
     np.testing.assert_array_equal(np.array(table.column("vector").to_pylist(), np.float32), vectors)
 
 
-def test_embed_export_of_chosen_nodes(graphbox: Call, finished_folder: Path) -> None:
+def test_embed_export_ofchosen_nodes(graphbox: Call, finished_folder: Path) -> None:
     Path("wanted.txt").write_text("p7\np3\np7\n")
     arguments = ["embed", "export", "last", "--model", "walk", "--format", "npy"]
     whole = graphbox(*arguments, "-o", "whole", "--json").json["node_types"]
@@ -178,8 +178,9 @@ def test_embed_export_of_what_is_no_integer_id(tmp_path: Path, line: str) -> Non
     graph = Graph.from_coo([0, 1], [1, 2], num_nodes=3)
     (tmp_path / "wanted.txt").write_text(f"+1\n{line}\n", encoding="utf-8")
     with pytest.raises(UsageError, match="expected an integer id") as caught:
-        _chosen_nodes(graph, "node", tmp_path / "wanted.txt")
+        chosen_nodes(graph, "node", tmp_path / "wanted.txt")
     assert caught.value.where == f"{tmp_path / 'wanted.txt'}:2"
+    assert caught.value.hint == "there are: 0, 1, 2, ..."
 
 
 def test_embed_neighbors(graphbox: Call, finished_folder: Path) -> None:

@@ -12,7 +12,8 @@ from graphbox.config import MODEL_SECTIONS, CustomConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.train import Assignment, Trainer
-from graphbox.train.registry import TRAINERS, import_by_path, make_trainer
+from graphbox.train.import_path import import_by_path
+from graphbox.train.registry import TRAINERS, make_trainer
 from graphbox.train.view import GraphView
 
 OWN = """

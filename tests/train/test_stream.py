@@ -17,11 +17,11 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.chunks import ChunkLabel, begin_stream, stream_of
 from graphbox.graph.delta import append
 from graphbox.train import GraphView
+from graphbox.train.import_path import import_by_path
 from graphbox.train.registry import (
     STREAMING_TRAINERS,
     TRAINERS,
     Assignment,
-    import_by_path,
     make_streaming_trainer,
 )
 from graphbox.train.stream import Chunk, ChunkScores, StreamingTrainer, score_then_learn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from graphbox.config import ExportConfig
@@ -10,6 +11,7 @@ from graphbox.pipeline.artifacts import new_version, register
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
+from graphbox.words import counted
 
 if TYPE_CHECKING:
     from graphbox.export import ExportResult
@@ -54,6 +56,14 @@ def _export(
     from graphbox.artifact import Lineage
     from graphbox.train import load_trained
 
+    for node_type in graph.node_types:
+        if graph.num_removed(node_type):
+            raise UsageError(
+                "expected a graph of which no node was removed, received one with "
+                f"{counted(graph.num_removed(node_type), 'removed node')} of type {node_type}",
+                where=f"graph {graph.name}",
+                hint="an artifact has one row for each node: import the graph anew from tables without them",
+            )
     trained = load_trained(context.run_path, export.model)
     metrics = (
         {}
@@ -90,6 +100,7 @@ def _export_vectors(
 ) -> ExportResult:
     from graphbox.export import EmbeddingSource, export_embedding, export_encoder, links_of
     from graphbox.train import GraphView, LinkSplit
+    from graphbox.train.network.trained_network import save_network
 
     candidates = None
     if trained.target is not None and trained.target_type is not None:
@@ -101,6 +112,11 @@ def _export_vectors(
     if trained.encoder is None:
         ids = {node_type: graph.arrow_ids(node_type) for node_type in node_types}
         source = EmbeddingSource(trained.node_type, ids, trained.embeddings, candidates=candidates)
+        network = trained.network
+        # Only a run file names code: a layer of one's own stays with its run.
+        has_own_layer = network is not None and ":" in network.config.layer
+        if network is not None and not has_own_layer:
+            about["network"] = partial(save_network, network)
         return export_embedding(source, folder, **about)
     ids = {node_type: graph.arrow_ids(node_type) for node_type in trained.encoder.inputs}
     return export_encoder(trained.encoder, ids, folder, parity_rows=parity_rows, **bounds, **about)

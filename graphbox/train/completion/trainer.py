@@ -31,8 +31,8 @@ from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import CPU, Selection, Trainer
-from graphbox.train.transfer import tensor_on
+from graphbox.train.trainer import Selection, Trainer
+from graphbox.train.transfer import CPU, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig
@@ -17,6 +17,7 @@ from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
 from graphbox.train.network.links import GraphLinkTrainer
+from graphbox.train.network.trained_network import ClassHead
 from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.registry import Assignment
 from graphbox.train.tasks import ClassifySplit, LinkSplit, RecommendSplit
@@ -48,7 +49,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             assignment,
             ends=(split.node_type,),
             metric=_METRIC,
-            head=lambda: nn.Linear(config.dim, len(split.classes)),
+            head=ClassHead(split.node_type, split.classes),
         )
         self._nodes = split.nodes("train")
         self._validation = split.nodes("validation")
@@ -122,7 +123,9 @@ class GraphNetworkTrainer(NetworkTrainer):
             embeddings = self._embedded(view)
             node_type = self._split.node_type
             logits = self.network.head(tensor_on(embeddings[node_type], self._device)).cpu().numpy()
-        return TrainedModel(name, "embedding", self._config.task, node_type, embeddings, logits=logits)
+            network = self._kept()
+        task = self._config.task
+        return TrainedModel(name, "embedding", task, node_type, embeddings, logits=logits, network=network)
 
     def _validation_logits(self) -> Tensor:
         node_type = self._split.node_type

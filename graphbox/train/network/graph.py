@@ -37,6 +37,7 @@ class NetworkGraph:
         normalized: see above.
 
     Attributes:
+        members: the edge types that were given.
         view: the graph whose edge types are the relations that layers know.
         is_merged: whether they are several of the graph's taken as one.
     """
@@ -55,6 +56,7 @@ class NetworkGraph:
         self.view: GraphView | MergedGraph = (
             merged_graph(view, edge_types, weights=weights) if merge else view
         )
+        self.members = tuple(edge_types)
         self.edge_types = tuple(self.view.edge_types if merge else edge_types)
         self.is_merged = merge
         self._weights = weights

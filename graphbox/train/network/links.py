@@ -24,6 +24,7 @@ from graphbox.sample import permutation, sample_heterogeneous
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
+from graphbox.train.network.trained_network import LinkHead
 from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
@@ -79,7 +80,7 @@ class GraphLinkTrainer(NetworkTrainer):
             assignment,
             ends=tuple(dict.fromkeys((split.node_type, split.target_type))),
             metric=f"validation_ndcg@{self._k}" if ranks else "validation_average_precision",
-            head=lambda: LinkScorer(config.dim, config.links.initial_scale),
+            head=LinkHead(split.node_type, split.target_type, split.relations),
         )
         self._links_to_hold_out = HeldOutLinks(split)
         self._known = _known(assignment.view, split)
@@ -146,6 +147,7 @@ class GraphLinkTrainer(NetworkTrainer):
         self.network.eval()
         with self._optimization.averaged(), torch.no_grad():
             sources, targets = self._towers(view, view.fold)
+            network = self._kept()
         split = self._split
         return TrainedModel(
             name,
@@ -155,6 +157,7 @@ class GraphLinkTrainer(NetworkTrainer):
             {split.node_type: sources},
             target_type=split.target_type,
             target=targets,
+            network=network,
         )
 
     def _measured(self) -> dict[str, float]:

@@ -15,11 +15,10 @@ from torch.nn import functional
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.graph.schema import FeatureSpec
 from graphbox.graph.tiered_graph import TieredGraph
-from graphbox.models.features import NodeFeatures
+from graphbox.models.features import LearntFeature, NodeFeatures
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, SlotBatch
 from graphbox.sample.gather import gather_rows
-from graphbox.train.trainer import CPU
-from graphbox.train.transfer import moved, tensor_on
+from graphbox.train.transfer import CPU, moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["NodeData", "node_data"]
@@ -50,9 +49,12 @@ class NodeData:
         names: of the features; None: all that may be read.
         stored: reads vectors from disk; None: they are in memory.
         place: where the features are kept that are not read from disk.
+        learnt: what a network that was trained on another graph, or an earlier state of it, knows of these
+            features; None: it is learnt of these nodes. Categories and slots it does not know are missing.
 
     Attributes:
         place: see above.
+        learnt: what is known of the features by name, in the order in which they are read.
         stored_vectors: names of the vectors that are read from disk, in the order of their columns.
 
     Raises:
@@ -66,6 +68,7 @@ class NodeData:
         names: Sequence[str] | None,
         stored: TieredGraph | None = None,
         place: torch.device = CPU,
+        learnt: Mapping[str, LearntFeature] | None = None,
     ) -> None:
         known = view.features(node_type)
         count = view.num_nodes(node_type)
@@ -84,7 +87,12 @@ class NodeData:
             if known[name].kind not in {"vector", "slots"}
         }
         self.place = place
-        features = NodeFeatures.build(columns, count)
+        self.learnt = (
+            {name: LearntFeature.of(known[name], view.feature(node_type, name)) for name in chosen}
+            if learnt is None
+            else dict(learnt)
+        )
+        features = NodeFeatures.build(columns, count, self.learnt)
         self._feature_sizes = features.sizes
         self._codes, self._numbers = (tensor_on(each, place) for each in (features.codes, features.numbers))
         vectors = {name: view.feature(node_type, name) for name in chosen if known[name].kind == "vector"}
@@ -94,8 +102,8 @@ class NodeData:
         self._vectors: Tensor | None = None
         if not self.stored_vectors:
             self._vectors = tensor_on(_side_by_side(count, vectors.values()), place)
-        slots = [_slot(view, node_type, name) for name in chosen if known[name].kind == "slots"]
-        self._slots = [moved(each, place) for each in slots]
+        slots = [name for name in chosen if known[name].kind == "slots"]
+        self._slots = [moved(_slot(view, node_type, name, self.learnt[name]), place) for name in slots]
 
     @property
     def sizes(self) -> InputSizes:
@@ -169,11 +177,10 @@ def _side_by_side(count: int, vectors: Iterable[NDArray[Any]]) -> NDArray[np.flo
     return np.nan_to_num(columns, copy=False)
 
 
-def _slot(view: GraphView, node_type: str, name: str) -> _Slot:
-    offsets, values = view.slot_lists(node_type, name)
-    different, number_of = np.unique(values, return_inverse=True)
-    numbers = torch.from_numpy(number_of.astype(np.int64))
-    return _Slot(torch.from_numpy(np.array(offsets)), numbers, max(1, len(different)))
+def _slot(view: GraphView, node_type: str, name: str, learnt: LearntFeature) -> _Slot:
+    offsets, numbers = learnt.numbered(*view.slot_lists(node_type, name))
+    size = max(1, 0 if learnt.slots is None else len(learnt.slots))
+    return _Slot(torch.from_numpy(offsets), torch.from_numpy(numbers), size)
 
 
 def _taken(table: Tensor, nodes: Tensor) -> Tensor:

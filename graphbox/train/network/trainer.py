@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,13 +19,15 @@ from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
-from graphbox.models.graph_network import GraphNetwork, LayerEdges, NetworkShape
+from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.table import EmbeddingTable
+from graphbox.train.import_path import import_by_path
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import node_data
+from graphbox.train.network.trained_network import Head, RowsOfTable, TrainedNetwork, network_shape
 from graphbox.train.optimization import Optimization
-from graphbox.train.registry import Assignment, import_by_path
+from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.transfer import moved
@@ -45,7 +47,7 @@ class NetworkTrainer(Trainer):
         assignment: what it is trained for.
         ends: node types that the task is about.
         metric: figure of :meth:`end_epoch` that decides which state the model ends as.
-        head: makes what the task needs beyond embeddings; it is trained with the network.
+        head: what the task needs beyond embeddings; its module is trained with the network.
 
     Raises:
         UsageError: the layer, its options, the relations or the features do not fit the graph.
@@ -58,10 +60,11 @@ class NetworkTrainer(Trainer):
         *,
         ends: Sequence[str],
         metric: str,
-        head: Callable[[], nn.Module],
+        head: Head,
     ) -> None:
         self._config = config
         self._metric = metric
+        self._kept_head = head
         self._seed = assignment.seed
         self._threads = assignment.threads
         self._clock = assignment.clock
@@ -92,23 +95,11 @@ class NetworkTrainer(Trainer):
         self._data = node_data(
             self._view, self._graph.node_types, config.features, self._tiered, self._device
         )
-        shape = NetworkShape(
-            layer=config.layer,
-            kind=kind,
-            options=config.layer_options,
-            dim=config.dim,
-            layers=config.layers,
-            weighted=bool(self._graph.edge_attributes),
-            dropout=config.dropout,
-            input_dropout=config.input_dropout,
-            row_dropout=config.row_dropout,
-            normalize=config.normalize,
-            residual=config.residual,
-        )
+        shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
         sizes = {name: data.sizes for name, data in self._data.items()}
         with self._seeded():
             relations = self._graph.edge_types
-            network = GraphNetwork(shape, sizes, relations, self._new_tables(), head())
+            network = GraphNetwork(shape, sizes, relations, self._new_tables(), head.module(config))
         self.network = network.to(self._device)
         self._processes = assignment.processes
         self._optimization = Optimization(
@@ -199,6 +190,24 @@ class NetworkTrainer(Trainer):
         if view is not None:
             graph = self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
         return embed_graph(self.network, graph, self._data, nodes=nodes, threads=self._threads)
+
+    def _kept(self) -> TrainedNetwork:
+        """Return the network as it is now, for graphs as they are later."""
+        tables = self.tables()
+        return TrainedNetwork(
+            config=self._config,
+            edge_types=self._graph.members,
+            is_merged=self._graph.is_merged,
+            weighted=self.network.shape.weighted,
+            learnt={name: data.learnt for name, data in self._data.items()},
+            values={name: value.clone().cpu() for name, value in self._values().items()},
+            rows={
+                name: RowsOfTable(self._view.arrow_ids(name), tables[name])
+                for name in self._data
+                if name in tables
+            },
+            head=self._kept_head,
+        )
 
     def _rows(self, inputs: Mapping[str, NodeBatch]) -> dict[str, Tensor | None]:
         return {name: self.network.input_module(name).fetch(each) for name, each in inputs.items()}

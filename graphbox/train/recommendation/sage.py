@@ -42,8 +42,8 @@ from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import CPU, StartingTrainer
-from graphbox.train.transfer import LossOnItsWay, moved, tensor_on
+from graphbox.train.trainer import StartingTrainer
+from graphbox.train.transfer import CPU, LossOnItsWay, moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 

@@ -36,8 +36,8 @@ from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import CPU, Trainer
-from graphbox.train.transfer import tensor_on
+from graphbox.train.trainer import Trainer
+from graphbox.train.transfer import CPU, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["RecommendationTrainer", "make_recommendation_trainer"]

@@ -20,7 +20,7 @@ from graphbox.train.stream.epochs import ChunkEpochs
 from graphbox.train.stream.feed import ChunkFeed, WaitCallback
 from graphbox.train.tracking.trackers import Tracker
 from graphbox.train.trained import save_trained
-from graphbox.train.trainer import CPU
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 from graphbox.workspace.chunk_log import ChunkLog
 

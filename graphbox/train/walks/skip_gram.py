@@ -21,7 +21,8 @@ from graphbox.train.memory import TrainingMemory
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.trained import TrainedModel
-from graphbox.train.trainer import CPU, EmbeddingTrainer
+from graphbox.train.trainer import EmbeddingTrainer
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import one_type_graph
 from graphbox.train.walks.sources import MetapathSource, OneTypeSource, WalkSource

@@ -1,0 +1,474 @@
+"""A trained graph network with all it takes to embed and classify the nodes of a graph as it is later.
+
+Nodes that came after training have no row in a table: such a node enters as its features, and becomes what
+its neighbours make of it. What is known of features, such as the numbers of categories, is that of training.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from graphbox.config import GraphNetworkConfig
+from graphbox.errors import FormatError, UsageError, did_you_mean
+from graphbox.graph import Graph
+from graphbox.graph.schema import EdgeType, edge_type_text
+from graphbox.models.features import FeatureSizes, LearntFeature
+from graphbox.models.graph_inputs import InputSizes
+from graphbox.models.graph_layers import LayerKind, layer_kind
+from graphbox.models.graph_network import GraphNetwork, NetworkShape
+from graphbox.models.link_scorer import LinkScorer
+from graphbox.table import EmbeddingTable
+from graphbox.train.import_path import import_by_path
+from graphbox.train.network.graph import NetworkGraph
+from graphbox.train.network.inference import embed_graph
+from graphbox.train.network.node_data import NodeData
+from graphbox.train.storage import write_atomically
+from graphbox.train.view import GraphView
+
+__all__ = [
+    "ClassHead",
+    "LinkHead",
+    "NetworkVectors",
+    "RowsOfTable",
+    "TrainedNetwork",
+    "TrainedRows",
+    "load_network",
+    "network_shape",
+    "save_network",
+]
+
+_FORMAT = "graphbox-network"
+_FORMAT_VERSION = 1
+_HEADER, _VALUES = "network.json", "network.safetensors"
+_BLOCK_ROWS = 65_536
+
+Vectors = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class ClassHead:
+    """What a network that classifies nodes says: one of ``classes`` of the nodes of ``node_type``."""
+
+    node_type: str
+    classes: tuple[str, ...]
+
+    def module(self, config: GraphNetworkConfig) -> nn.Module:
+        """Return what makes logits of embeddings."""
+        return nn.Linear(config.dim, len(self.classes))
+
+
+@dataclass(frozen=True)
+class LinkHead:
+    """What a network of links says: how likely ``relations`` join sources and targets."""
+
+    node_type: str
+    target_type: str
+    relations: tuple[str, ...]
+
+    def module(self, config: GraphNetworkConfig) -> LinkScorer:
+        """Return what makes vectors of sources and of targets of embeddings."""
+        return LinkScorer(config.dim, config.links.initial_scale)
+
+    def in_degree(self, graph: Graph) -> NDArray[np.float32]:
+        """Return how many sources the relations join to each target: float32 [targets]."""
+        targets = graph.num_nodes(self.target_type)
+        keys = [np.zeros(0, np.int64)]
+        for relation in self.relations:
+            edge_type = (self.node_type, relation, self.target_type)
+            if edge_type in graph.edge_types:
+                source, target = graph.csc(edge_type).coo()
+                keys.append(source.astype(np.int64) * targets + target)
+        joined = np.unique(np.concatenate(keys)) % max(targets, 1)
+        return np.bincount(joined, minlength=targets).astype(np.float32)
+
+
+Head = ClassHead | LinkHead
+
+
+class TrainedRows(Protocol):
+    """The rows of the nodes of one type that training saw.
+
+    Attributes:
+        ids: their original ids, null of nodes that were removed.
+    """
+
+    @property
+    def ids(self) -> pa.Array:
+        """Original ids of the nodes."""
+        ...
+
+    def take(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the rows of nodes by their index in training: float32 [n, dim], zeros without one."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RowsOfTable:
+    """Rows that are in the table of a trainer."""
+
+    ids: pa.Array
+    table: EmbeddingTable
+
+    def take(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """See :class:`TrainedRows`."""
+        return self.table.pull(nodes, create=False) * self.table.contains(nodes)[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class _StoredRows:
+    ids: pa.Array
+    values: NDArray[np.float32]
+
+    def take(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.asarray(self.values[nodes])
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkVectors:
+    """What a network makes of a graph.
+
+    Attributes:
+        embeddings: float32 [nodes, dim] by node type; of networks of links those of sources.
+        target: float32 [targets, dim], of networks of links.
+        logits: float32 [nodes, classes], of networks that classify.
+    """
+
+    embeddings: Vectors
+    target: NDArray[np.float32] | None = None
+    logits: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """See the module.
+
+    Attributes:
+        config: the section of the run file that it was trained by.
+        edge_types: along which messages go, before any are taken as one.
+        is_merged: whether those between two node types are taken as one.
+        weighted: whether edges come with weights.
+        learnt: what is known of the features that are read, by node type and name.
+        values: parameters and buffers by name.
+        rows: of the node types that have them.
+        head: what it was trained for.
+    """
+
+    config: GraphNetworkConfig
+    edge_types: tuple[EdgeType, ...]
+    is_merged: bool
+    weighted: bool
+    learnt: Mapping[str, Mapping[str, LearntFeature]]
+    values: Mapping[str, Tensor]
+    rows: Mapping[str, TrainedRows]
+    head: Head
+
+    @torch.no_grad()
+    def over(
+        self, graph: Graph, nodes: Mapping[str, NDArray[np.int64]] | None = None, threads: int | None = None
+    ) -> NetworkVectors:
+        """Return what the network makes of a graph, layer by layer.
+
+        Args:
+            graph: the graph that it was trained on, as it is now, or another with the same types.
+            nodes: of which vectors are asked for, by node type; None: all. Those of others are no use.
+            threads: threads of the sampler.
+
+        Raises:
+            UsageError: the graph lacks an edge type, a feature, or weights that the network was trained with;
+                or features are of another kind.
+        """
+        kind = self._layer_kind()
+        seen = self._graph(graph, kind)
+        data = self._data(GraphView(graph, None))
+        network = self._network(kind, seen)
+        for name, rows in self.rows.items():
+            network.input_module(name).set_trained_rows(rows.take, _places(rows.ids, graph.arrow_ids(name)))
+        vectors = embed_graph(network, seen, data, nodes=nodes, threads=threads)
+        if isinstance(self.head, ClassHead):
+            logits = network.head(torch.from_numpy(vectors[self.head.node_type])).numpy()
+            return NetworkVectors(vectors, logits=logits)
+        scorer = network.head
+        assert isinstance(scorer, LinkScorer)  # noqa: S101 - for the type checker
+        sources = scorer.sources(torch.from_numpy(vectors[self.head.node_type])).numpy()
+        degree = torch.from_numpy(self.head.in_degree(graph))
+        targets = scorer.targets(torch.from_numpy(vectors[self.head.target_type]), degree).numpy()
+        return NetworkVectors({self.head.node_type: sources}, target=targets)
+
+    def classify(
+        self, graph: Graph, nodes: NDArray[np.int64], threads: int | None = None
+    ) -> tuple[list[str], NDArray[np.float32]]:
+        """Return the likeliest class of each node of the task's type, and its probability: float32 [nodes].
+
+        Args:
+            graph: see :meth:`over`.
+            nodes: int64, of the type of the head.
+            threads: threads of the sampler.
+
+        Raises:
+            UsageError: the network does not classify, or does not fit the graph.
+        """
+        head = self.head
+        if not isinstance(head, ClassHead):
+            raise UsageError(
+                "expected a network that classifies nodes, received one of links",
+                hint="`graphbox embed` gives the vectors of nodes, and what is near them",
+            )
+        logits = self.over(graph, {head.node_type: nodes}, threads).logits
+        assert logits is not None  # noqa: S101 - for the type checker
+        probability, best = torch.softmax(torch.from_numpy(logits[nodes]), dim=1).max(dim=1)
+        return [head.classes[number] for number in best.tolist()], probability.numpy()
+
+    def is_known(self, graph: Graph, node_type: str) -> NDArray[np.bool_]:
+        """Return of which nodes of a type there is anything to go by: bool [nodes].
+
+        That is a row of training, or features that the network reads, or an edge towards the node along which
+        messages go. Removed nodes have none of it.
+        """
+        known = np.full(graph.num_nodes(node_type), bool(self.learnt[node_type]))
+        if node_type in self.rows:
+            known |= _places(self.rows[node_type].ids, graph.arrow_ids(node_type)) >= 0
+        view = self._view(graph)
+        for edge_type in self.edge_types:
+            if edge_type[2] == node_type:
+                known |= np.diff(view.csc(edge_type).indptr) > 0
+        known[graph.removed_nodes(node_type)] = False
+        return known
+
+    # ----------------------------------------------------------------------------- details
+
+    def _layer_kind(self) -> LayerKind:
+        own = None
+        if ":" in self.config.layer:
+            own = import_by_path(self.config.layer, "the layer of the network")
+        return layer_kind(self.config.layer, own)
+
+    def _view(self, graph: Graph) -> GraphView:
+        view = GraphView(graph, None)
+        view = view.with_reverse_edges() if self.config.reverse else view
+        for edge_type in self.edge_types:
+            if edge_type not in view.edge_types:
+                text, known = edge_type_text(edge_type), list(map(edge_type_text, view.edge_types))
+                raise UsageError(
+                    f"expected the edge type {text}, which the network was trained with, received a graph "
+                    "without it",
+                    where=f"graph {graph.name}",
+                    hint=did_you_mean(text, known) or f"there are: {', '.join(known) or 'none'}",
+                )
+        return view
+
+    def _graph(self, graph: Graph, kind: LayerKind) -> NetworkGraph:
+        found = NetworkGraph(
+            self._view(graph),
+            self.edge_types,
+            merge=self.is_merged,
+            weights=self.config.edge_weights,
+            normalized=kind.normalized,
+        )
+        if self.weighted and not found.edge_attributes:
+            raise UsageError(
+                "expected edges with weights, as those that the network was trained with, received none",
+                where=f"graph {graph.name}",
+            )
+        return found
+
+    def _data(self, view: GraphView) -> dict[str, NodeData]:
+        for node_type, features in self.learnt.items():
+            there = view.features(node_type)
+            for name, learnt in features.items():
+                received = there.get(name)
+                expected = _in_words(learnt.kind, learnt.dim)
+                if received is None or _in_words(received.kind, received.dim or 0) != expected:
+                    raise UsageError(
+                        f"expected the feature `{name}` ({expected}), which the network reads, received "
+                        f"{'none' if received is None else _in_words(received.kind, received.dim or 0)}",
+                        where=f"node type {node_type}",
+                        hint="import the graph with the features that it had in training",
+                    )
+        return {name: NodeData(view, name, list(each), learnt=each) for name, each in self.learnt.items()}
+
+    def _network(self, kind: LayerKind, graph: NetworkGraph) -> GraphNetwork:
+        sizes = {name: _sizes(features) for name, features in self.learnt.items()}
+        shape = network_shape(self.config, kind, weighted=self.weighted)
+        network = GraphNetwork(shape, sizes, graph.edge_types, {}, self.head.module(self.config)).eval()
+        for name, value in (*network.named_parameters(), *network.named_buffers()):
+            value.copy_(self.values[name])
+        return network
+
+
+def network_shape(config: GraphNetworkConfig, kind: LayerKind, *, weighted: bool) -> NetworkShape:
+    """Return how the network of a section is built."""
+    return NetworkShape(
+        layer=config.layer,
+        kind=kind,
+        options=config.layer_options,
+        dim=config.dim,
+        layers=config.layers,
+        weighted=weighted,
+        dropout=config.dropout,
+        input_dropout=config.input_dropout,
+        row_dropout=config.row_dropout,
+        normalize=config.normalize,
+        residual=config.residual,
+    )
+
+
+def _places(ids: pa.Array, wanted: pa.Array) -> NDArray[np.int64]:
+    """Return the places of ids among others: int64 [wanted], -1 where they are not there, or null."""
+    found = pc.index_in(wanted, value_set=ids.cast(wanted.type), skip_nulls=True)
+    return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _sizes(features: Mapping[str, LearntFeature]) -> InputSizes:
+    learnt = list(features.values())
+    return InputSizes(
+        FeatureSizes(
+            tuple(len(each.categories) + 1 for each in learnt if each.kind == "categorical"),
+            sum(each.kind in {"number", "integer", "boolean"} for each in learnt),
+        ),
+        sum(each.dim for each in learnt),
+        tuple(max(1, len(each.slots)) for each in learnt if each.slots is not None),
+    )
+
+
+def _in_words(kind: str, dim: int) -> str:
+    return f"{kind} of {dim} numbers" if kind == "vector" else kind
+
+
+# ------------------------------------------------------------------------------------- on disk
+
+
+def save_network(network: TrainedNetwork, folder: Path) -> None:
+    """Write a network: ``network.json``, ``network.safetensors``, and of each type with rows two files.
+
+    Args:
+        network: the network.
+        folder: made if need be.
+    """
+    tensors = {f"value.{name}": value.contiguous() for name, value in network.values.items()}
+    types = []
+    for number, (node_type, features) in enumerate(network.learnt.items()):
+        listed = []
+        for place, (name, learnt) in enumerate(features.items()):
+            about = {key: value for key, value in vars(learnt).items() if key != "slots"}
+            if learnt.slots is not None:
+                tensors[f"slots.{number}.{place}"] = torch.from_numpy(learnt.slots)
+            listed.append({"name": name, **about})
+        rows = network.rows.get(node_type)
+        if rows is not None:
+            _save_rows(rows, network.config.dim, folder, number)
+        types.append({"name": node_type, "features": listed, "rows": rows is not None})
+    header = {
+        "format": _FORMAT,
+        "version": _FORMAT_VERSION,
+        "section": network.config.model_dump(mode="json"),
+        "edge_types": network.edge_types,
+        "is_merged": network.is_merged,
+        "weighted": network.weighted,
+        "node_types": types,
+        "head": {"kind": type(network.head).__name__, **vars(network.head)},
+    }
+    with write_atomically(folder / _VALUES) as stream:
+        stream.write(save(tensors))
+    with write_atomically(folder / _HEADER) as stream:
+        stream.write(json.dumps(header, indent=1).encode())
+
+
+def load_network(folder: Path, *, may_import: bool) -> TrainedNetwork:
+    """Read what :func:`save_network` wrote; rows are memory-mapped.
+
+    Args:
+        folder: where it is.
+        may_import: allow layers of one's own, whose import path comes from the files: where these are of a
+            run, beside the run file that named it.
+
+    Raises:
+        FormatError: a file is missing, damaged or of another version, or names code that may not be imported.
+    """
+    try:
+        network = _read(folder)
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FormatError(
+            f"expected a {_FORMAT} of version {_FORMAT_VERSION}, received unreadable files: {error}",
+            where=str(folder),
+            hint="train or export the model again",
+        ) from error
+    if ":" in network.config.layer and not may_import:
+        raise FormatError(
+            f"expected a layer that graphbox has, received the import path `{network.config.layer}`",
+            where=str(folder),
+            hint="only a run file names code",
+        )
+    return network
+
+
+def _read(folder: Path) -> TrainedNetwork:
+    header = json.loads((folder / _HEADER).read_text())
+    if (header["format"], header["version"]) != (_FORMAT, _FORMAT_VERSION):
+        raise ValueError(f"{header['format']} version {header['version']}")
+    tensors = load_file(folder / _VALUES)
+    learnt: dict[str, dict[str, LearntFeature]] = {}
+    rows: dict[str, TrainedRows] = {}
+    for number, each in enumerate(header["node_types"]):
+        learnt[each["name"]] = {
+            about["name"]: _learnt(about, tensors.get(f"slots.{number}.{place}"))
+            for place, about in enumerate(each["features"])
+        }
+        if each["rows"]:
+            ids = pq.read_table(folder / f"ids.{number}.parquet")["id"].combine_chunks()
+            values = np.load(folder / f"rows.{number}.npy", mmap_mode="r", allow_pickle=False)
+            rows[each["name"]] = _StoredRows(ids, values)
+    return TrainedNetwork(
+        config=GraphNetworkConfig.model_validate(header["section"], strict=False),
+        edge_types=tuple((source, relation, target) for source, relation, target in header["edge_types"]),
+        is_merged=header["is_merged"],
+        weighted=header["weighted"],
+        learnt=learnt,
+        values={
+            name.removeprefix("value."): value for name, value in tensors.items() if name.startswith("value.")
+        },
+        rows=rows,
+        head=_head(header["head"]),
+    )
+
+
+def _save_rows(rows: TrainedRows, dim: int, folder: Path, number: int) -> None:
+    with write_atomically(folder / f"ids.{number}.parquet") as stream:
+        pq.write_table(pa.table({"id": rows.ids}), stream, compression="zstd")
+    with write_atomically(folder / f"rows.{number}.npy") as stream:
+        shape = (len(rows.ids), dim)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(stream, header)
+        for start in range(0, shape[0], _BLOCK_ROWS):
+            block = rows.take(np.arange(start, min(start + _BLOCK_ROWS, shape[0])))
+            stream.write(np.ascontiguousarray(block, dtype="<f4").data)
+
+
+def _learnt(about: dict[str, Any], slots: Tensor | None) -> LearntFeature:
+    return LearntFeature(
+        kind=about["kind"],
+        categories=tuple(about["categories"]),
+        mean=about["mean"],
+        deviation=about["deviation"],
+        dim=about["dim"],
+        slots=None if slots is None else slots.numpy(),
+    )
+
+
+def _head(about: dict[str, Any]) -> Head:
+    if about["kind"] == ClassHead.__name__:
+        return ClassHead(about["node_type"], tuple(about["classes"]))
+    return LinkHead(about["node_type"], about["target_type"], tuple(about["relations"]))
