@@ -16,7 +16,9 @@ from graphbox.graph import Graph
 from graphbox.train import GraphView, LinkSplit, TrainedModel, fit, load_trained, make_split
 from graphbox.train.evaluate import evaluate_baselines, evaluate_trained
 from graphbox.train.registry import Assignment
+from graphbox.train.seeded import seeded
 from graphbox.train.stream import Chunk, NewEdges, score_then_learn
+from graphbox.train.temporal import trainer as temporal_trainer
 from graphbox.train.temporal.trainer import TemporalTrainer
 from tests.train.letters import stream_graph, stream_task
 from tests.train.shop import build_shop
@@ -189,6 +191,45 @@ def test_validation_leaves_no_trace(letters: Graph, task: PredictLinksTaskConfig
     assert set(before) == set(after)
     for name, value in before.items():
         assert torch.equal(value, after[name]), name
+
+
+def test_no_two_batches_draw_the_same(
+    letters: Graph, task: PredictLinksTaskConfig, split: LinkSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does any draw what parameters started from: negatives and dropout are of each batch alone."""
+    trainer = trainer_of(letters, split, task, learn_online=True, dropout=0.5)
+    drawn: list[tuple[int, ...]] = []
+    dropped: list[tuple[int, ...]] = [seed_key(trainer._seed, temporal_trainer._START)]
+    draw = trainer._draw
+
+    def draw_and_note(events: Any, key: Any, *rest: Any) -> Any:
+        drawn.append(seed_key(*key))
+        return draw(events, key, *rest)
+
+    def seeded_and_note(*numbers: int, **place: Any) -> Any:
+        dropped.append(seed_key(*numbers))
+        return seeded(*numbers, **place)
+
+    monkeypatch.setattr(trainer, "_draw", draw_and_note)
+    monkeypatch.setattr(temporal_trainer, "seeded", seeded_and_note)
+    for epoch in range(2):
+        for batch in range(trainer.begin_epoch(epoch)):
+            trainer.train_batch(epoch, batch)
+        trainer.end_epoch(epoch)
+    before = len(drawn)
+    trainer.trained("temporal", GraphView(letters, split, "test"))
+    parts = [split.part(fold) for fold in ("validation", "test")]
+    assert len(drawn) - before == sum(-(-len(part.edges) // 30) for part in parts)
+    assert len(drawn) == len(set(drawn))
+    assert len(dropped) == len(set(dropped)) == len(drawn) + 1
+
+
+def seed_key(*numbers: int) -> tuple[int, ...]:
+    """Return a key as seeds are made of it: without zeros at its end."""
+    key = list(numbers)
+    while key and key[-1] == 0:
+        key.pop()
+    return tuple(key)
 
 
 def test_loss_that_is_no_number_changes_nothing(

@@ -38,8 +38,12 @@ _ROW_SCALE = 0.1
 _VECTORS_PER_CALL = 4096
 _MEMORY, _MODEL, _EPOCH = "memory.", "model.", "epoch"
 _ROWS = "rows"
-_DRAWN, _TORCH, _SCORED = 0, 1, 2
-"""Parts of the keys of random draws: negatives, dropout, negatives of what is scored only."""
+_DRAWN, _START, _SCORED, _DROPOUT = 0, 1, 2, 3
+"""Parts of the keys of random draws: negatives, parameters at the start, negatives of what is scored only,
+dropout. Zeros at the end of a key count as nothing, so the start shares its part with no batch."""
+_TEST_BATCH = 1 << 30
+"""Number of the first batch of the test part among those that are learnt after the last epoch, which begin
+with the validation part: far beyond its last."""
 
 
 class TemporalTrainer(StreamingTrainer):
@@ -85,7 +89,7 @@ class TemporalTrainer(StreamingTrainer):
                 seed=self._seed,
                 threads=assignment.threads,
             )
-        with seeded(self._seed, _TORCH):
+        with seeded(self._seed, _START):
             network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
         self._device = assignment.device
         self.network = network.to(self._device)
@@ -211,7 +215,9 @@ class TemporalTrainer(StreamingTrainer):
             self._pass(self._split.part("validation"), learn=self._config.learn_online)
         embeddings = self._embeddings(view)
         if self._split is not None:
-            test = self._pass(self._split.part("test"), learn=self._config.learn_online, first_batch=1 << 30)
+            test = self._pass(
+                self._split.part("test"), learn=self._config.learn_online, first_batch=_TEST_BATCH
+            )
             scores = np.concatenate(test).astype(np.float32)
         return TrainedModel(
             name, "embedding", self._config.task, self._ends[0], embeddings, link_scores=scores
@@ -254,7 +260,7 @@ class TemporalTrainer(StreamingTrainer):
                 np.concatenate([events.time, events.time[repeated]]),
             )
         self.network.train()
-        with clock.stage("compute"), seeded(self._seed, _TORCH, *key, device=self._device):
+        with clock.stage("compute"), seeded(self._seed, _DROPOUT, *key, device=self._device):
             logits = self.network(moved(inputs, self._device))
             positive, negative = logits[: len(events)], logits[len(events) :]
             loss = sigmoid(positive, negative.view(len(events), -1), 1.0 / negatives.shape[1])
