@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphbox.sample.derived import derived_table_bytes
 from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_features import DeviceFeatures
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.gather import gather_rows
@@ -21,6 +22,7 @@ from graphbox.sample.walk import metapath_walk, random_walk
 
 __all__ = [
     "Batch",
+    "DeviceFeatures",
     "DeviceGraph",
     "ExcludedEdges",
     "HeteroSample",

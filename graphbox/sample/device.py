@@ -30,11 +30,11 @@ from graphbox.sample.list_order import most_parallel_edges
 from graphbox.sample.pass_gate import PassGate
 from graphbox.sample.pinned import as_tensor, pinned_copy, to_device
 from graphbox.sample.resident_lists import (
-    SECTOR_BYTES,
     ListColumn,
     ResidentLists,
     Residents,
     ResidentStatistics,
+    sectors_of_byte,
 )
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class DeviceGraph:
         self._values: dict[tuple[ListKey, EdgeColumnName], torch.Tensor] = {}
         self._columns: list[ListColumn] = []
         self._device_bytes = self._pinned_bytes = 0
-        self._residents = ResidentLists(self.device, sectors_of_byte=_sectors_of_byte(bandwidths))
+        self._residents = ResidentLists(self.device, sectors_of_byte=sectors_of_byte(bandwidths, _LIST_BYTES))
         self._parallel: dict[ListKey, int] = {}
         self._lock = threading.RLock()
         self._gate = PassGate()
@@ -420,7 +420,7 @@ class DeviceGraph:
         if held.uses is None:
             held.uses = torch.zeros(rows, dtype=torch.int32, device=self.device)
         one_each = values.view(torch.int64).squeeze(1) if values.ndim == 2 else values
-        tiered = ListColumn(one_each, held.indptr, held.uses, counts)
+        tiered = ListColumn(one_each, held.uses, held.indptr, counts=counts)
         self._device_bytes += known_bytes
         self._columns.append(tiered)
         return _HeldColumn(values, tiered)
@@ -429,7 +429,7 @@ class DeviceGraph:
         """Return an array on the device, or in pinned host memory."""
         if not is_near:
             self._pinned_bytes += array.nbytes
-            return pinned_copy(array, self.device)
+            return pinned_copy(as_tensor(array), self.device)
         if array.nbytes > self._room:
             raise DoesNotFitError(
                 f"expected {array.nbytes:,} bytes for lists on {self.device}, there is room for "
@@ -465,18 +465,6 @@ def _check_graph(graph: object) -> None:
         )
     if not isinstance(graph, GraphLike):
         raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
-
-
-def _sectors_of_byte(bandwidths: Bandwidths | None) -> float:
-    """Return how often sectors of a list must have been read, for each byte of it, so that copying it pays.
-
-    A pass like the one before reads as many sectors, each so much faster from the device's own memory.
-    """
-    if bandwidths is None:
-        return 1 / (2 * SECTOR_BYTES)
-    gained_seconds = SECTOR_BYTES / bandwidths.pinned_sectors - SECTOR_BYTES / bandwidths.device_sectors
-    copy_seconds = 1 / bandwidths.rows("pinned", _LIST_BYTES)
-    return copy_seconds / gained_seconds if gained_seconds > 0 else float("inf")
 
 
 def _check_lists(indptr: Int64Array, indices: np.ndarray[Any, Any], num_columns: int, name: str) -> None:

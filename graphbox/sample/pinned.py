@@ -28,8 +28,8 @@ def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
-def pinned_copy(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
-    """Return an array as a tensor in host memory that ``device`` reads; of the CPU the array itself.
+def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor in host memory that ``device`` reads; for the CPU the same one.
 
     Memory of a large one is just as large: PyTorch's own pool would round it up to a power of two.
 
@@ -38,7 +38,6 @@ def pinned_copy(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tens
     """
     import torch
 
-    tensor = as_tensor(array)
     if device.type != "cuda":
         return tensor
     if tensor.nbytes < _LEAST_REGISTERED_BYTES:

@@ -17,7 +17,16 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SECTOR_BYTES", "ListColumn", "ResidentLists", "ResidentStatistics", "Residents"]
+    from graphbox.bandwidth import Bandwidths
+
+__all__ = [
+    "SECTOR_BYTES",
+    "ListColumn",
+    "ResidentLists",
+    "ResidentStatistics",
+    "Residents",
+    "sectors_of_byte",
+]
 
 SECTOR_BYTES = 32
 """What a device reads at least."""
@@ -46,40 +55,60 @@ class Residents:
 
 @dataclass(eq=False, slots=True)
 class ListColumn:
-    """A column of edges in pinned host memory, of which lists can be resident.
+    """Values in pinned host memory, of which the lists of some rows can be resident.
 
     Attributes:
-        values: [edges], of 4 or 8 bytes each, in pinned host memory.
-        indptr: int64 [rows + 1], where lists begin, on the device.
-        uses: int32 [rows], sectors read of each list; several columns can share it.
-        places: int64 [rows], see :class:`Residents`.
+        values: [values], of up to 8 bytes each, in pinned host memory.
+        uses: int32 [rows], on the device, sectors read of each list; several columns can share it.
+        indptr: int64 [rows + 1], where lists begin, on the device; None: all are equally long.
+        row_values: how long, then.
         counts: whether it is this column that the reads in ``uses`` are about.
+        places: int64 [rows], see :class:`Residents`.
     """
 
     values: torch.Tensor
-    indptr: torch.Tensor
     uses: torch.Tensor
-    counts: bool
+    indptr: torch.Tensor | None = None
+    row_values: int = 0
+    counts: bool = True
     places: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         import torch
 
-        self.places = torch.full((len(self.indptr) - 1,), -1, dtype=torch.int64, device=self.indptr.device)
+        self.places = torch.full((len(self.uses),), -1, dtype=torch.int64, device=self.uses.device)
 
     @property
     def rows(self) -> int:
         """How many lists there are."""
-        return len(self.places)
+        return len(self.uses)
+
+    def spans(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return where the lists of rows, int64 [n], begin, and how long they are."""
+        import torch
+
+        if self.indptr is None:
+            return rows * self.row_values, torch.full_like(rows, self.row_values)
+        begins = self.indptr[rows]
+        return begins, self.indptr[rows + 1] - begins
+
+    def degrees(self, rows: slice) -> torch.Tensor:
+        """Return how long the lists of successive rows are, int64."""
+        import torch
+
+        if self.indptr is None:
+            size = rows.stop - rows.start
+            return torch.full((size,), self.row_values, dtype=torch.int64, device=self.uses.device)
+        return self.indptr[rows.start + 1 : rows.stop + 1] - self.indptr[rows]
 
     @property
     def element_bytes(self) -> int:
-        """Of an edge."""
+        """Of a value."""
         return self.values.element_size()
 
     @property
     def elements_of_unit(self) -> int:
-        """How many edges a unit of the arena holds."""
+        """How many values a unit of the arena holds."""
         return _UNIT_BYTES // self.element_bytes
 
 
@@ -191,7 +220,7 @@ class ResidentLists:
         """Return the bucket of each list, -1 for those not to be resident, and the units they take."""
         import torch
 
-        degrees = column.indptr[rows.start + 1 : rows.stop + 1] - column.indptr[rows]
+        degrees = column.degrees(rows)
         bytes_of_list = degrees * column.element_bytes
         units = (bytes_of_list + _UNIT_BYTES - 1) // _UNIT_BYTES + 1  # and its name
         uses = _whole(column.uses[rows])
@@ -301,8 +330,8 @@ class ResidentLists:
 
         from graphbox.sample.edge_reads_gpu import copy_elements  # Triton, where it is used
 
-        begins, places = column.indptr[rows], column.places[rows]
-        degrees = column.indptr[rows + 1] - begins
+        places = column.places[rows]
+        begins, degrees = column.spans(rows)
         ends = torch.cumsum(degrees, 0)
         total = int(ends[-1])
         target = self._arena.view(column.values.dtype)
@@ -324,12 +353,28 @@ class ResidentLists:
         return self._arena[end - last : end - first]
 
 
+def sectors_of_byte(bandwidths: Bandwidths | None, list_bytes: int) -> float:
+    """Return how often sectors of a list must have been read, for each byte of it, so that copying it pays.
+
+    A pass like the one before reads as many sectors, each so much faster from the device's own memory.
+
+    Args:
+        bandwidths: of the device; None: as if pinned memory gave sectors half as fast as long rows.
+        list_bytes: of a usual list.
+    """
+    if bandwidths is None:
+        return 1 / (2 * SECTOR_BYTES)
+    gained_seconds = SECTOR_BYTES / bandwidths.pinned_sectors - SECTOR_BYTES / bandwidths.device_sectors
+    copy_seconds = 1 / bandwidths.rows("pinned", list_bytes)
+    return copy_seconds / gained_seconds if gained_seconds > 0 else float("inf")
+
+
 def _row_of(names: torch.Tensor) -> torch.Tensor:
     return names & ((1 << _NUMBER_SHIFT) - 1)
 
 
 def _units_of(column: ListColumn, rows: torch.Tensor) -> torch.Tensor:
-    degrees = column.indptr[rows + 1] - column.indptr[rows]
+    _, degrees = column.spans(rows)
     return (degrees * column.element_bytes + _UNIT_BYTES - 1) // _UNIT_BYTES
 
 

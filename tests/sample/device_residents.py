@@ -160,7 +160,7 @@ def check_arena(device: torch.device) -> None:
         uses = torch.zeros(70, dtype=torch.int32, device=device)
         values = torch.from_numpy(csc.indices)
         values = values.pin_memory() if device.type == "cuda" else values
-        columns.append(ListColumn(values, indptr, uses, True))
+        columns.append(ListColumn(values, uses, indptr))
     for _ in range(12):
         for column in columns:
             column.uses += torch.from_numpy(rng.integers(0, 4, 70) ** 3).to(device, torch.int32)
@@ -171,6 +171,7 @@ def check_arena(device: torch.device) -> None:
             whole = column.values.cpu()
             for row, place in enumerate(held.places.tolist()):
                 if place >= 0:
+                    assert column.indptr is not None
                     first, last = column.indptr[row : row + 2].tolist()
                     assert held.values[place : place + last - first].tolist() == whole[first:last].tolist()
                     found += 1

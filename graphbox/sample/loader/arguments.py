@@ -11,6 +11,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import GraphLike, edge_column, edge_type_name, is_tiered, lists_of
+from graphbox.sample.device import DeviceGraph
 
 __all__ = [
     "NodeTimes",
@@ -91,12 +92,14 @@ def refuse_unknown(unknown: Mapping[str, object], known: tuple[str, ...]) -> Non
 
 
 def untiered(graph: object) -> GraphLike:
-    """Return what says which nodes and edges there are: the graph, of one in tiers the graph it reads.
+    """Return what says which nodes and edges there are: the graph in host memory, or memory-mapped.
+
+    Of one in tiers or on a device it is the one it was made of.
 
     Raises:
         UsageError: it is none.
     """
-    whole = graph.graph if is_tiered(graph) else graph
+    whole = graph.graph if is_tiered(graph) or isinstance(graph, DeviceGraph) else graph
     if not isinstance(whole, GraphLike):
         raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
     return whole

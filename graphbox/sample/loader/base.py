@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, epoch_number, thread_count
 from graphbox.sample.adjacency import GraphLike, is_tiered
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.arguments import part_numbers, positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
+from graphbox.sample.loader.device import DevicePass, check_device_options, device_fetch, device_of_batches
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
 from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
@@ -29,11 +31,14 @@ from graphbox.sample.loader.stages import (
     SampleRequest,
     SampleStage,
 )
+from graphbox.sample.loader.streams import DeviceStreams
 from graphbox.sample.loader.tiered import TieredStages
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
+    import torch
+
     from graphbox.graph.tiered_graph import TieredGraph
     from graphbox.table.table import EmbeddingTable
 
@@ -67,6 +72,7 @@ class LoadingOptions:
     pass_batches: int | None
     timeout: float
     tables: Mapping[str, EmbeddingTable]
+    device: torch.device | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,10 @@ class LoaderIterator(Iterator[Any]):
         passes: OrderedPrefetch[list[Any]],
         position: _Position,
         stream: Generator[Any, None, None] | None = None,
+        streams: DeviceStreams | None = None,
     ) -> None:
         self._passes = passes
+        self._streams = streams
         self._stream = stream
         self._made: deque[Any] = deque()
         self._position = position
@@ -119,7 +127,8 @@ class LoaderIterator(Iterator[Any]):
         while not self._made:
             self._made.extend(next(self._passes))
         self._position.batch += 1
-        return self._made.popleft()
+        made = self._made.popleft()
+        return made if self._streams is None else self._streams.receive(made)
 
     def close(self) -> None:
         """End the threads, and wait until they have finished the batches they are at."""
@@ -134,30 +143,43 @@ class Loader(ABC):
 
     def __init__(
         self,
-        graph: GraphLike | TieredGraph,
+        graph: GraphLike | TieredGraph | DeviceGraph,
         neighbors: NeighborOptions,
         batches: BatchOptions,
         loading: LoadingOptions,
         *,
         fetched_lists: ListBudget | None = None,
+        has_times: bool = False,
     ) -> None:
         self._graph = untiered(graph)
+        on_device = graph if isinstance(graph, DeviceGraph) else None
+        device = device_of_batches(on_device, loading.device)
+        self._streams = None if device is None else DeviceStreams(device)
         self._neighbors = neighbors
         self._batch_size = positive_integer(batches.batch_size, "batch_size")
         self._shuffle_block = positive_integer(batches.shuffle_block, "shuffle_block")
         self._batch_options = batches
         self._part = part_numbers(batches.part)
-        self._threads = thread_count(loading.num_threads)
+        self._threads = (
+            1 if on_device is not None and loading.num_threads is None else thread_count(loading.num_threads)
+        )
         self._prefetch = positive_integer(loading.prefetch, "prefetch")
         self._pass_batches = (
             1 if loading.pass_batches is None else positive_integer(loading.pass_batches, "pass_batches")
         )
         self._timeout_seconds = seconds(loading.timeout, "timeout")
         self._transform = loading.transform
+        self._device_pass: DevicePass | None = None
         self._sampler: SampleStage = MemorySampler(
-            self._graph, neighbors, 1 if self._pass_batches == 1 else self._threads
+            on_device or self._graph, neighbors, 1 if self._pass_batches == 1 else self._threads
         )
-        names = {} if loading.fetch is not None else feature_names(self._graph, loading.features)
+        fetch: FetchStage | None = loading.fetch
+        if on_device is not None:
+            check_device_options(neighbors, loading.tables, has_times=has_times)
+            fetch = fetch or device_fetch(on_device, loading.features)
+            self._device_pass = DevicePass(on_device, fetch, loading.pass_batches)
+            self._pass_batches = 1
+        names = {} if fetch is not None else feature_names(self._graph, loading.features)
         self._passes: TieredStages | MemoryStages | None = None
         rows = RowsAhead(loading.tables)
         pass_batches = None if loading.pass_batches is None else self._pass_batches
@@ -169,8 +191,8 @@ class Loader(ABC):
         elif rows.is_needed:
             sampler = MemorySampler(self._graph, neighbors, self._threads)
             self._passes = MemoryStages(sampler, rows, pass_batches)
-        self._fetch: FetchStage = loading.fetch or MemoryFetch(self._graph, names)
-        self._assemble = assembly(loading.output, self._graph)
+        self._fetch: FetchStage = fetch or MemoryFetch(self._graph, names)
+        self._assemble = assembly(loading.output, self._graph, device)
         self._next = _Position()
         self._running: _Position | None = (
             None  # of the latest loop; not the iterator, which must be free to go
@@ -230,7 +252,7 @@ class Loader(ABC):
             )
         self._next = _Position(epoch_number(epoch + 1))
         self._running = _Position(epoch, first)
-        return LoaderIterator(made, self._running, stream)
+        return LoaderIterator(made, self._running, stream, self._streams)
 
     def _order(self, epoch: int) -> Int64Array:
         return seed_order(
@@ -268,14 +290,29 @@ class Loader(ABC):
     def _make_pass(self, order: Int64Array, epoch: int, first: int, number: int) -> list[Any]:
         numbers = self._numbers(first, number)
         drawn = [self._draw(self._chosen(order, batch), epoch, batch) for batch in numbers]
-        samples = self._sampler.sample([each.request for each in drawn])
+        with self._sampling():
+            samples = self._sampler.sample([each.request for each in drawn])
         samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
-        features = self._fetch.fetch(samples)
         made = []
-        for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
-            data = self._assemble(Batch(epoch, batch, sample, rows, each.seeds))
-            made.append(data if self._transform is None else self._transform(data))
+        with self._fetching(samples):
+            features = self._fetch.fetch(samples)
+            for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
+                made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds)))
+        if self._device_pass is not None:
+            self._device_pass.count(len(made), is_last=numbers[-1] + 1 == len(self))
         return made
+
+    def _finished(self, batch: Batch[Any]) -> Any:
+        """Return a batch as it is handed out; on a device with the event after which it is there."""
+        data = self._assemble(batch)
+        data = data if self._transform is None else self._transform(data)
+        return data if self._streams is None else self._streams.made(data)
+
+    def _sampling(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._streams is None else self._streams.sampling()
+
+    def _fetching(self, *sampled: Any) -> AbstractContextManager[None]:
+        return nullcontext() if self._streams is None else self._streams.fetching(*sampled)
 
     def _stream(
         self, stages: TieredStages | MemoryStages, order: Int64Array, epoch: int, first: int
@@ -292,8 +329,10 @@ class Loader(ABC):
             for batch, (sample, rows) in enumerate(batches, first):
                 request = drawn.popleft()
                 features = rows | self._fetch.fetch([sample])[0]
-                data = self._assemble(Batch(epoch, batch, request.labelled(sample), features, request.seeds))
-                yield data if self._transform is None else self._transform(data)
+                labelled = request.labelled(sample)
+                with self._fetching():
+                    made = self._finished(Batch(epoch, batch, labelled, features, request.seeds))
+                yield made
 
     def _next_of(self, stream: Generator[Any, None, None], batch: int) -> list[Any]:
         made = [next(stream)]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.errors import NotFoundError, UsageError, did_you_mean
+from graphbox.errors import NotFoundError, UnsupportedError, UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.gather import gather_rows
 from graphbox.sample.loader.stages import Features
 from graphbox.sample.sampled import HeteroSample
 
-__all__ = ["FeatureNames", "MemoryFetch", "feature_names"]
+__all__ = ["FeatureArray", "FeatureNames", "MemoryFetch", "feature_arrays", "feature_names"]
 
 FeatureNames: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str] | None
 """As users give them: by node type, of the only node type, or None for all."""
@@ -84,6 +84,49 @@ class MemoryFetch:
             values = gather_rows(column.values, sample.nodes[node_type], threads=1)
             rows[name] = values.astype(np.int64) if column.kind == "categorical" else values
         return features
+
+
+class FeatureArray(NamedTuple):
+    """A feature as one array.
+
+    Attributes:
+        values: [nodes, ...].
+        is_categorical: they are codes.
+    """
+
+    values: npt.NDArray[Any]
+    is_categorical: bool
+
+
+def feature_arrays(
+    graph: GraphLike, names: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, str], FeatureArray]:
+    """Return features as arrays, by node type and name.
+
+    Args:
+        graph: has the features.
+        names: of features by node type, see :func:`feature_names`.
+
+    Raises:
+        UnsupportedError: slots, whose lists differ in length.
+    """
+    arrays = {}
+    for node_type, wanted in names.items():
+        known = graph.node_columns(node_type) if isinstance(graph, _WithColumns) else {}
+        for name in wanted:
+            if name in known and known[name].offsets is not None:
+                raise UnsupportedError(
+                    f"slots are not read by a device, received `{name}` of `{node_type}`",
+                    where=f"features[{node_type!r}]",
+                    hint="name the other features, or give the loader the graph itself",
+                )
+            if name in known:
+                values, kind = known[name].values, known[name].kind
+                arrays[node_type, name] = FeatureArray(np.ascontiguousarray(values), kind == "categorical")
+            elif isinstance(graph, _WithFeatures):
+                values = np.ascontiguousarray(graph.feature(node_type, name))
+                arrays[node_type, name] = FeatureArray(values, is_categorical=False)
+    return arrays
 
 
 def feature_names(graph: GraphLike, features: FeatureNames) -> dict[str, tuple[str, ...]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array, integer_array, is_torch, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.loader.arguments import node_times_of, refuse_unknown, times_of, untiered
 from graphbox.sample.loader.assemble import Output
@@ -22,6 +23,8 @@ from graphbox.sample.loader.negatives import LinkNegatives, NegativeSamplingLike
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 
 if TYPE_CHECKING:
+    import torch
+
     from graphbox.graph.tiered_graph import TieredGraph
     from graphbox.table.table import EmbeddingTable
 
@@ -104,6 +107,7 @@ class LinkNeighborLoader(Loader):
         pass_batches: as in :class:`NeighborLoader`.
         timeout: as in :class:`NeighborLoader`.
         tables: as in :class:`NeighborLoader`.
+        device: as in :class:`NeighborLoader`.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
@@ -111,11 +115,12 @@ class LinkNeighborLoader(Loader):
             when a negative is to be drawn for it.
         NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
+        UnsupportedError: samplers on a device do not know what is asked for.
     """
 
     def __init__(
         self,
-        graph: GraphLike | TieredGraph,
+        graph: GraphLike | TieredGraph | DeviceGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         edge_label_index: tuple[EdgeType, Any] | EdgeType | npt.ArrayLike | None = None,
         edge_label: npt.ArrayLike | None = None,
@@ -146,6 +151,7 @@ class LinkNeighborLoader(Loader):
         pass_batches: int | None = None,
         timeout: float = 0,
         tables: Mapping[str, EmbeddingTable] | None = None,
+        device: torch.device | str | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
@@ -202,8 +208,10 @@ class LinkNeighborLoader(Loader):
                 pass_batches=pass_batches,
                 timeout=timeout,
                 tables=tables or {},
+                device=device,
             ),
             fetched_lists=None if self._negatives is None else self._negatives.fetched_lists,
+            has_times=self._times is not None,
         )
 
     @property

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, edge_type_name, is_tiered
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.loader.arguments import present_nodes, untiered
@@ -122,7 +123,7 @@ class LinkNegatives:
 
     def __init__(
         self,
-        graph: GraphLike | TieredGraph,
+        graph: GraphLike | TieredGraph | DeviceGraph,
         edge_type: EdgeType,
         sampling: NegativeSampling,
         known: Int64Array | None,

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from graphbox.native import Int64Array, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import TemporalStrategy, times_of_seeds
 from graphbox.sample.loader.arguments import (
     node_times_of,
@@ -24,6 +25,8 @@ from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 
 if TYPE_CHECKING:
+    import torch
+
     from graphbox.graph.tiered_graph import TieredGraph
     from graphbox.table.table import EmbeddingTable
 
@@ -50,7 +53,9 @@ class NeighborLoader(Loader):
 
     Args:
         graph: what to sample: :class:`graphbox.graph.Graph`, one with its faces, or a graph on disk read
-            under budgets (:meth:`graphbox.graph.Graph.tiered`). The batches are the same.
+            under budgets (:meth:`graphbox.graph.Graph.tiered`), or on a device
+            (:class:`graphbox.sample.DeviceGraph`). The batches are the same; of a ``DeviceGraph`` they are on
+            its device, sampled and fetched there on streams of their own, while the loop computes.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
         input_nodes: the seeds: (node type, node indices), or node indices where there is one type, or a node
             type or None for all its nodes. A boolean for each node is a mask.
@@ -79,7 +84,9 @@ class NeighborLoader(Loader):
         features: names of node features to put into the batch under their names, by node type; a sequence
             where there is one type. None: all that the graph has, without slots; ``()``: none. Categories
             become codes (int64), slots their values and offsets (``name_ptr``).
-        fetch: fetches features in place of the graph: called with samples, gives their rows.
+        fetch: fetches features in place of the graph: called with samples, gives their rows. Of a
+            ``DeviceGraph`` :class:`graphbox.sample.DeviceFeatures`, which several loaders can share; None:
+            one of its own.
         edge_attributes: what to put into the batch of each edge: ``weight``, ``timestamp``, both or none; of
             the edge types that have it, one at least.
         output: ``pyg`` for ``Data`` and ``HeteroData``; ``torch`` or ``numpy`` for
@@ -87,29 +94,34 @@ class NeighborLoader(Loader):
         transform: called with each batch in the loader's threads, with several batches at a time; what it
             returns is the batch.
         seed: of all random draws.
-        num_threads: threads that make batches ahead. None: see :func:`graphbox.native.thread_count`.
+        num_threads: threads that make batches ahead. None: see :func:`graphbox.native.thread_count`; of a
+            ``DeviceGraph`` one.
         prefetch: batches for each thread that may wait to be used or be in the making; of a graph in tiers
             for all threads together. Bounds the memory.
         pass_batches: batches that go through the stages together: all are sampled, then the features of all
             fetched. None: one; of a graph in tiers as many as its ``pass_bytes`` hold. With more, one pass is
-            made while the one before is used.
+            made while the one before is used. Of a ``DeviceGraph``: after how many batches, and at the end of
+            each epoch, its memory gets the lists and rows that were used; None: 256.
         timeout: seconds to wait for a batch; 0: no limit.
         tables: tables with a row for each node, by node type, that the loop pulls rows of the batches' nodes
             from: those with rows on SSD have them read ahead, see :class:`graphbox.table.RowsAhead`. One
             thread then makes all batches ahead.
+        device: where batches are to be, whose arrays are then tensors: they are copied there ahead of their
+            use, on a stream of their own. Of a ``DeviceGraph`` it is the graph's.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
         UsageError: a wrong argument; seeds that are no nodes are found when their batch is sampled.
         NotFoundError: the graph has no such feature.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
+        UnsupportedError: samplers on a device do not know what is asked for: times, trees, LABOR.
         TimeLimitError: while iterating, a batch did not come within ``timeout``.
         ConflictError: while iterating, the process was forked.
     """
 
     def __init__(
         self,
-        graph: GraphLike | TieredGraph,
+        graph: GraphLike | TieredGraph | DeviceGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         input_nodes: tuple[str, npt.ArrayLike] | str | npt.ArrayLike | None = None,
         batch_size: int = 1,
@@ -136,6 +148,7 @@ class NeighborLoader(Loader):
         pass_batches: int | None = None,
         timeout: float = 0,
         tables: Mapping[str, EmbeddingTable] | None = None,
+        device: torch.device | str | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(NeighborLoader.__init__.__annotations__))
@@ -169,7 +182,9 @@ class NeighborLoader(Loader):
                 pass_batches=pass_batches,
                 timeout=timeout,
                 tables=tables or {},
+                device=device,
             ),
+            has_times=self._times is not None,
         )
 
     @property

@@ -9,10 +9,10 @@ from itertools import islice, tee
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.loader.arguments import NodeTimes
@@ -34,8 +34,10 @@ _SAMPLED_AHEAD = 32
 """Batches of a pass in memory, unless another number is asked for."""
 
 
-Features: TypeAlias = dict[str, dict[str, npt.NDArray[Any]]]
-"""Rows of a sample's nodes by node type and name; of slots the values, and their offsets as ``name_ptr``."""
+Features: TypeAlias = dict[str, dict[str, Any]]
+"""Rows of a sample's nodes by node type and name; of slots the values, and their offsets as ``name_ptr``.
+
+They are arrays, or tensors on a device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class SampleStage(Protocol):
 class FetchStage(Protocol):
     """Fetches features for the samples of a pass; must be safe for several threads."""
 
-    def fetch(self, samples: Sequence[HeteroSample[Int64Array]]) -> list[Features]:
+    def fetch(self, samples: Sequence[HeteroSample[Any]]) -> list[Features]:
         """Return for each sample the rows of its ``nodes``, in their order."""
         ...
 
@@ -100,7 +102,7 @@ class MemorySampler:
         threads: for one request.
     """
 
-    def __init__(self, graph: GraphLike, options: NeighborOptions, threads: int) -> None:
+    def __init__(self, graph: GraphLike | DeviceGraph, options: NeighborOptions, threads: int) -> None:
         self._graph = graph
         self._options = options
         self._threads = threads

@@ -18,6 +18,7 @@ from graphbox.sample.adjacency import (
     edge_type_name,
     is_tiered,
 )
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.fetched_positives import FetchedPositives
 from graphbox.sample.loader.arguments import positive_integer, refuse_unknown, untiered
@@ -32,6 +33,8 @@ from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleReq
 from graphbox.sample.negative import NegativeSampler
 
 if TYPE_CHECKING:
+    import torch
+
     from graphbox.graph.tiered_graph import TieredGraph
     from graphbox.table.table import EmbeddingTable
 
@@ -101,18 +104,20 @@ class TripleLoader(Loader):
         pass_batches: as in :class:`NeighborLoader`.
         timeout: as in :class:`NeighborLoader`.
         tables: as in :class:`NeighborLoader`.
+        device: as in :class:`NeighborLoader`.
         unknown: arguments of other loaders, refused with what to give instead.
 
     Raises:
         UsageError: a wrong argument, or a triple of what is no entity or relation.
         NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
+        UnsupportedError: samplers on a device do not know what is asked for.
         DataError: while iterating, every entity makes a known triple.
     """
 
     def __init__(
         self,
-        graph: GraphLike | TieredGraph,
+        graph: GraphLike | TieredGraph | DeviceGraph,
         num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
         triples: npt.ArrayLike | None = None,
         batch_size: int = 1,
@@ -139,6 +144,7 @@ class TripleLoader(Loader):
         pass_batches: int | None = None,
         timeout: float = 0,
         tables: Mapping[str, EmbeddingTable] | None = None,
+        device: torch.device | str | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(TripleLoader.__init__.__annotations__))
@@ -185,11 +191,14 @@ class TripleLoader(Loader):
                 pass_batches=pass_batches,
                 timeout=timeout,
                 tables=tables or {},
+                device=device,
             ),
             fetched_lists=self._fetched_lists,
         )
 
-    def _corruption(self, graph: GraphLike | TieredGraph, number: int, seed: int) -> _Corruption:
+    def _corruption(
+        self, graph: GraphLike | TieredGraph | DeviceGraph, number: int, seed: int
+    ) -> _Corruption:
         relation = self.relations[number]
         whole = untiered(graph)
         own = self._triples[:, self._triples[1] == number]
