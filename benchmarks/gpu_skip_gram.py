@@ -115,7 +115,7 @@ class DeepWalk:
         lists = OneTypeLists(self.graph, self.graph.num_nodes)
         trainer = DeviceSkipGram(
             {"center": self.center, "context": self.context},
-            WalksOnDevice(DeviceGraph(lists, device), self.shape.length),
+            lambda: WalksOnDevice(DeviceGraph(lists, device), self.shape.length),
             DeviceWindows(self.shape.window, None, True),
             self.negatives.on_device(device),
             SkipGramSettings(self.graph.num_nodes, self.shape.negatives, 5.0, 0.1, lock_free, SEED),

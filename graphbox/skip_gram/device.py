@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,7 @@ class DeviceSkipGram:
 
     Args:
         tables: the tables by name, the centres' first; one, where contexts are the same rows.
-        walks: makes the walks.
+        make_walks: returns what makes the walks, which has the memory that rows leave.
         windows: how windows are laid.
         negatives: draws the negatives.
         settings: what is learned.
@@ -82,7 +82,7 @@ class DeviceSkipGram:
     def __init__(
         self,
         tables: Mapping[str, EmbeddingTable],
-        walks: DeviceWalks,
+        make_walks: Callable[[], DeviceWalks],
         windows: DeviceWindows,
         negatives: DeviceNegatives,
         settings: SkipGramSettings,
@@ -92,10 +92,11 @@ class DeviceSkipGram:
     ) -> None:
         check_device(device)
         self._device, self._settings = device, settings
-        self._walks, self._windows, self._negatives = walks, windows, negatives
+        self._windows, self._negatives = windows, negatives
         _check_rows(len(tables), next(iter(tables.values())).dim, settings, device, row_bytes)
         with on_device(device):
             self._rows = [DeviceRows(table, settings.num_keys, device) for table in tables.values()]
+            self._walks = make_walks()
         self._group: _Group | None = None
         self._made: tuple[int, int] | None = None
         self._number_of_groups = 0
@@ -118,6 +119,7 @@ class DeviceSkipGram:
         """
         size = GroupSize(walkers.offsets, group, self._walks.width, self._settings.negatives)
         with on_device(self._device):
+            self._walks.begin_epoch()
             if self._group is None or self._group.batches.size != size:
                 self._group = None
                 self._group = self._room_for(size)

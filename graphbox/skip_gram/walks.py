@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
@@ -14,9 +14,9 @@ from graphbox.sample.device_walk import plan_device_walk
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from graphbox.sample.walk_gpu import WalkerDraws
+    from graphbox.sample.walk_gpu import DeviceWalker, WalkerDraws
 
-__all__ = ["DeviceWalks", "EdgesOnDevice", "OneTypeLists", "WalksOnDevice", "place_of_lists"]
+__all__ = ["DeviceWalks", "EdgesOnDevice", "OneTypeLists", "WalksOnDevice"]
 
 _EDGE: EdgeType = ("node", "to", "node")
 
@@ -52,11 +52,18 @@ class DeviceWalks(Protocol):
 
     Attributes:
         width: nodes of a walk.
-        lists_in: where neighbours are, if not on the device: in words.
     """
 
     width: int
-    lists_in: str | None
+
+    @property
+    def lists_in(self) -> str | None:
+        """Where neighbours are that are not on the device, in words; None: all are."""
+        ...
+
+    def begin_epoch(self) -> None:
+        """Choose anew which neighbours are on the device, where not all are."""
+        ...
 
     def walk(
         self, start: Tensor, second: Tensor | None, path_of: Tensor | None, draws: WalkerDraws
@@ -87,14 +94,24 @@ class WalksOnDevice:
         metapaths: Sequence[Sequence[EdgeType] | None] = (None,),
         weighted: bool = False,
     ) -> None:
-        from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
-
-        walk, _ = plan_device_walk(graph, length, p, q, metapaths, weighted)
-        self._graph = graph  # whose lists the kernels read
-        self._walker = DeviceWalker(walk, graph.device)
+        self._graph, self._length, self._p, self._q = graph, length, p, q
+        self._metapaths, self._weighted = metapaths, weighted
+        self._walker = self._planned()
         self.width = length + 1
-        pinned_bytes = graph.pinned_bytes
-        self.lists_in = f"pinned host memory, {pinned_bytes:,} bytes" if pinned_bytes else None
+
+    @property
+    def lists_in(self) -> str | None:
+        """See :class:`DeviceWalks`."""
+        pinned_bytes = self._graph.pinned_bytes
+        if not pinned_bytes:
+            return None
+        return f"pinned host memory, {pinned_bytes:,} bytes, and {self._graph.device_bytes:,} on the device"
+
+    def begin_epoch(self) -> None:
+        """See :class:`DeviceWalks`."""
+        if self._graph.pinned_bytes:
+            self._graph.end_pass()
+            self._walker = self._planned()
 
     def walk(
         self,
@@ -104,14 +121,26 @@ class WalksOnDevice:
         draws: WalkerDraws,
     ) -> Tensor:
         """See :class:`DeviceWalks`."""
-        return self._walker.walk(start, path_of, draws)
+        with self._graph.reading():
+            return self._walker.walk(start, path_of, draws)
+
+    def _planned(self) -> DeviceWalker:
+        from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
+
+        walk, _ = plan_device_walk(
+            self._graph, self._length, self._p, self._q, self._metapaths, self._weighted
+        )
+        return DeviceWalker(walk, self._graph.device)
 
 
 class EdgesOnDevice:
     """Walks of one step whose both nodes are known; see :class:`DeviceWalks`."""
 
     width = 2
-    lists_in: str | None = None
+    lists_in = None
+
+    def begin_epoch(self) -> None:
+        """See :class:`DeviceWalks`."""
 
     def walk(
         self,
@@ -124,20 +153,3 @@ class EdgesOnDevice:
         if second is None:
             raise RuntimeError("edges have two ends")
         return torch.stack([start, second], dim=1)
-
-
-def place_of_lists(
-    needed: int, device: torch.device, topology_bytes: int | None
-) -> Literal["device", "pinned"]:
-    """Return where neighbours go: to the device where there is room, else to pinned host memory.
-
-    Args:
-        needed: bytes that neighbours and their weights take.
-        device: where walks are made.
-        topology_bytes: the most they may take there; None: half of what is free.
-    """
-    if topology_bytes is None:
-        if device.type != "cuda":
-            return "device"
-        topology_bytes = torch.cuda.mem_get_info(device)[0] // 2
-    return "device" if needed <= topology_bytes else "pinned"

@@ -17,7 +17,7 @@ from graphbox.sample.pairs_gpu import DeviceWindows, keep_thresholds
 from graphbox.sample.walk_plan import plan_walk
 from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
-from graphbox.skip_gram.walks import EdgesOnDevice, OneTypeLists, WalksOnDevice
+from graphbox.skip_gram.walks import DeviceWalks, EdgesOnDevice, OneTypeLists, WalksOnDevice
 from graphbox.table import EmbeddingTable
 from tests.sample.device_sampling import Csc
 
@@ -59,6 +59,7 @@ class Learning:
     edges: bool = False
     p: float = 1.0
     lock_free: bool = False
+    topology_bytes: int | None = None
     learning_rate: float = 0.3
     seed: int = 2**63 + 1
 
@@ -114,10 +115,13 @@ class Learning:
         return losses
 
     def on_device(self, tables: Tables, device: torch.device, row_bytes: int | None = None) -> DeviceSkipGram:
-        lists = OneTypeLists(self.graph, self.keys)
-        walks: Any = EdgesOnDevice()
-        if not self.edges:
-            walks = WalksOnDevice(DeviceGraph(lists, device), self.length, p=self.p)
+        def walks() -> DeviceWalks:
+            if self.edges:
+                return EdgesOnDevice()
+            lists = OneTypeLists(self.graph, self.keys)
+            graph = DeviceGraph(lists, device, hbm_bytes=self.topology_bytes)
+            return WalksOnDevice(graph, self.length, p=self.p)
+
         keep = None if self.keep is None else keep_thresholds(self.keep).to(device)
         return DeviceSkipGram(
             tables,
@@ -172,6 +176,7 @@ class DeviceLearning:
             {"edges": True, "one_table": True, "window": 1, "walkers": 13},
             {"edges": True, "window": 1, "walkers": 7},
             {"p": 0.25},
+            {"topology_bytes": 200},
         ],
     )
     def test_losses_and_rows_are_the_native_ones(self, device: torch.device, options: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,7 +274,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         )
         return DeviceSkipGram(
             self._tables,
-            source.on_device(device, hbm.topology),
+            partial(source.on_device, device, hbm.topology),
             windows,
             self._negatives.on_device(device),
             settings,

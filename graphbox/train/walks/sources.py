@@ -13,13 +13,7 @@ from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
 from graphbox.sample.walk_plan import WalkPlan, plan_walk
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
-from graphbox.skip_gram.walks import (
-    DeviceWalks,
-    EdgesOnDevice,
-    OneTypeLists,
-    WalksOnDevice,
-    place_of_lists,
-)
+from graphbox.skip_gram.walks import DeviceWalks, EdgesOnDevice, OneTypeLists, WalksOnDevice
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import OneTypeGraph
 
@@ -70,8 +64,7 @@ class WalkSource(Protocol):
 
         Args:
             device: where.
-            topology_bytes: the most memory that neighbours may take there; what takes more stays in pinned
-                host memory that the device reads by itself. None: what is free.
+            topology_bytes: see ``hbm_bytes`` of :class:`graphbox.sample.DeviceGraph`.
         """
         ...
 
@@ -158,19 +151,8 @@ class MetapathSource:
 
     def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
         """See :class:`WalkSource`."""
-        steps = {edge for path in self._metapaths for edge in path}
-        needed = sum(self._list_bytes(edge) for edge in steps)
-        graph = DeviceGraph(
-            self._view,
-            device,
-            indices_in=place_of_lists(needed, device, topology_bytes),
-            threads=self._threads,
-        )
+        graph = DeviceGraph(self._view, device, hbm_bytes=topology_bytes, threads=self._threads)
         return WalksOnDevice(graph, self._length, metapaths=self._metapaths, weighted=self._weighted)
-
-    def _list_bytes(self, edge: EdgeType) -> int:
-        csc = self._view.csc(edge)
-        return csc.indices.nbytes + (12 * csc.num_edges if self._weighted else 0)
 
     def _offsets(self, path: Sequence[EdgeType]) -> list[int]:
         types = [path[0][0], *(path[step % len(path)][2] for step in range(self._length))]
@@ -231,15 +213,8 @@ class OneTypeSource:
 
     def on_device(self, device: torch.device, topology_bytes: int | None = None) -> DeviceWalks:
         """See :class:`WalkSource`."""
-        needed = self._graph.indices.nbytes + (
-            0 if self._graph.weight is None else 3 * self._graph.weight.nbytes
-        )
-        graph = DeviceGraph(
-            OneTypeLists(self._graph, self._graph.keys.total),
-            device,
-            indices_in=place_of_lists(needed, device, topology_bytes),
-            threads=self._threads,
-        )
+        lists = OneTypeLists(self._graph, self._graph.keys.total)
+        graph = DeviceGraph(lists, device, hbm_bytes=topology_bytes, threads=self._threads)
         weighted = self._graph.weight is not None
         return WalksOnDevice(graph, self._length, p=self._p, q=self._q, weighted=weighted)
 
