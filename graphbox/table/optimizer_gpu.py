@@ -20,6 +20,7 @@ from graphbox.device import check_device, on_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.table.float16_gpu import rounded_stochastically
 from graphbox.table.lanes_gpu import lane_sum
+from graphbox.table.reduce_gpu import check_rows, check_vector, gradients_at, is_first_of_equal, sum_of_equal
 
 __all__ = ["DeviceOptimizer", "first_nonfinite"]
 
@@ -48,75 +49,12 @@ _TILE: Final = 1024  # values of a program
 _FLAT_BLOCK: Final = 4096
 _VALUES_PER_WARP: Final = 512
 _MOST_WARPS: Final = 16
-_UNROLLED = tl.constexpr(8)  # gradients of a row that are on their way together
 _INFINITE = tl.constexpr(float("inf"))
 _LAST_STEP = tl.constexpr(0xFFFFFFFF)
 _MAGNITUDE = tl.constexpr(0x7FFFFFFF)
 _SIGN = tl.constexpr(0x80000000)
 _LANES = tl.constexpr(16)  # of mean_square()
 _WIDE_LANES = tl.constexpr(8)  # of square_sum()
-
-
-@triton.jit
-def _gradient_at(gradients, position, wanted, DIM: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return gradients as float32 [rows, COLUMNS]; what is not wanted is -0, which changes no sum."""
-    column = tl.arange(0, COLUMNS)[None, :]
-    cells = wanted[:, None] & (column < DIM)
-    return tl.load(gradients + position[:, None] * DIM + column, mask=cells, other=-0.0).to(tl.float32)
-
-
-@triton.jit
-def _finite_rows(rows):
-    return tl.min((tl.abs(rows) < _INFINITE).to(tl.int32), axis=1) != 0
-
-
-@triton.jit
-def _summed(
-    slots, order, gradients, shows, skipped, number, slot, is_first, size,
-    DIM: tl.constexpr, COLUMNS: tl.constexpr, SKIPS: tl.constexpr, HAS_SHOWS: tl.constexpr,
-):  # fmt: skip
-    """Return sums of the gradients of rows and of their shows, in the order of the batch, and how many."""
-    position = tl.load(order + number, mask=is_first, other=0)
-    total = _gradient_at(gradients, position, is_first, DIM, COLUMNS)
-    count = is_first.to(tl.int32)
-    left_out = tl.zeros_like(count)
-    shown = count.to(tl.float32)
-    if HAS_SHOWS:
-        shown = tl.load(shows + position, mask=is_first, other=0.0)
-    if SKIPS:
-        is_finite = _finite_rows(total)
-        left_out += (is_first & (is_finite == 0)).to(tl.int32)
-        total = tl.where(is_finite[:, None], total, -0.0)
-        shown = tl.where(is_finite, shown, -0.0)
-        count = tl.where(is_finite, count, 0)
-    done = 1
-    at = number + 1
-    more = is_first & (tl.load(slots + at, mask=is_first & (at < size), other=-1) == slot)
-    while tl.max(more.to(tl.int32)) > 0:
-        for ahead in tl.static_range(_UNROLLED):
-            at = number + done + ahead
-            is_same = more & (tl.load(slots + at, mask=more & (at < size), other=-1) == slot)
-            position = tl.load(order + at, mask=is_same, other=0)
-            gradient = _gradient_at(gradients, position, is_same, DIM, COLUMNS)
-            if SKIPS:
-                is_finite = _finite_rows(gradient)
-                left_out += (is_same & (is_finite == 0)).to(tl.int32)
-                is_same = is_same & is_finite
-                gradient = tl.where(is_same[:, None], gradient, -0.0)
-            total += gradient
-            count += is_same.to(tl.int32)
-            if HAS_SHOWS:
-                shown += tl.load(shows + position, mask=is_same, other=-0.0)
-        done += _UNROLLED
-        at = number + done
-        more = more & (tl.load(slots + at, mask=more & (at < size), other=-1) == slot)
-    if not HAS_SHOWS:
-        shown = count.to(tl.float32)
-    if SKIPS:
-        all_left_out = tl.sum(left_out.to(tl.int64), axis=0)
-        if all_left_out > 0:
-            tl.atomic_add(skipped, all_left_out, sem="relaxed")
-    return total, shown, count
 
 
 @triton.jit
@@ -280,25 +218,25 @@ def _update(
     CLIPS_NORM: tl.constexpr, SKIPS: tl.constexpr, REFUSES: tl.constexpr, IS_HALF: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, COLUMNS)[None, :]
     inside = number < size
     slot = tl.load(slots + number, mask=inside, other=-1).to(tl.int64)
     wanted = inside & (slot >= 0) & (slot < num_rows)
     if REFUSES:
         wanted = wanted & (tl.load(refused) + tl.zeros_like(number) >= size)
     if IS_SORTED:
-        wanted = wanted & (tl.load(slots + number - 1, mask=inside & (number > 0), other=-1) != slot)
-        total, shown, count = _summed(
-            slots, order, gradients, shows, skipped, number, slot, wanted, size,
-            DIM, COLUMNS, SKIPS, HAS_SHOWS,
+        wanted = wanted & is_first_of_equal(slots, number, slot, inside)
+        total, shown, count = sum_of_equal(
+            slots, order, gradients, shows, skipped, number, slot, wanted, size, column,
+            DIM, SKIPS, HAS_SHOWS,
         )  # fmt: skip
         position = tl.load(order + number, mask=wanted, other=0)
         wanted = wanted & (count > 0)
     else:
         position = number
-        total = _gradient_at(gradients, number, wanted, DIM, COLUMNS)
+        total = gradients_at(gradients, number, wanted, column, DIM)
         shown = tl.load(shows + number, mask=wanted, other=0).to(tl.float32)
 
-    column = tl.arange(0, COLUMNS)[None, :]
     cells = wanted[:, None] & (column < DIM)
     row = values + slot[:, None] * VALUES_STRIDE + column
     row_state = state + slot * STATE_STRIDE
@@ -351,7 +289,7 @@ def first_nonfinite(gradients: Tensor) -> Tensor:
     Raises:
         UsageError: other gradients.
     """
-    _check_rows(gradients, "gradients", gradients.shape[-1] if gradients.ndim == 2 else 1)
+    check_rows(gradients, "gradients", gradients.shape[-1] if gradients.ndim == 2 else 1)
     found = torch.full((1,), len(gradients), dtype=torch.int64, device=gradients.device)
     if gradients.numel() > 0:
         with on_device(gradients.device):
@@ -458,7 +396,7 @@ class DeviceOptimizer:
             ("refused", refused, torch.int64, 1),
         ):
             if tensor is not None:
-                _check_vector(tensor, name, (dtype,), length, values.device)
+                check_vector(tensor, name, (dtype,), length, values.device)
         if len(slots) == 0:
             return
         if slots.dtype == torch.int64 and len(values) < 2**31:
@@ -494,7 +432,7 @@ class DeviceOptimizer:
             BackendMissingError: kernels do not run there.
         """
         self._check(values, state, slots, sums, keys)
-        _check_vector(counts, "counts", (torch.int32, torch.float32), len(slots), values.device)
+        check_vector(counts, "counts", (torch.int32, torch.float32), len(slots), values.device)
         if len(slots) > 0:
             self._launch(values, state, slots, None, sums, lr, keys, counts, None, None)
 
@@ -611,10 +549,10 @@ class DeviceOptimizer:
             raise UsageError(
                 f"expected columns side by side, received strides {state.stride()}", where="state"
             )
-        _check_vector(slots, "slots", (torch.int64, torch.int32), None, values.device)
-        _check_rows(gradients, "gradients", dim, len(slots), values.device)
+        check_vector(slots, "slots", (torch.int64, torch.int32), None, values.device)
+        check_rows(gradients, "gradients", dim, len(slots), values.device)
         if keys is not None:
-            _check_vector(keys, "keys", (torch.int64,), len(slots), values.device)
+            check_vector(keys, "keys", (torch.int64,), len(slots), values.device)
         elif self.dtype == torch.float16:
             raise UsageError(
                 "expected the keys of rows of float16, whose rounding they number, received none",
@@ -637,29 +575,3 @@ def _corrections_of(beta: float) -> np.ndarray:
     corrections = np.concatenate([[0.0], 1 - powers]).astype(np.float32)
     ones = np.flatnonzero(corrections == 1)
     return corrections[: ones[0] + 1] if len(ones) else corrections
-
-
-def _check_rows(
-    rows: Tensor, name: str, dim: int, length: int | None = None, device: torch.device | None = None
-) -> None:
-    is_right = rows.ndim == 2 and rows.shape[1] == dim and length in (None, len(rows))
-    if not (is_right and rows.is_floating_point() and rows.is_contiguous() and device in (None, rows.device)):
-        where = "" if device is None else f" on {device}"
-        raise UsageError(
-            f"expected contiguous floating [{'n' if length is None else length}, {dim}]{where}, received "
-            f"{rows.dtype} {tuple(rows.shape)} of strides {rows.stride()} on {rows.device}",
-            where=name,
-        )
-    check_device(rows.device)
-
-
-def _check_vector(
-    vector: Tensor, name: str, dtypes: tuple[torch.dtype, ...], length: int | None, device: torch.device
-) -> None:
-    is_right = vector.ndim == 1 and vector.dtype in dtypes and length in (None, len(vector))
-    if not (is_right and vector.device == device and vector.is_contiguous()):
-        raise UsageError(
-            f"expected contiguous {' or '.join(map(str, dtypes))} [{'n' if length is None else length}] on "
-            f"{device}, received {vector.dtype} {tuple(vector.shape)} on {vector.device}",
-            where=name,
-        )
