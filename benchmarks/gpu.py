@@ -120,7 +120,7 @@ def machine(device: torch.device) -> str:
     driver = nvidia_driver()
     parts = [
         device_name(device),
-        f"driver {driver.version}" if driver else "no driver",
+        f"driver {driver.version or 'of unknown version'}" if driver else "no driver",
         f"PyTorch {torch.__version__}",
         f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA",
         f"Triton {metadata.version('triton')}",

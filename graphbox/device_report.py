@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,15 +11,25 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from graphbox.bandwidth import Bandwidths, measured_bandwidths
-from graphbox.errors import GraphboxError
+from graphbox.device import chosen_device
+from graphbox.errors import BackendMissingError, GraphboxError
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DeviceReport", "GpuReport", "NvidiaDriver", "gpu_report", "locked_memory_limit", "nvidia_driver"]
+__all__ = [
+    "DeviceReport",
+    "GpuReport",
+    "NvidiaDriver",
+    "gpu_report",
+    "locked_memory_limit",
+    "nvidia_driver",
+    "usable_device",
+]
 
 _NVML = "libnvidia-ml.so.1"
 _NVML_TEXT_BYTES = 96
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/dxg")  # Linux, and Linux on Windows
 _INSTALL = "pip install 'graphbox[gpu]'"
 
 
@@ -27,12 +38,12 @@ class NvidiaDriver:
     """The driver, which is there without PyTorch.
 
     Attributes:
-        version: of it.
-        gpus: the names of what it drives.
+        version: of it; None: its management library is not there to ask.
+        gpus: the names of what it drives; None likewise.
     """
 
-    version: str
-    gpus: tuple[str, ...]
+    version: str | None
+    gpus: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +126,32 @@ def gpu_report(*, bandwidths: bool = True) -> GpuReport:
     )
 
 
+def usable_device(name: str, report: GpuReport | None = None) -> torch.device:
+    """Return the device that ``name`` means, as :func:`graphbox.device.chosen_device`; or what a GPU lacks.
+
+    Args:
+        name: as there.
+        report: of this machine, where there is one already.
+
+    Raises:
+        UsageError: no such name.
+        BackendMissingError: it cannot be used, for the reason of the report.
+    """
+    if name.startswith("cuda"):
+        report = report or gpu_report(bandwidths=False)
+        if report.problem is not None:
+            raise BackendMissingError(
+                f"expected the device {name}: {report.problem}", where="--device", hint=report.hint
+            )
+    return chosen_device(name)
+
+
 def nvidia_driver() -> NvidiaDriver | None:
     """Return the driver as its management library (NVML) tells it, or None."""
     try:
         nvml = ctypes.CDLL(_NVML)
     except OSError:
-        return None
+        return NvidiaDriver(None, None) if any(map(os.path.exists, _DEVICE_FILES)) else None
     if nvml.nvmlInit_v2() != 0:
         return None
     try:
@@ -156,7 +187,7 @@ def _missing(driver: NvidiaDriver | None, torch_version: str | None) -> tuple[st
     """Return what is missing before PyTorch can be asked, and what to do."""
     if driver is None:
         return "there is no NVIDIA driver", None
-    if not driver.gpus:
+    if driver.gpus is not None and not driver.gpus:
         return "the driver has no GPU", "a container must be started with its GPUs: docker run --gpus all ..."
     if torch_version is None:
         return "PyTorch is not installed", _INSTALL

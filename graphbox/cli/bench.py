@@ -1,4 +1,4 @@
-"""`graphbox bench`: latency and throughput of a model."""
+"""`graphbox bench`: latency and throughput of a model, or what the kernels of a GPU reach."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from graphbox.cli.session import Session, command
+from graphbox.cli.text import count, table
 from graphbox.errors import UsageError
 
 __all__ = ["register"]
@@ -14,7 +15,7 @@ __all__ = ["register"]
 
 def bench(
     session: Session,
-    model: Annotated[str, typer.Argument(help="Name of a model in the workspace.")],
+    model: Annotated[str | None, typer.Argument(help="Name of a model in the workspace.")] = None,
     version: Annotated[
         list[int] | None, typer.Option("--version", help="Version; may be repeated. (default: all versions)")
     ] = None,
@@ -22,8 +23,25 @@ def bench(
     seconds: Annotated[float, typer.Option("--seconds", help="Time for each batch size.")] = 1.0,
     target: Annotated[str, typer.Option("--target", help="Adapter; see `graphbox targets`.")] = "auto",
     threads: Annotated[int, typer.Option("--threads", help="Threads of one call.")] = 1,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="No model: what sampling, walks and rows reach on a GPU.")
+    ] = False,
+    device: Annotated[str, typer.Option("--device", help="With --kernels: cuda, cuda:1, ...")] = "cuda",
 ) -> None:
     """Measure a model's versions side by side; the figures are kept with the model."""
+    if kernels:
+        if model is not None:
+            raise UsageError(
+                f"expected either a model or --kernels, received both, `{model}`", where="--kernels"
+            )
+        _bench_kernels(session, device)
+        return
+    if model is None:
+        raise UsageError(
+            "expected the name of a model, or --kernels",
+            where="MODEL",
+            hint="graphbox models lists the models of the workspace",
+        )
     from graphbox.cli.results import print_results
     from graphbox.config import BenchConfig
     from graphbox.pipeline.stages.bench import bench_models
@@ -45,6 +63,28 @@ def bench(
         print_results(document, console)
 
     session.answer(document, show)
+
+
+def _bench_kernels(session: Session, name: str) -> None:
+    from dataclasses import asdict
+
+    from graphbox.device_report import usable_device
+
+    device = usable_device(name)
+    session.note(f"measuring kernels on {device} beside probes of it, some seconds each")
+    from graphbox.pipeline.kernels import kernel_shares
+
+    shares = list(kernel_shares(device))
+
+    def show(console: Any) -> None:
+        columns = ("kernel", "rate", "share", "of")
+        rows = [
+            (each.kernel, f"{count(each.rate)} {each.unit}", f"{each.share:.0%}", each.limit)
+            for each in shares
+        ]
+        console.print(table(f"Kernels on {device}", columns, rows, numbers=("rate", "share")))
+
+    session.answer({"device": str(device), "kernels": [asdict(each) for each in shares]}, show)
 
 
 def _batch_sizes(text: str) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ def doctor(
 ) -> None:
     """Show versions, processor, memory, disk, GPUs, targets, what is missing; print this in bug reports."""
     from graphbox.deploy import targets
-    from graphbox.device_report import gpu_report
+    from graphbox.device_report import gpu_report, usable_device
     from graphbox.pipeline.failure import EXTRAS
 
     gpu = gpu_report(bandwidths=bandwidths)
@@ -79,18 +79,7 @@ def doctor(
     }
     session.answer(document, lambda console: _show(document, gpu, console))
     if device is not None:
-        _check_usable(device, gpu)
-
-
-def _check_usable(device: str, gpu: GpuReport) -> None:
-    from graphbox.device import chosen_device
-    from graphbox.errors import BackendMissingError
-
-    if device.startswith("cuda") and gpu.problem is not None:
-        raise BackendMissingError(
-            f"expected the device {device}: {gpu.problem}", where="--device", hint=gpu.hint
-        )
-    chosen_device(device)
+        usable_device(device, gpu)
 
 
 def _show(document: dict[str, Any], gpu: GpuReport, console: Console) -> None:
@@ -128,11 +117,11 @@ def _show(document: dict[str, Any], gpu: GpuReport, console: Console) -> None:
 def _gpu_facts(gpu: GpuReport) -> list[tuple[str, str]]:
     """Return the lines about GPUs: each, what uses them, or why nothing does."""
     if gpu.problem is not None:
-        there = ", ".join(gpu.driver.gpus) if gpu.driver else ""
+        there = ", ".join(gpu.driver.gpus or ()) if gpu.driver else ""
         text = f"{there} cannot be used: {gpu.problem}" if there else f"none: {gpu.problem}"
         return [("GPU", f"{text}; {gpu.hint}" if gpu.hint else text)]
     facts = [("GPU", _device_text(each)) for each in gpu.devices]
-    driver = gpu.driver.version if gpu.driver else ""
+    driver = (gpu.driver and gpu.driver.version) or "of unknown version"
     limit = gpu.locked_memory_limit_bytes
     facts += [
         ("used by", f"driver {driver}, PyTorch {gpu.torch} with CUDA {gpu.torch_cuda}, Triton {gpu.triton}"),
