@@ -148,6 +148,15 @@ class DeviceSampling:
         assert held == sum(csc.indptr.nbytes for csc in cscs.values()) + indices + weights
         assert on_device.pinned_bytes == (indices + weights if indices_in == "pinned" else 0)
 
+    @pytest.mark.parametrize("dtype", [np.int32, np.int64])
+    def test_positions_by_a_hash_table(self, device: torch.device, dtype: Any) -> None:
+        """Of a type with too many nodes for an array; the table grows within samples and between them."""
+        csc = random_csc(np.random.default_rng(5), 3000, 3000, [0, 2, 40], dtype)
+        graph = DeviceGraph(one_type(csc), device, relabel_bytes=0)
+        for batch, seeds in enumerate(([4, 4, 2999], np.arange(200), [], np.arange(60, 70))):
+            expected = sample_neighbors(csc, seeds, [20, 3], batch=batch)
+            assert_same(sample_neighbors(graph, seeds, [20, 3], batch=batch), expected, device)
+
     def test_nothing_to_sample(self, device: torch.device) -> None:
         none = DeviceGraph(one_type(Csc(np.zeros(1, np.int64), np.zeros(0, np.int32))), device)
         alone = DeviceGraph(one_type(Csc(np.zeros(4, np.int64), np.zeros(0, np.int32))), device)

@@ -25,8 +25,9 @@ class TestInterpreted(DeviceSampling):
     pass
 
 
-def test_positions_outlive_their_stamps(device: torch.device) -> None:
-    positions = NodePositions(10, device)
+@pytest.mark.parametrize("most_bytes", [None, 0])
+def test_positions_outlive_their_stamps(device: torch.device, most_bytes: int | None) -> None:
+    positions = NodePositions(10, device, most_bytes)
     positions.start(torch.tensor([0]))
     for _ in range(3):
         positions._samples = 2**31 - 2  # two samples before all stamps are used
@@ -51,3 +52,5 @@ def test_kernels_compile(
         for replace in (False, True):
             for weighted in (False, True):
                 sample_neighbors(graph, [1, 2], [3, -1], replace=replace, weighted=weighted)
+        graph = DeviceGraph(graph.graph, device, relabel_bytes=0)
+        sample_neighbors(graph, [1, 2], [3, -1])
