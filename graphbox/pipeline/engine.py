@@ -184,6 +184,7 @@ def _run_stages(
 ) -> None:
     with _log_file(writer.path / "log.txt"):
         _check_device(config)
+        _check_processes(config)
         for position, stage in enumerate(stages, start=1):
             if writer.outputs(stage.name) is None:
                 progress.begin(stage.name, position, len(stages))
@@ -197,6 +198,23 @@ def _check_device(config: RunConfig) -> None:
         from graphbox.device import chosen_device
 
         chosen_device(config.device)
+
+
+def _check_processes(config: RunConfig) -> None:
+    """Refuse several processes for what only one can train, before hours of import."""
+    if config.processes == 1 or not config.models:
+        return
+    if _follows(config):
+        raise UsageError(
+            f"expected one process for a model that follows a stream, received {config.processes}",
+            where="processes",
+            hint="leave `processes` out",
+        )
+    from graphbox.train.processes import check_processes
+
+    for name, model in config.models.items():
+        task = None if model.task is None else config.tasks[model.task]
+        check_processes(config.processes, model, task, name, config.memory)
 
 
 def _run_stage(

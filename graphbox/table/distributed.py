@@ -21,15 +21,21 @@ from graphbox.errors import GraphboxError, ProcessLostError, TimeLimitError, Uns
 from graphbox.native import Int64Array
 from graphbox.table.distributed_board import ProcessBoard
 
-__all__ = ["DEFAULT_TIMEOUT_SECONDS", "ProcessGroup"]
+__all__ = ["DEFAULT_TIMEOUT_SECONDS", "FILES_TIMEOUT_SECONDS", "ProcessGroup"]
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
+
+FILES_TIMEOUT_SECONDS = 86_400.0
+"""The longest wait for a process that reads or writes a checkpoint: what is slow is the disk."""
 
 _GRACE_SECONDS = 2.0
 """How much longer than this a failure of the transport waits for the process to say that it failed."""
 
 _SLICE_SECONDS = 0.2
 """How often a wait looks whether the others are still there."""
+
+_MEETING_SECONDS = 0.005
+"""How often a wait for those that read or write files looks whether they are done."""
 
 _PATH_BYTES = 1024
 
@@ -163,8 +169,15 @@ class ProcessGroup:
             letters[:] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
         return bytes(self.broadcast(name, letters).tolist()).decode()
 
-    def barrier(self, name: str) -> None:
-        """Wait until all processes are here."""
+    def barrier(self, name: str, *, timeout_seconds: float | None = None) -> None:
+        """Wait until all processes are here.
+
+        Args:
+            name: what it is for.
+            timeout_seconds: how long, where some read or write files; None: as long as the group says.
+        """
+        if timeout_seconds is not None:
+            self._meet(name, timeout_seconds)
         self.gather(name, np.zeros(1, np.int64))
 
     # ------------------------------------------------------------------------------ failing
@@ -227,6 +240,21 @@ class ProcessGroup:
             )
         return board
 
+    def _meet(self, name: str, timeout_seconds: float) -> None:
+        """Look at the board until all have come, or one is gone: the transport's own limit does not count."""
+        if self._failure is not None:
+            raise self._failure
+        self._number += 1
+        self._board.enter(self._number, name)
+        begun = time.monotonic()
+        while any(place.number < self._number for place in self._board.places()):
+            if self._board.gone():
+                raise self._lost(name, RuntimeError("a process is gone"))
+            if time.monotonic() - begun > timeout_seconds:
+                raise self._late(name, timeout_seconds)
+            time.sleep(_MEETING_SECONDS)
+        self._board.leave(self._number)
+
     def _run(self, name: str, start: Callable[[dict[str, Any]], Any], tensor: Tensor) -> None:
         if self._failure is not None:
             raise self._failure
@@ -265,9 +293,9 @@ class ProcessGroup:
                 work.wait(timedelta(seconds=_GRACE_SECONDS))
                 return
             if time.monotonic() - begun > self.timeout_seconds:
-                raise self._late(name)
+                raise self._late(name, self.timeout_seconds)
 
-    def _late(self, name: str) -> TimeLimitError:
+    def _late(self, name: str, seconds: float) -> TimeLimitError:
         """Return the error that others did not come to an operation in time."""
         missing = [
             f"rank {place.rank}, which {place.doing}"
@@ -275,7 +303,7 @@ class ProcessGroup:
             if place.number < self._number and place.rank != self.rank
         ]
         error = TimeLimitError(
-            f"waited {self.timeout_seconds:g} seconds for {' and for '.join(missing) or 'the network'}",
+            f"waited {seconds:g} seconds for {' and for '.join(missing) or 'the network'}",
             where=f"{self._me}, {name}",
             hint="all processes do the same operations in the same order; where one only takes longer, give "
             "the group more `timeout_seconds`",

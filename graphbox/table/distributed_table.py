@@ -16,7 +16,7 @@ from torch import Tensor
 from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
 from graphbox.native import Int64Array, integer_array, is_torch
 from graphbox.table.arguments import Float32Array, float32_rows, writable_rows
-from graphbox.table.distributed import ProcessGroup
+from graphbox.table.distributed import FILES_TIMEOUT_SECONDS, ProcessGroup
 from graphbox.table.distributed_checkpoint import save_sharded
 from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
 from graphbox.table.gradients import Gradient
@@ -287,6 +287,8 @@ class ShardedTable:
             )
         settings = json.dumps(table_settings(self.local), sort_keys=True).encode()
         digest = np.frombuffer(_digest(settings), np.int64)
+        # Some may still be loading their rows.
+        group.barrier(self._named("begin"), timeout_seconds=FILES_TIMEOUT_SECONDS)
         digests = group.gather(self._named("settings"), digest)
         if (digests != digests[0]).any():
             other = int(np.flatnonzero((digests != digests[0]).any(axis=1))[0])

@@ -94,7 +94,7 @@ def fit(
         trained = fit_in_process(graph, split, config, task, options, trackers, progress, stop)
         assert trained is not None  # noqa: S101 - it is the only process
         return trained
-    check_processes(processes, config, split, name, options.memory)
+    check_processes(processes, config, task, name, options.memory)
     check_gpus(processes, device)
     job = job_of(graph, split, config, task, options, processes)
     launch(job, processes, progress=progress, trackers=trackers, stop=stop)

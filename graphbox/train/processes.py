@@ -9,10 +9,16 @@ from typing import Final, cast
 import torch
 from torch import Tensor, nn
 
-from graphbox.config import MemoryConfig, ModelConfig
+from graphbox.config import (
+    ClassifyTaskConfig,
+    GraphNetworkConfig,
+    MemoryConfig,
+    ModelConfig,
+    TaskConfig,
+)
 from graphbox.errors import BackendMissingError, UsageError
 from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable
-from graphbox.train.tasks import ClassifySplit, Split
+from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
 
 __all__ = ["ALONE", "TrainingProcesses", "check_processes"]
 
@@ -107,9 +113,9 @@ class TrainingProcesses:
         return dict(zip(values, agreed, strict=True))
 
     def barrier(self, name: str) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes are here, of which some may be writing files."""
         if self._group is not None:
-            self._group.barrier(name)
+            self._group.barrier(name, timeout_seconds=FILES_TIMEOUT_SECONDS)
 
     def failing(self) -> AbstractContextManager[None]:
         """Let the others fail too if the block does."""
@@ -136,18 +142,16 @@ class TrainingProcesses:
 
 ALONE: Final = TrainingProcesses()
 
-_CLICKS: Final = ("dcn", "deepfm", "wide_and_deep")
-
 
 def check_processes(
-    processes: int, config: ModelConfig, split: Split | None, model: str, memory: MemoryConfig
+    processes: int, config: ModelConfig, task: TaskConfig | None, model: str, memory: MemoryConfig
 ) -> None:
     """Refuse several processes for what only one can train.
 
     Args:
         processes: how many are asked for.
         config: the model's section.
-        split: the split of its task.
+        task: the section of its task.
         model: its name.
         memory: the budgets.
 
@@ -156,7 +160,7 @@ def check_processes(
     """
     if processes == 1:
         return
-    reason = _reason(config, split)
+    reason = _reason(config, task)
     if reason is not None:
         raise UsageError(
             f"expected a model that several processes can train, received `{model}` of kind {config.kind}: "
@@ -197,12 +201,10 @@ def check_gpus(processes: int, device: torch.device) -> None:
         )
 
 
-def _reason(config: ModelConfig, split: Split | None) -> str | None:
-    if config.kind in _CLICKS:
-        return None
-    if config.kind != "gnn":
-        return "its batches depend on each other, or are not divided yet"
-    if not isinstance(split, ClassifySplit):
+def _reason(config: ModelConfig, task: TaskConfig | None) -> str | None:
+    if config.UNDIVIDED is not None or not isinstance(config, GraphNetworkConfig):
+        return config.UNDIVIDED
+    if not isinstance(task, ClassifyTaskConfig):
         return "the pairs of a batch are each other's negatives, so that a part of it is another batch"
     if config.num_neighbors is None:
         return "the whole graph is its one batch; with `num_neighbors` there are parts to divide"

@@ -121,7 +121,7 @@ def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
     """
     check_memory(config, assignment.memory, assignment.name)
     check_processes(
-        assignment.processes.size, config, assignment.split, assignment.name, assignment.memory.config
+        assignment.processes.size, config, assignment.task, assignment.name, assignment.memory.config
     )
     make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     try:

@@ -326,3 +326,19 @@ def test_version_of_a_killed_attempt_is_removed(
     # A stage that is run again on purpose keeps what an earlier one made.
     assert new_version(context(resumed=False), "export", "encoder")[0] == 3
     assert folder.exists()
+
+
+def test_processes_that_cannot_train_a_model_are_refused_before_any_stage(
+    config: RunConfig, workspace: Workspace, tmp_path: Path
+) -> None:
+    recorder = Recorder()
+    asked = config.model_copy(update={"processes": 2})
+    with pytest.raises(UsageError, match="`walk` of kind metapath2vec: its batches are not divided among"):
+        run_pipeline(asked, workspace, stages=recorder.stages)
+    stream = config.stream.model_copy(update={"folder": str(tmp_path)})
+    follows = tuple(Stage(each.name, each.run, follows=True) for each in recorder.stages)
+    with pytest.raises(
+        UsageError, match="expected one process for a model that follows a stream, received 2"
+    ):
+        run_pipeline(asked.model_copy(update={"stream": stream}), workspace, stages=follows)
+    assert recorder.calls == []

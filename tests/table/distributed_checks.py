@@ -364,5 +364,54 @@ def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:
         ProcessGroup(timeout_seconds=0)
 
 
+def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:
+    """What NCCL carries is what gloo carries."""
+    device, size, rank = group.device, group.size, group.rank
+    assert device == torch.device("cuda", rank)
+    counts = group.exchange("counts", np.arange(size)[:, None] + rank)[:, 0].tolist()
+    sends = [number + rank for number in range(size)]
+    rows = torch.arange(sum(sends) * 3, device=device).reshape(-1, 3) + 1000 * rank
+    received = group.all_to_all("rows", rows, sends, counts)
+    assert received.device == device
+    parts = torch.split(received.cpu(), counts)
+    for sender, part in enumerate(parts):
+        before = sum(number + sender for number in range(rank))
+        expected = torch.arange(before * 3, (before + counts[sender]) * 3).reshape(-1, 3) + 1000 * sender
+        assert torch.equal(part, expected)
+    assert (
+        group.add("sum", torch.full((5,), rank + 1.0, device=device)).tolist() == [size * (size + 1) / 2] * 5
+    )
+    assert group.broadcast("first", torch.full((2,), rank + 7, device=device)).tolist() == [7, 7]
+    keys = torch.randint(-(2**63), 2**63 - 1, (100_000,), device=device)
+    for shards in (1, 3, 8, 2**31 - 1):
+        found = owners_of(keys, shards).cpu().numpy()
+        np.testing.assert_array_equal(found, shard_of(keys.cpu(), shards))
+
+
+def rows_for_gpus(group: ProcessGroup, folder: Path) -> None:
+    """Models on GPUs pull and push rows that are in host memory, divided among the processes."""
+    table, whole = sharded(group, optimizer="adagrad"), EmbeddingTable(DIM, optimizer="adagrad")
+    model = TableEmbedding(table).to(group.device)
+    optimizer = TableOptimizer(model)
+    for step in range(5):
+        keys = [torch.arange(rank, 30 + rank) * (step + 1) for rank in range(group.size)]
+        rows = model(keys[group.rank].to(group.device))
+        assert rows.device == group.device
+        rows.square().sum().backward()
+        optimizer.step()
+        joined_keys = torch.cat(keys).numpy()
+        whole.push(joined_keys, 2 * whole.pull(joined_keys))
+    every = whole.keys()
+    np.testing.assert_allclose(table.pull(every, create=False), whole.pull(every), rtol=1e-5, atol=1e-6)
+
+
+def dies_on_a_gpu(group: ProcessGroup, folder: Path) -> None:
+    for step in range(20):
+        if step == 10 and group.rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        group.add("sum", torch.ones(1 << 20, device=group.device))
+        group.barrier("step")
+
+
 if __name__ == "__main__":
     serve_checks({name: value for name, value in list(globals().items()) if callable(value)})

@@ -57,12 +57,15 @@ class Processes:
 def serve_checks(checks: Mapping[str, Check]) -> None:
     """Serve jobs that run a check in several processes."""
 
-    def run(check: str, size: int, folder: str, timeout: float = 60.0, **options: Any) -> None:
+    def run(
+        check: str, size: int, folder: str, timeout: float = 60.0, device: str = "cpu", **options: Any
+    ) -> None:
         children = []
         for rank in range(size):
             child = os.fork()
             if not child:
-                code = _run_check(checks[check], rank, size, Path(folder), timeout, options)
+                place = torch.device("cuda", rank) if device == "cuda" else torch.device("cpu")
+                code = _run_check(checks[check], rank, size, Path(folder), timeout, place, options)
                 os._exit(code)
             children.append(child)
         for child in children:
@@ -72,11 +75,17 @@ def serve_checks(checks: Mapping[str, Check]) -> None:
 
 
 def _run_check(
-    check: Check, rank: int, size: int, folder: Path, timeout: float, options: dict[str, Any]
+    check: Check,
+    rank: int,
+    size: int,
+    folder: Path,
+    timeout: float,
+    device: torch.device,
+    options: dict[str, Any],
 ) -> int:
     outcome: dict[str, Any]
     try:
-        with processes_of(rank, size, folder / "store", timeout) as group:
+        with processes_of(rank, size, folder / "store", timeout, device) as group:
             outcome = {"result": check(group, folder, **options)}
     except BaseException as error:  # noqa: BLE001 - the test sees it
         outcome = {"error": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
@@ -87,12 +96,14 @@ def _run_check(
 
 
 @contextmanager
-def processes_of(rank: int, size: int, store: Path, timeout: float) -> Iterator[ProcessGroup]:
+def processes_of(
+    rank: int, size: int, store: Path, timeout: float, device: torch.device
+) -> Iterator[ProcessGroup]:
     """Give the group of processes that know each other by a file."""
     torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     torch.distributed.init_process_group(
         "gloo", store=FileStore(str(store), size), rank=rank, world_size=size
     )
-    with ProcessGroup(timeout_seconds=timeout) as group:
+    with ProcessGroup(device, timeout_seconds=timeout) as group:
         yield group

@@ -6,6 +6,9 @@ import json
 import os
 import signal
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +217,7 @@ class TestRefusals:
         whole = network.model_copy(update={"num_neighbors": None})
         for config, reason in (
             (whole, "the whole graph is its one batch"),
-            (skip_gram_config, "its batches"),
+            (skip_gram_config, "its batches are not divided"),
         ):
             with pytest.raises(UsageError, match=reason) as caught:
                 fit_network(graph, classify_split, classify_task, tmp_path, config, processes=2)
@@ -284,3 +287,30 @@ def test_a_part_is_two_numbers(graph: Graph, part: Any) -> None:
     with pytest.raises(UsageError, match="expected two integers, a part's number") as caught:
         NeighborLoader(graph, {("item", "needs", "item"): [3]}, ("item", np.arange(9)), 3, part=part)
     assert caught.value.where == "part"
+
+
+@pytest.mark.stress
+def test_processes_end_with_the_one_that_started_them(
+    click_graph: Graph, click_split: ClickSplit, tmp_path: Path
+) -> None:
+    """Killed as it trains, it leaves nothing running."""
+    config = test_click.section("deepfm", epochs=100_000)
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            test_click.run(click_graph, click_split, tmp_path, config, processes=2)
+        os._exit(1)
+    heartbeat = tmp_path / "processes" / "1" / "heartbeat.json"
+    wait_for(heartbeat.exists)
+    started = [int(each) for each in Path(f"/proc/{child}/task/{child}/children").read_text().split()]
+    assert len(started) == 2
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    wait_for(lambda: not any(Path(f"/proc/{each}").exists() for each in started))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -37,6 +37,7 @@ class ClickModelSection(ModelSection, OptimizationSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    UNDIVIDED: ClassVar[str | None] = None
 
     kind: str
     """Kind of model."""

@@ -48,6 +48,8 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
 
+    UNDIVIDED: ClassVar[str | None] = None
+
     kind: Literal["gnn"]
     """Kind of model."""
     task: Name

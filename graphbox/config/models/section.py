@@ -22,6 +22,9 @@ class ModelSection(Section):
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {}
     """Settings with which the tables cannot have a budget, and why."""
 
+    UNDIVIDED: ClassVar[str | None] = "its batches are not divided among processes"
+    """Why several processes cannot train models of the kind together; None: they can."""
+
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
     sees the whole graph and is not evaluated."""
