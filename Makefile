@@ -108,6 +108,10 @@ test-gpu: core-in-place ## GPU tests with the Python at hand (PYTHON=..., DATA=f
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "pytest is missing, and this installs nothing: $(PYTHON) -m pip install pytest" >&2; exit 1; }
 	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu $(if $(DATA),--data "$(DATA)")
 
+.PHONY: benchmark-gpu
+benchmark-gpu: core-in-place ## benchmarks of a GPU with the Python at hand (PYTHON=..., DATA=folder), into benchmarks/results/gpu.md
+	TRITON_INTERPRET=0 $(PYTHON) -m benchmarks.gpu $(if $(DATA),--data "$(DATA)")
+
 define native_tests
 	$(BIN)/cmake -S graphbox/csrc -B build/native-$(or $(1),plain) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGRAPHBOX_BUILD_TESTS=ON -DGRAPHBOX_BUILD_PYTHON=OFF -DGRAPHBOX_SANITIZE=$(1) --log-level=WARNING
 	$(BIN)/cmake --build build/native-$(or $(1),plain)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("pyarrow", reason="graphs need pyarrow, which is not installed")
+
 from graphbox.graph import Graph
 from graphbox.sample import DeviceFeatures, DeviceGraph, NeighborLoader
 from tests.sample.device_loaders import DeviceLoaders, assert_same_batch

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+pytest.importorskip("pyarrow", reason="graphs need pyarrow, which is not installed")
+
 from graphbox.bandwidth import Bandwidths
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.graph import Graph
