@@ -7,7 +7,7 @@ if __name__ != "graphbox.compress":
         "import this package as `graphbox.compress`, not as `compress`: two copies would not share state"
     )
 
-from graphbox.compress.apply import compress
+from graphbox.compress.apply import Evaluate, compress
 from graphbox.compress.quantize import QuantizationReport, QuantizedOnnx, quantize_onnx
 from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop
 from graphbox.compress.tables import QuantizedRows, TableError, quantize_rows, quantize_table
@@ -15,6 +15,7 @@ from graphbox.compress.tables import QuantizedRows, TableError, quantize_rows, q
 __all__ = [
     "BeforeAfter",
     "CompressReport",
+    "Evaluate",
     "MetricDrop",
     "QuantizationReport",
     "QuantizedOnnx",

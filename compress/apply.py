@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from graphbox.artifact import Artifact, ArtifactWriter, Lineage, inspect_onnx
 from graphbox.compress.quantize import QuantizationReport, quantize_onnx
@@ -17,9 +18,10 @@ from graphbox.deploy import DeployedModel, open_model
 from graphbox.deploy.bench import bench_together
 from graphbox.errors import GateError, UsageError, did_you_mean
 
-__all__ = ["Evaluate", "compress"]
+__all__ = ["Evaluate", "HeldOutPart", "compress"]
 
-Evaluate = Callable[[DeployedModel], Mapping[str, float]]
+HeldOutPart = Literal["validation", "test"]
+Evaluate = Callable[[DeployedModel, HeldOutPart], Mapping[str, float]]
 
 
 @dataclass
@@ -43,7 +45,8 @@ def compress(
 ) -> CompressReport:
     """Write a compressed version of an artifact, unless it answers too much worse.
 
-    Both models are opened on the same target, evaluated as they are served, and measured alternately.
+    Both models are opened on the same target, evaluated on the validation part as they are served, and timed
+    alternately. The test part is looked at once, of what was decided for, and decides nothing.
 
     Args:
         artifact: the model version to compress; it stays as it is.
@@ -51,7 +54,7 @@ def compress(
         config: which parts become int8, and the largest allowed drop.
         version: of the new model version; the name stays.
         metric: the one of ``evaluate``'s metrics that decides; higher is better.
-        evaluate: returns the task's metrics of a deployed model.
+        evaluate: returns the task's metrics of a deployed model on a part.
         bench: what to measure, and on which target.
 
     Raises:
@@ -69,11 +72,10 @@ def compress(
             with _open(compressed.path, settings) as model:
                 metrics_after = _measured(evaluate, model, metric)
                 drop = _judged(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
-                reports.append(
-                    _report(original, model, changes, drop, metrics_before, metrics_after, settings)
-                )
+                metrics = (metrics_before, metrics_after, dict(evaluate(model, "test")))
+                reports.append(_report(original, model, changes, drop, metrics, settings))
             task = compressed.manifest.task
-            return {**compressed.manifest.metrics, **({} if task is None else {task: metrics_after})}
+            return {**compressed.manifest.metrics, **({} if task is None else {task: reports[0].metrics_test})}
 
         _write_parts(artifact, writer, config, changes)
         manifest = artifact.manifest
@@ -101,7 +103,7 @@ def _open(path: Path, settings: BenchConfig) -> DeployedModel:
 
 
 def _measured(evaluate: Evaluate, model: DeployedModel, metric: str) -> dict[str, float]:
-    metrics = dict(evaluate(model))
+    metrics = dict(evaluate(model, "validation"))
     if metric not in metrics:
         raise UsageError(
             f"expected one of the measured metrics {sorted(metrics)}, received `{metric}`",
@@ -114,7 +116,7 @@ def _judged(metric: str, before: float, after: float, max_drop: float) -> Metric
     drop = before - after
     if not math.isfinite(drop) or drop > max_drop:
         raise GateError(
-            f"expected {metric} to drop by at most {max_drop:g}, "
+            f"expected {metric} of the validation part to drop by at most {max_drop:g}, "
             f"it dropped by {drop:g} ({before:g} to {after:g})",
             hint="nothing was written; compress less (`dense` or `tables`: float32) or raise `max_drop`",
         )
@@ -174,8 +176,7 @@ def _report(
     compressed: DeployedModel,
     changes: _Changes,
     drop: MetricDrop,
-    metrics_before: Mapping[str, float],
-    metrics_after: Mapping[str, float],
+    metrics: tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]],
     settings: BenchConfig,
 ) -> CompressReport:
     measured = bench_together(
@@ -188,8 +189,9 @@ def _report(
     before, after = sizes_of(original.manifest), sizes_of(compressed.manifest)
     return CompressReport(
         metric=drop,
-        metrics_before=metrics_before,
-        metrics_after=metrics_after,
+        metrics_before=metrics[0],
+        metrics_after=metrics[1],
+        metrics_test=metrics[2],
         size_bytes=BeforeAfter(sum(before.values()), sum(after.values())),
         parts_bytes={part: BeforeAfter(before[part], after[part]) for part in before},
         latency_ms=latency[min(latency)],

@@ -24,7 +24,7 @@ class BeforeAfter:
 
 @dataclass(frozen=True)
 class MetricDrop:
-    """The metric that decides, measured on both models as they are served.
+    """The metric that decides, measured on the validation part of both models as they are served.
 
     Attributes:
         name: of the metric; higher is better.
@@ -47,8 +47,9 @@ class CompressReport:
 
     Attributes:
         metric: the task's metric that decides.
-        metrics_before: all metrics of the original.
-        metrics_after: all metrics of the compressed model.
+        metrics_before: all metrics of the original on the validation part.
+        metrics_after: those of the compressed model.
+        metrics_test: those of the compressed model on the test part, measured when all was decided.
         size_bytes: of the whole folder, without its manifest.
         parts_bytes: of the dense part, the tables and the rest.
         latency_ms: median latency at the smallest batch size.
@@ -62,6 +63,7 @@ class CompressReport:
     metric: MetricDrop
     metrics_before: Mapping[str, float]
     metrics_after: Mapping[str, float]
+    metrics_test: Mapping[str, float]
     size_bytes: BeforeAfter
     parts_bytes: Mapping[str, BeforeAfter]
     latency_ms: BeforeAfter

@@ -117,7 +117,7 @@ def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
             )
         )
     if rows:
-        console.print(table("Compression", ("artifact", "size", "latency p50", "metric", "change"), rows))
+        console.print(table("Compression", ("artifact", "size", "latency p50", "validation", "change"), rows))
         console.print()
 
 

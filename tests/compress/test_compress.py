@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from graphbox.artifact import Artifact
 from graphbox.compress import compress
 from graphbox.config import BenchConfig, CompressConfig
-from graphbox.deploy import DeployedEncoder, open_encoder
+from graphbox.deploy import DeployedEncoder, DeployedModel, open_encoder
 from graphbox.errors import GateError, UsageError
 from tests.artifact.sample_model import SampleModel, make_model, write_embedding, write_encoder
 
@@ -37,7 +38,7 @@ def _agreement(sample: SampleModel) -> Any:
     scores[np.arange(len(nodes)), nodes] = -np.inf
     best = np.argsort(-scores, axis=1)[:, :10]
 
-    def evaluate(model: DeployedEncoder) -> Mapping[str, float]:
+    def evaluate(model: DeployedEncoder, _part: str) -> Mapping[str, float]:
         found, _ = model.neighbors_of_indices(nodes, 10)
         shared = [len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), best.tolist(), strict=True)]
         return {"recall@10": float(np.mean(shared)), "queries": float(len(nodes))}
@@ -73,7 +74,7 @@ def test_both_parts_become_int8_and_everything_is_reported(
     assert manifest.onnx is not None
     assert manifest.onnx.precision == "int8_dynamic"
     assert {spec.codec for spec in manifest.tables.values()} == {"int8_rowwise"}
-    assert manifest.metrics == {"companion": report.metrics_after}
+    assert manifest.metrics == {"companion": report.metrics_test}
     assert manifest.lineage.parent == "sample/1"
     assert manifest.lineage.steps == ("export", "tables int8_rowwise", "dense int8_dynamic")
     assert manifest.lineage.run == "run-1"
@@ -94,7 +95,9 @@ def test_the_compressed_model_answers_like_the_original(
 ) -> None:
     destination = tmp_path / "sample" / "2"
     config = CompressConfig(max_drop=1.0)
-    compress(artifact, destination, config, version=2, metric="m", evaluate=lambda _: {"m": 1.0}, bench=BENCH)
+    compress(
+        artifact, destination, config, version=2, metric="m", evaluate=lambda *_: {"m": 1.0}, bench=BENCH
+    )
     with open_encoder(destination) as model:
         assert model.effective["precision"] == "int8_dynamic"
         received = model.encode(sample.ids["package"])
@@ -118,7 +121,7 @@ def test_each_part_alone(
     config = CompressConfig(dense=dense, tables=tables)
     destination = tmp_path / "sample" / "2"
     report = compress(
-        artifact, destination, config, version=2, metric="m", evaluate=lambda _: {"m": 1.0}, bench=BENCH
+        artifact, destination, config, version=2, metric="m", evaluate=lambda *_: {"m": 1.0}, bench=BENCH
     )
     manifest = Artifact.open(destination).manifest
     assert manifest.lineage.steps == ("export", *steps)
@@ -137,7 +140,7 @@ def test_tables_alone_are_compressed_too(sample: SampleModel, tmp_path: Path) ->
         CompressConfig(),
         version=2,
         metric="m",
-        evaluate=lambda _: {"m": 1.0},
+        evaluate=lambda *_: {"m": 1.0},
         bench=BENCH,
     )
     assert report.dense is None
@@ -153,7 +156,7 @@ def test_too_large_a_drop_is_refused_and_nothing_is_written(
 ) -> None:
     values = iter([0.5, after])
     with pytest.raises(
-        GateError, match=r"expected recall@20 to drop by at most 0\.01, it dropped by"
+        GateError, match=r"expected recall@20 of the validation part to drop by at most 0\.01, it dropped by"
     ) as caught:
         compress(
             artifact,
@@ -161,7 +164,7 @@ def test_too_large_a_drop_is_refused_and_nothing_is_written(
             CompressConfig(max_drop=0.01),
             version=2,
             metric="recall@20",
-            evaluate=lambda _: {"recall@20": next(values)},
+            evaluate=lambda *_: {"recall@20": next(values)},
             bench=BENCH,
         )
     assert caught.value.exit_code == 6
@@ -170,17 +173,35 @@ def test_too_large_a_drop_is_refused_and_nothing_is_written(
 
 
 def test_a_gain_is_no_drop(artifact: Artifact, tmp_path: Path) -> None:
-    values = iter([0.5, 0.6])
+    values = iter([0.5, 0.6, 0.4])  # the last one of the test part, which decides nothing
     report = compress(
         artifact,
         tmp_path / "sample" / "2",
         CompressConfig(max_drop=0.0),
         version=2,
         metric="m",
-        evaluate=lambda _: {"m": next(values)},
+        evaluate=lambda *_: {"m": next(values)},
         bench=BENCH,
     )
     assert report.metric.drop == pytest.approx(-0.1)
+    assert report.metrics_test == {"m": 0.4}
+
+
+@pytest.mark.parametrize("after", [0.5, 0.3])
+def test_the_test_part_is_looked_at_once_and_after_the_decision(
+    artifact: Artifact, tmp_path: Path, after: float
+) -> None:
+    asked: list[tuple[int, str]] = []
+
+    def evaluate(model: DeployedModel, part: str) -> Mapping[str, float]:
+        asked.append((model.manifest.version, part))
+        return {"m": after if model.manifest.version == 2 and part == "validation" else 0.5}
+
+    with nullcontext() if after == 0.5 else pytest.raises(GateError):
+        options: Any = {"version": 2, "metric": "m", "evaluate": evaluate, "bench": BENCH}
+        compress(artifact, tmp_path / "sample" / "2", CompressConfig(), **options)
+    decided = [(1, "validation"), (2, "validation")]
+    assert asked == ([*decided, (2, "test")] if after == 0.5 else decided)
 
 
 def test_the_metric_has_to_be_measured(artifact: Artifact, tmp_path: Path) -> None:
@@ -191,7 +212,7 @@ def test_the_metric_has_to_be_measured(artifact: Artifact, tmp_path: Path) -> No
             CompressConfig(),
             version=2,
             metric="recall@2",
-            evaluate=lambda _: {"recall@20": 0.5},
+            evaluate=lambda *_: {"recall@20": 0.5},
             bench=BENCH,
         )
     assert caught.value.hint == "did you mean `recall@20`?"
@@ -207,7 +228,7 @@ def test_nothing_to_compress_is_said(artifact: Artifact, tmp_path: Path, again: 
             config,
             version=2,
             metric="m",
-            evaluate=lambda _: {"m": 1.0},
+            evaluate=lambda *_: {"m": 1.0},
             bench=BENCH,
         )
         artifact = Artifact.open(tmp_path / "sample" / "2")
@@ -218,6 +239,6 @@ def test_nothing_to_compress_is_said(artifact: Artifact, tmp_path: Path, again: 
             config,
             version=3,
             metric="m",
-            evaluate=lambda _: {"m": 1.0},
+            evaluate=lambda *_: {"m": 1.0},
             bench=BENCH,
         )

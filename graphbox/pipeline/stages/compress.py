@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +17,10 @@ from graphbox.pipeline.stages.split import load_splits
 from graphbox.workspace import ModelRecord, Workspace
 
 if TYPE_CHECKING:
-    from graphbox.compress import CompressReport
-    from graphbox.deploy import DeployedModel
+    from graphbox.compress import CompressReport, Evaluate
+    from graphbox.config import TaskConfig
+    from graphbox.graph import Graph
+    from graphbox.train.tasks import Split
 
 __all__ = ["STAGE", "compress_model"]
 
@@ -44,7 +44,7 @@ def _run(context: StageContext) -> StageResult:
             settings,
             versions[name],
             folder,
-            evaluate=partial(evaluate_deployed, graph=graph, split=splits[task], task=config.tasks[task]),
+            evaluate=_evaluation(graph, splits[task], config.tasks[task]),
             metric=config.tasks[task].deciding_metric,
             bench=config.bench,
         )
@@ -80,7 +80,7 @@ def compress_model(
         settings,
         version,
         folder,
-        evaluate=partial(evaluate_deployed, graph=data.graph, split=data.split(parent.task), task=task),
+        evaluate=_evaluation(data.graph, data.split(parent.task), task),
         metric=task.deciding_metric,
         bench=bench,
     )
@@ -94,7 +94,7 @@ def compress_version(
     version: int,
     folder: Path,
     *,
-    evaluate: Callable[[DeployedModel], Mapping[str, float]],
+    evaluate: Evaluate,
     metric: str,
     bench: BenchConfig,
 ) -> dict[str, Any]:
@@ -115,6 +115,11 @@ def compress_version(
         bench=bench,
     )
     return {"version": version, "parent": parent.version, **_report_document(result)}
+
+
+def _evaluation(graph: Graph, split: Split, task: TaskConfig) -> Evaluate:
+    """Return what measures a deployed model on a part of its task."""
+    return lambda model, fold: evaluate_deployed(model, graph, split, task, fold)
 
 
 def _report_document(report: CompressReport) -> dict[str, Any]:

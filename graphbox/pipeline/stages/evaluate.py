@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from graphbox.artifact import LookupForm
 from graphbox.config import ClassifyTaskConfig, ClickTaskConfig, PredictLinksTaskConfig, RecommendTaskConfig
@@ -60,8 +60,14 @@ def _best(context: StageContext, metrics: dict[str, dict[str, Metrics]]) -> Iter
             yield f"{name} {key} {max(values[key] for values in metrics[name].values()):.3f}"
 
 
-def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: TaskConfig) -> Metrics:
-    """Measure a model on the test part of its task as it is served: looked up, encoded, ranked."""
+def evaluate_deployed(
+    model: DeployedModel, graph: Graph, split: Split, task: TaskConfig, fold: Literal["validation", "test"]
+) -> Metrics:
+    """Measure a model on a held-out part of its task as it is served: looked up, encoded, ranked.
+
+    On the validation part two versions of a model can be compared. It is no measure of a model that was
+    given that part, as most finished ones were.
+    """
     from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph
     from graphbox.models.click_fields import ClickFields
     from graphbox.train import ClickSplit, CompleteSplit
@@ -69,7 +75,7 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     from graphbox.train.completion.evaluation import rank_triples
 
     if isinstance(model, DeployedEncoder):
-        return _evaluate_encoder(model, graph, split, task)
+        return _evaluate_encoder(model, graph, split, task, fold)
     if (
         isinstance(model, DeployedClick)
         and isinstance(task, ClickTaskConfig)
@@ -77,11 +83,11 @@ def evaluate_deployed(model: DeployedModel, graph: Graph, split: Split, task: Ta
     ):
         fields = ClickFields(model.fields.fields, model.fields.crosses)
         return evaluate_probabilities(
-            graph, split, task, fields, lambda rows: model.predict_rows(rows).probability
+            graph, split, task, fields, lambda rows: model.predict_rows(rows).probability, fold
         )
     if isinstance(model, DeployedKnowledgeGraph) and isinstance(split, CompleteSplit):
         num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}
-        return rank_triples(split, "test", num_nodes, partial(_scores_of_triples, model, split.relations))
+        return rank_triples(split, fold, num_nodes, partial(_scores_of_triples, model, split.relations))
     raise UsageError(
         f"a model of kind {model.manifest.kind} does no task of kind {task.kind}",
         where=str(model.artifact.path),
@@ -109,7 +115,13 @@ def _scores_of_triples(
     return scores
 
 
-def _evaluate_encoder(model: DeployedEncoder, graph: Graph, split: Split, task: TaskConfig) -> Metrics:
+def _evaluate_encoder(
+    model: DeployedEncoder,
+    graph: Graph,
+    split: Split,
+    task: TaskConfig,
+    fold: Literal["validation", "test"],
+) -> Metrics:
     import numpy as np
 
     from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
@@ -124,12 +136,12 @@ def _evaluate_encoder(model: DeployedEncoder, graph: Graph, split: Split, task: 
             )
             count = graph.num_nodes(split.target_type)
             candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
-            return evaluate_pairs(split, task, inner_products(sources, candidates))
+            return evaluate_pairs(split, task, inner_products(sources, candidates), fold)
         sources, targets = (
             model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
             for name in (split.node_type, split.target_type)
         )
-        return evaluate_link_embeddings(split, task, sources, targets)
+        return evaluate_link_embeddings(split, task, sources, targets, fold)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         names: tuple[str, ...] = (split.node_type,)
@@ -140,7 +152,7 @@ def _evaluate_encoder(model: DeployedEncoder, graph: Graph, split: Split, task: 
             name: model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
             for name in names
         }
-        return evaluate_embeddings(graph, split, task, embeddings)
+        return evaluate_embeddings(graph, split, task, embeddings, fold)
     count = graph.num_nodes(model.target_type(split.node_type))
     candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
     return evaluate_scores(
@@ -148,6 +160,7 @@ def _evaluate_encoder(model: DeployedEncoder, graph: Graph, split: Split, task: 
         split,
         task,
         lambda queries: np.asarray(model.encode_indices(queries, split.node_type) @ candidates.T, np.float32),
+        fold,
     )
 
 

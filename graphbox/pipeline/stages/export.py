@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def _export(
     folder: str,
 ) -> ExportResult:
     from graphbox.artifact import Lineage
-    from graphbox.train import load_trained
+    from graphbox.train import evaluate_trained, load_trained
 
     for node_type in graph.node_types:
         if graph.num_removed(node_type):
@@ -65,11 +66,13 @@ def _export(
                 hint="an artifact has one row for each node: import the graph anew from tables without them",
             )
     trained = load_trained(context.run_path, export.model)
-    metrics = (
-        {}
-        if trained.task is None
-        else {trained.task: context.output("evaluate", "metrics")[trained.task][export.model]}
-    )
+    metrics = {}
+    if trained.task is not None and split is not None:
+        metrics[trained.task] = context.output("evaluate", "metrics")[trained.task][export.model]
+        if trained.link_scores is not None:
+            # Said of events as they went by, by a model that learnt on. What is served are its vectors.
+            task, served = context.config.tasks[trained.task], replace(trained, link_scores=None)
+            metrics[trained.task] = evaluate_trained(graph, split, task, served)
     about: dict[str, Any] = {
         "name": name,
         "version": version,
