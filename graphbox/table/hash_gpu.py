@@ -17,7 +17,7 @@ from graphbox.errors import ConflictError, DoesNotFitError, UsageError
 
 __all__ = ["DeviceHash"]
 
-_BLOCK = 256
+_BLOCK = 128  # of one warp, whose threads wait for each other without a barrier
 _ENTRY = tl.constexpr(2)  # words of int64
 _FREE = tl.constexpr(-1)
 _ERASED = tl.constexpr(-2)  # lookups go on behind it, insertions take it
@@ -273,5 +273,5 @@ class DeviceHash:
         if size > 0:
             with on_device(self.device):
                 kernel[triton.cdiv(size, _BLOCK),](
-                    *arguments, self._entries, BLOCK=_BLOCK, enable_fp_fusion=False
+                    *arguments, self._entries, BLOCK=_BLOCK, num_warps=1, enable_fp_fusion=False
                 )

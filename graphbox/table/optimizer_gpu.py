@@ -109,8 +109,8 @@ def _adagrad_step(state, cells, g, lr, eps):
 
 
 @triton.jit
-def _rowwise_adagrad_step(accumulators, wanted, square, g, lr, eps):
-    accumulator = tl.load(accumulators, mask=wanted, other=1.0) + square
+def _rowwise_adagrad_step(accumulators, wanted, accumulator, square, g, lr, eps):
+    accumulator = accumulator + square
     tl.store(accumulators, accumulator, mask=wanted)
     return tl.div_rn(tl.zeros_like(accumulator) + lr, tl.sqrt_rn(accumulator) + eps)[:, None] * g
 
@@ -138,8 +138,10 @@ def _adam_step(state, cells, first, g, rate, root_scale, eps, beta2, rest2, DIM:
 
 
 @triton.jit
-def _rowwise_adam_step(accumulators, wanted, square, first, rate, root_scale, eps, beta2, rest2):
-    accumulator = beta2 * tl.load(accumulators, mask=wanted, other=0.0) + rest2 * square
+def _rowwise_adam_step(
+    accumulators, wanted, accumulator, square, first, rate, root_scale, eps, beta2, rest2
+):  # fmt: skip
+    accumulator = beta2 * accumulator + rest2 * square
     tl.store(accumulators, accumulator, mask=wanted)
     return tl.div_rn(rate, root_scale * tl.sqrt_rn(accumulator) + eps)[:, None] * first
 
@@ -167,7 +169,7 @@ def _ftrl_value(state, cells, value, g, steps, lr, beta, l1, l2, DIM: tl.constex
 @triton.jit
 def _value_after(
     state, accumulators, corrections1, corrections2, last_correction1, last_correction2,
-    wanted, cells, value, g, steps, lr, eps, keep, beta1, rest1, beta2, rest2, l1, l2,
+    wanted, cells, value, accumulator, g, steps, lr, eps, keep, beta1, rest1, beta2, rest2, l1, l2,
     OPTIMIZER: tl.constexpr, DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
     HAS_SETTINGS: tl.constexpr,
 ):  # fmt: skip
@@ -179,7 +181,7 @@ def _value_after(
         step = _adagrad_step(state, cells, g, lr, eps)
     elif OPTIMIZER == _ROWWISE_ADAGRAD:
         square = _mean_square(g, cells, DIM, ROWS, COLUMNS)
-        step = _rowwise_adagrad_step(accumulators, wanted, square, g, lr, eps)
+        step = _rowwise_adagrad_step(accumulators, wanted, accumulator, square, g, lr, eps)
     elif OPTIMIZER != _SGD:
         first = _first_moment(state, cells, g, rest1)
         correction1 = _correction(corrections1, last_correction1, steps, wanted)
@@ -191,7 +193,7 @@ def _value_after(
         else:
             square = _mean_square(g, cells, DIM, ROWS, COLUMNS)
             step = _rowwise_adam_step(
-                accumulators, wanted, square, first, rate, root_scale, eps, beta2, rest2
+                accumulators, wanted, accumulator, square, first, rate, root_scale, eps, beta2, rest2
             )
     if HAS_SETTINGS:
         value = value * keep
@@ -226,6 +228,14 @@ def _update(
         wanted = wanted & (tl.load(refused) + tl.zeros_like(number) >= size)
     if IS_SORTED:
         wanted = wanted & is_first_of_equal(slots, number, slot, inside)
+    row = values + slot[:, None] * VALUES_STRIDE + column
+    row_state = state + slot * STATE_STRIDE
+    # Rows are asked for before gradients are waited for.
+    value = tl.load(row, mask=wanted[:, None] & (column < DIM), other=0.0).to(tl.float32)
+    accumulator = tl.full((ROWS,), 1.0, tl.float32)
+    if ACCUMULATOR >= 0:
+        accumulator = tl.load(row_state + ACCUMULATOR, mask=wanted, other=1.0)
+    if IS_SORTED:
         total, shown, count = sum_of_equal(
             slots, order, gradients, shows, skipped, number, slot, wanted, size, column,
             DIM, SKIPS, HAS_SHOWS,
@@ -238,9 +248,6 @@ def _update(
         shown = tl.load(shows + number, mask=wanted, other=0).to(tl.float32)
 
     cells = wanted[:, None] & (column < DIM)
-    row = values + slot[:, None] * VALUES_STRIDE + column
-    row_state = state + slot * STATE_STRIDE
-    value = tl.load(row, mask=cells, other=0.0).to(tl.float32)
     steps = tl.zeros((ROWS,), tl.uint32)
     if STEPS >= 0:
         steps = tl.load(row_state + STEPS, mask=wanted, other=0.0).to(tl.uint32, bitcast=True)
@@ -253,7 +260,7 @@ def _update(
     value = _value_after(
         row_state[:, None] + column, row_state + ACCUMULATOR,
         corrections1, corrections2, last_correction1, last_correction2,
-        wanted, cells, value, g, steps, lr, eps, keep, beta1, rest1, beta2, rest2, l1, l2,
+        wanted, cells, value, accumulator, g, steps, lr, eps, keep, beta1, rest1, beta2, rest2, l1, l2,
         OPTIMIZER, DIM, COLUMNS, ROWS, HAS_SETTINGS,
     )  # fmt: skip
     if HAS_SETTINGS:

@@ -37,7 +37,7 @@ def test_kernels_compile(
 ) -> None:
     walks = torch.arange(6).reshape(2, 3)
     offsets = torch.zeros(1, 3, dtype=torch.int64)
-    with compiling("graphbox.sample.pairs_gpu", "graphbox.sample.negative_gpu"):
+    with compiling("graphbox.philox_gpu", "graphbox.sample.pairs_gpu", "graphbox.sample.negative_gpu"):
         for windows in (
             DeviceWindows(2),
             DeviceWindows(2, offsets, True, keep_thresholds(np.full(9, 0.5))),
