@@ -14,6 +14,7 @@ import torch
 from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
 from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
+from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.launch import TrainingOptions, job_of, launch
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
@@ -82,6 +83,7 @@ def fit(
         BackendMissingError: there are not as many GPUs.
         ProcessLostError: one of several processes was ended.
         TimeLimitError: one of several processes did not answer.
+        DoesNotFitError: the GPU has too little memory.
         InterruptedRunError: ``stop`` asked to; a checkpoint was written.
         GraphboxError: the loss is no longer a finite number.
         FormatError: the checkpoint is damaged.
@@ -115,7 +117,7 @@ def fit_in_process(
     """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
     name, run_folder, threads = options.name, options.run_folder, options.threads
     view = GraphView(graph, split, "test" if config.sees_validation else "train")
-    place = TrainingMemory(options.memory, run_folder / "tables" / name, processes)
+    place = TrainingMemory(options.memory, run_folder / "tables" / name, processes, options.device)
     if processes.is_first:
         place.clear()
     assignment = Assignment(
@@ -129,26 +131,27 @@ def fit_in_process(
         device=options.device,
         processes=processes,
     )
-    with torch_threads(threads):
+    with torch_threads(threads), computing_on(options.device, name, config):
         trainer = make_trainer(config, assignment)
         try:
-            outcome = train(
-                trainer,
-                model=name,
-                run_folder=run_folder,
-                settings=_settings(config, split, options.seed),
-                clock=assignment.clock,
-                trackers=trackers,
-                progress=progress,
-                stop=stop,
-                resume=options.resume,
-                threads=threads,
-                checkpoint_interval_s=options.checkpoint_interval_s,
-                processes=processes,
-            )
-            if not processes.is_first:
-                return None
-            trained = trainer.trained(name, GraphView(graph, split, "test"))
+            with summing_in_order(options.device, wanted=trainer.sums_in_order):
+                outcome = train(
+                    trainer,
+                    model=name,
+                    run_folder=run_folder,
+                    settings=_settings(config, split, options.seed),
+                    clock=assignment.clock,
+                    trackers=trackers,
+                    progress=progress,
+                    stop=stop,
+                    resume=options.resume,
+                    threads=threads,
+                    checkpoint_interval_s=options.checkpoint_interval_s,
+                    processes=processes,
+                )
+                if not processes.is_first:
+                    return None
+                trained = trainer.trained(name, GraphView(graph, split, "test"))
             save_trained(trained, graph, run_folder)
         finally:
             trainer.close()

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from graphbox.config import MemoryConfig, ModelConfig
 from graphbox.errors import UsageError
 from graphbox.graph.tiered_graph import TieredGraph
+from graphbox.sample import DeviceGraph
+from graphbox.sample.adjacency import GraphLike
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
 from graphbox.train.processes import ALONE, TrainingProcesses
+from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["TrainingMemory", "check_memory", "discard_table"]
+__all__ = ["MOST_NEIGHBORS_ON_DEVICE", "TrainingMemory", "check_memory", "discard_table", "has_kernels"]
+
+MOST_NEIGHBORS_ON_DEVICE = 512
+"""Of a node at a hop, without replacement; see :func:`graphbox.sample.sample_neighbors`."""
 
 
 @dataclass(frozen=True)
@@ -24,19 +32,47 @@ class TrainingMemory:
     """Budgets of a training, and the folder of what does not fit.
 
     Attributes:
-        config: the section `memory` of the run file.
+        config: the section `memory` of the run file; on a GPU ``hbm`` has what placement found.
         folder: where rows of tables go that find no room; None: there are no budgets of tables.
         processes: which divide rows and budgets among them.
+        device: where the model computes.
     """
 
     config: MemoryConfig = field(default_factory=MemoryConfig)
     folder: Path | None = None
     processes: TrainingProcesses = ALONE
+    device: torch.device = CPU
 
     @property
     def graph_on_disk(self) -> bool:
         """Whether batches are sampled from disk."""
         return self.config.topology is not None or self.config.features is not None
+
+    def holds_on_device(self, feature_bytes: int) -> bool:
+        """Return whether features of so many bytes are to be kept where the model computes."""
+        budget = self.config.hbm.features
+        return budget is None or feature_bytes <= budget
+
+    def sampled_on_device(self, graph: GraphLike, num_neighbors: Sequence[int]) -> DeviceGraph | None:
+        """Return a graph whose neighbours are sampled where the model computes; None: on the CPU.
+
+        Args:
+            graph: what is sampled, in memory.
+            num_neighbors: how many neighbours at each hop.
+        """
+        if self.why_on_cpu(num_neighbors) is not None:
+            return None
+        return DeviceGraph(graph, self.device, hbm_bytes=self.config.hbm.topology)
+
+    def why_on_cpu(self, num_neighbors: Sequence[int]) -> str | None:
+        """Return why neighbours are sampled on the CPU, in words; None: they are not."""
+        if not has_kernels(self.device):
+            return "the model computes there"
+        if self.graph_on_disk:
+            return "the graph is on disk"
+        if max(num_neighbors, default=0) > MOST_NEIGHBORS_ON_DEVICE:
+            return f"more than {MOST_NEIGHBORS_ON_DEVICE} neighbours of a node are asked for"
+        return None
 
     def tiered(self, view: GraphView) -> TieredGraph:
         """Return a graph for sampling from disk; a budget that is not given is the size of all there is.
@@ -128,6 +164,11 @@ class TrainingMemory:
         """Remove rows that an earlier training left: its checkpoints have them."""
         if self.folder is not None and self.folder.exists():
             shutil.rmtree(self.folder)
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Return whether samplers and tables have kernels on a device."""
+    return device.type == "cuda"
 
 
 _EVERYTHING = 1 << 50

@@ -64,6 +64,11 @@ class Trainer(ABC):
         """Where the model computes."""
         return CPU
 
+    @property
+    def sums_in_order(self) -> bool:
+        """Whether a GPU is to take the kernels that give the same bits each time, though they are slower."""
+        return True
+
     def places(self) -> Mapping[str, str]:
         """Return where the rest is done, for the record of the run: by what, the device and why, in words."""
         return {}

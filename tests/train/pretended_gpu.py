@@ -129,9 +129,11 @@ def pretended_gpu() -> Iterator[torch.device]:
         "Event": mock.MagicMock(),
         "current_stream": None,
         "device": nullcontext(),
+        "empty_cache": None,
         "get_device_name": "pretended",
         "get_rng_state": torch.empty(0),
         "manual_seed": None,
+        "mem_get_info": (1 << 40, 1 << 40),
         "set_rng_state": None,
     }
     with ExitStack() as stack:

@@ -17,13 +17,16 @@ from graphbox.config import (
     ClickTaskConfig,
     CompleteTaskConfig,
     GivenSplitConfig,
+    MemoryConfig,
     PredictLinksTaskConfig,
     RecommendTaskConfig,
 )
-from graphbox.errors import InterruptedRunError
+from graphbox.errors import DoesNotFitError, InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
+from graphbox.train.memory import TrainingMemory
+from graphbox.train.optimization import Optimization
 from tests.train.atlas import build_atlas
 from tests.train.conftest import build_graph
 from tests.train.letters import stream_graph, stream_task
@@ -159,9 +162,12 @@ def arrays(trained: TrainedModel) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_trains_as_on_the_cpu(case: str, graphs: Callable[[str], Graph], tmp_path: Path) -> None:
+def test_trains_as_on_the_cpu(
+    case: str, graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = graphs(CASES[case][0])
     expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: False)  # no GPU runs them
     with pretended_gpu() as gpu:
         found = arrays(train(graph, case, tmp_path / "gpu", gpu))
     assert set(found) == set(expected)
@@ -175,10 +181,15 @@ def test_trains_as_on_the_cpu(case: str, graphs: Callable[[str], Graph], tmp_pat
 @pytest.mark.parametrize("first", ["cpu", "gpu"])
 @pytest.mark.parametrize("case", ["gnn tells", "sage", "dcn", "temporal", "complex"])
 def test_goes_on_on_another_device(
-    case: str, first: str, graphs: Callable[[str], Graph], tmp_path: Path
+    case: str,
+    first: str,
+    graphs: Callable[[str], Graph],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graph = graphs(CASES[case][0])
     expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: False)
     asked = iter(range(100))
 
     def stop() -> bool:
@@ -204,3 +215,67 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
             here + there
         with pytest.raises(TypeError, match="can't convert cuda:0"):
             there.numpy()
+
+
+@pytest.mark.gpu_kernel
+@pytest.mark.parametrize("case", ["gnn ranks"])
+def test_samples_of_kernels_are_those_of_the_cpu(
+    case: str, graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graphs(CASES[case][0])
+    expected = arrays(train(graph, case, tmp_path / "host", CPU))
+    assert load_outcome(tmp_path / "host", "model").places["sampling"] == "cpu: the model computes there"
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+    found = arrays(train(graph, case, tmp_path / "kernels", CPU))
+    assert load_outcome(tmp_path / "kernels", "model").places["sampling"] == "cpu"
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, expected[name], err_msg=name)
+
+
+def test_why_neighbours_are_sampled_on_the_cpu() -> None:
+    on_gpu = TrainingMemory(device=torch.device("cuda", 0))
+    assert on_gpu.why_on_cpu([10, 5]) is None
+    assert on_gpu.why_on_cpu([1000]) == "more than 512 neighbours of a node are asked for"
+    on_disk = TrainingMemory(MemoryConfig(topology=1 << 20), device=torch.device("cuda", 0))
+    assert on_disk.why_on_cpu([10]) == "the graph is on disk"
+    assert TrainingMemory().why_on_cpu([10]) == "the model computes there"
+
+
+def test_memory_of_the_gpu_that_ends_is_told_with_what_would_fit(
+    graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ...")
+
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: False)
+    monkeypatch.setattr(Optimization, "backward", full)
+    is_on = torch.are_deterministic_algorithms_enabled()
+    with pretended_gpu() as gpu, pytest.raises(DoesNotFitError) as caught:
+        train(graphs("topics"), "gnn sampled", tmp_path, gpu)
+    text = str(caught.value)
+    assert caught.value.exit_code == 3
+    assert "expected more memory of cuda:0 (pretended) than it has to train `model`" in text
+    assert "CUDA out of memory" in text
+    assert "`models.model.batch_size=64` takes smaller batches" in text
+    assert "`device=cpu` goes on in host memory from the last checkpoint" in text
+    assert torch.are_deterministic_algorithms_enabled() == is_on
+
+
+def test_sums_are_in_order_where_that_is_affordable(
+    graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, bool] = {}
+    backward = Optimization.backward
+
+    def noted(self: Optimization, loss: torch.Tensor) -> float:
+        seen[case] = torch.are_deterministic_algorithms_enabled()
+        return backward(self, loss)
+
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: False)
+    monkeypatch.setattr(Optimization, "backward", noted)
+    with pretended_gpu() as gpu:
+        for case in ("gnn ranks", "gnn tells"):
+            train(graphs("items"), case, tmp_path / case, gpu)
+    assert seen == {"gnn ranks": True, "gnn tells": False}
+    assert "sums" in load_outcome(tmp_path / "gnn tells", "model").places
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -21,6 +21,7 @@ def _run(context: StageContext) -> StageResult:
     from graphbox.device import chosen_device, lacks_for_cuda
     from graphbox.train import fit, load_outcome
     from graphbox.train.plan import check_room
+    from graphbox.train.plan.device_plan import place_trainings, placed_memory
     from graphbox.train.tracking.trackers import open_trackers
 
     config = context.config
@@ -29,6 +30,7 @@ def _run(context: StageContext) -> StageResult:
         context.progress.note(f"training on the CPU; there is {lacks_for_cuda()}")
     graph = open_graph(context)
     check_room(config, graph)
+    plans = place_trainings(config, graph, device) if device.type == "cuda" else {}
     splits = load_splits(context)
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
     with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
@@ -47,11 +49,13 @@ def _run(context: StageContext) -> StageResult:
                 progress=lambda at: _show(context, at),
                 stop=context.stop,
                 resume=context.resumed,
-                memory=config.memory,
+                memory=placed_memory(config.memory, plans.get(name)),
                 device=device,
                 processes=config.processes,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
+    for name, plan in plans.items():
+        report[name]["placement"] = None if plan is None else plan.as_dict()
     return StageResult(
         f"trained {', '.join(config.models)}", {"models": list(config.models)}, {"training": report}
     )

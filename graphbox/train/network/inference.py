@@ -15,17 +15,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from graphbox.models.graph_network import GraphNetwork
-from graphbox.sample import sample_heterogeneous
+from graphbox.sample import DeviceGraph, sample_heterogeneous
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.node_data import NodeData
-from graphbox.train.transfer import moved
+from graphbox.train.transfer import CPU, moved, tensor_on
 
 __all__ = ["BLOCK_NODES", "embed_graph"]
 
 BLOCK_NODES = 8192
 """Nodes whose vectors are computed together."""
 
-Vectors = dict[str, NDArray[np.float32]]
+_STAGES = 3
+"""Sets of vectors that are there at a time: the first, those before a layer, and those after it."""
+_SHARE_OF_FREE = 0.5
+
+Vectors = dict[str, Tensor]
 Masks = dict[str, NDArray[np.bool_]]
 
 
@@ -38,8 +42,9 @@ def embed_graph(
     nodes: Mapping[str, NDArray[np.int64]] | None = None,
     folder: Path | None = None,
     block_nodes: int = BLOCK_NODES,
+    sampled: DeviceGraph | None = None,
     threads: int | None = None,
-) -> Vectors:
+) -> dict[str, NDArray[np.float32]]:
     """Return the embeddings of nodes: float32 [nodes of the type, dim] by node type.
 
     A node that has no row in the table of its type, because it came after training, is embedded from its
@@ -54,23 +59,25 @@ def embed_graph(
         folder: where vectors are kept; None: in memory. Files of earlier layers are removed.
         block_nodes: nodes whose vectors are computed together; changes no bit of the result but for the
             order in which torch adds.
+        sampled: the same graph, where its neighbours are sampled on the device of the network; None: they are
+            on the CPU.
         threads: threads of the sampler.
     """
     needed = _needed(graph, nodes, network.shape.layers)
-    store = _Store(graph, network.shape.dim, folder)
-    first = store.new("first")
     device = next(network.parameters()).device
+    store = _Store(graph, network.shape.dim, folder, device)
+    first = store.new("first")
     for name, block in _blocks(needed[0], block_nodes):
         batch = {name: moved(data[name].take(torch.from_numpy(block)), device)}
         rows = {name: network.input_module(name).fetch(batch[name])}
-        first[name][block] = network.enter(batch, rows)[name].cpu().numpy()
+        store.write(first[name], block, network.enter(batch, rows)[name])
     vectors = first
     for number in range(network.shape.layers):
         following = store.new(f"layer{number}")
         for name, block in _blocks(needed[number + 1], block_nodes):
             sample = sample_heterogeneous(
-                graph.view,
-                {name: torch.from_numpy(block)},
+                graph.view if sampled is None else sampled,
+                {name: tensor_on(block, CPU if sampled is None else sampled.device)},
                 {edge_type: [-1] for edge_type in graph.edge_types},
                 edge_attributes=graph.edge_attributes,
                 threads=threads,
@@ -78,30 +85,40 @@ def embed_graph(
             (edges,) = graph.layers_of(moved(sample, device), 1)
             before, start = (moved(_rows(each, sample.nodes), device) for each in (vectors, first))
             found = network.layer(number, before, edges, start)
-            following[name][block] = found[name][: len(block)].cpu().numpy()
+            store.write(following[name], block, found[name][: len(block)])
         if vectors is not first:
             store.remove(f"layer{number - 1}")
         vectors = following
     store.remove("first")
-    return vectors
+    return {name: each.cpu().numpy() for name, each in vectors.items()}
 
 
 class _Store:
-    """Arrays of vectors of all nodes, in memory or in files."""
+    """Vectors of all nodes: on a GPU if they leave room there, in memory, or in files."""
 
-    def __init__(self, graph: NetworkGraph, dim: int, folder: Path | None) -> None:
+    def __init__(self, graph: NetworkGraph, dim: int, folder: Path | None, device: torch.device) -> None:
         self._shapes = {name: (graph.view.num_nodes(name), dim) for name in graph.node_types}
         self._folder = folder
+        self._place = CPU
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+        elif device.type == "cuda":
+            needed_bytes = _STAGES * sum(4 * nodes * dim for nodes, dim in self._shapes.values())
+            free_bytes, _ = torch.cuda.mem_get_info(device)
+            self._place = device if needed_bytes < _SHARE_OF_FREE * free_bytes else CPU
 
     def new(self, stage: str) -> Vectors:
         if self._folder is None:
-            return {name: np.zeros(shape, np.float32) for name, shape in self._shapes.items()}
+            return {name: torch.zeros(shape, device=self._place) for name, shape in self._shapes.items()}
         return {
-            name: np.lib.format.open_memmap(self._path(stage, name), "w+", np.float32, shape)
+            name: torch.from_numpy(
+                np.lib.format.open_memmap(self._path(stage, name), "w+", np.float32, shape)
+            )
             for name, shape in self._shapes.items()
         }
+
+    def write(self, vectors: Tensor, nodes: NDArray[np.int64], values: Tensor) -> None:
+        vectors[tensor_on(nodes, self._place)] = values.to(self._place)
 
     def remove(self, stage: str) -> None:
         if self._folder is not None:
@@ -141,4 +158,4 @@ def _blocks(masks: Masks, block_nodes: int) -> Iterator[tuple[str, NDArray[np.in
 
 
 def _rows(vectors: Vectors, nodes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(np.asarray(each[nodes[name].numpy()])) for name, each in vectors.items()}
+    return {name: each[nodes[name].to(each.device)] for name, each in vectors.items()}

@@ -20,7 +20,7 @@ from graphbox.errors import UsageError
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.sample import permutation, sample_heterogeneous
+from graphbox.sample import DeviceGraph, permutation, sample_heterogeneous
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
@@ -33,7 +33,7 @@ from graphbox.train.registry import Assignment
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
-from graphbox.train.transfer import moved, tensor_on
+from graphbox.train.transfer import CPU, moved, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["GraphLinkTrainer"]
@@ -97,6 +97,7 @@ class GraphLinkTrainer(NetworkTrainer):
         self._queries: RankingQueries | None = None
         self._epoch_degree = self._degree
         self._epoch_whole: LayerEdges | None = None
+        self._epoch_sampled: DeviceGraph | None = None
         self.epoch_graph = self._graph
         self.epoch_links = self._links_to_hold_out.edges
 
@@ -110,7 +111,10 @@ class GraphLinkTrainer(NetworkTrainer):
         rest = self._split.known("train")
         rest = rest[~np.isin(self._split.pair_keys(rest[:, 0], rest[:, 1]), pairs)]
         self._epoch_degree = self._in_degree(rest)
-        self._epoch_whole = None
+        self._epoch_whole = self._epoch_sampled = None
+        if self._config.num_neighbors is not None:
+            hops = self._config.num_neighbors
+            self._epoch_sampled = self._memory.sampled_on_device(self.epoch_graph.view, hops)
         self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
         return self._batches_of_epoch()
 
@@ -212,10 +216,11 @@ class GraphLinkTrainer(NetworkTrainer):
             with clock.stage("compute"):
                 found = self.network(inputs, rows, edges)
                 return {name: found[name][tensor_on(each, self._device)] for name, each in seeds.items()}
+        place = CPU if self._epoch_sampled is None else self._device
         with clock.stage("sample"):
             sample = sample_heterogeneous(
-                graph.view,
-                {name: torch.from_numpy(each) for name, each in seeds.items()},
+                graph.view if self._epoch_sampled is None else self._epoch_sampled,
+                {name: tensor_on(each, place) for name, each in seeds.items()},
                 {edge_type: list(self._config.num_neighbors) for edge_type in graph.edge_types},
                 edge_attributes=graph.edge_attributes,
                 seed=self._seed,

@@ -30,6 +30,10 @@ class _Slot:
     numbers: Tensor
     size: int
 
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        return self.offsets, self.numbers
+
     def take(self, nodes: Tensor) -> SlotBatch:
         begins = self.offsets[nodes]
         lengths = self.offsets[nodes + 1] - begins
@@ -48,12 +52,11 @@ class NodeData:
         node_type: the type.
         names: of the features; None: all that may be read.
         stored: reads vectors from disk; None: they are in memory.
-        place: where the features are kept that are not read from disk.
         learnt: what a network that was trained on another graph, or an earlier state of it, knows of these
             features; None: it is learnt of these nodes. Categories and slots it does not know are missing.
 
     Attributes:
-        place: see above.
+        place: where the features are kept that are not read from disk.
         learnt: what is known of the features by name, in the order in which they are read.
         stored_vectors: names of the vectors that are read from disk, in the order of their columns.
 
@@ -67,7 +70,6 @@ class NodeData:
         node_type: str,
         names: Sequence[str] | None,
         stored: TieredGraph | None = None,
-        place: torch.device = CPU,
         learnt: Mapping[str, LearntFeature] | None = None,
     ) -> None:
         known = view.features(node_type)
@@ -86,7 +88,7 @@ class NodeData:
             for name in chosen
             if known[name].kind not in {"vector", "slots"}
         }
-        self.place = place
+        self.place = CPU
         self.learnt = (
             {name: LearntFeature.of(known[name], view.feature(node_type, name)) for name in chosen}
             if learnt is None
@@ -94,21 +96,34 @@ class NodeData:
         )
         features = NodeFeatures.build(columns, count, self.learnt)
         self._feature_sizes = features.sizes
-        self._codes, self._numbers = (tensor_on(each, place) for each in (features.codes, features.numbers))
+        self._codes, self._numbers = torch.from_numpy(features.codes), torch.from_numpy(features.numbers)
         vectors = {name: view.feature(node_type, name) for name in chosen if known[name].kind == "vector"}
         self._node_type, self._stored = node_type, stored
         self._width = sum(each.shape[1] for each in vectors.values())
         self.stored_vectors = () if stored is None else tuple(vectors)
         self._vectors: Tensor | None = None
         if not self.stored_vectors:
-            self._vectors = tensor_on(_side_by_side(count, vectors.values()), place)
+            self._vectors = torch.from_numpy(_side_by_side(count, vectors.values()))
         slots = [name for name in chosen if known[name].kind == "slots"]
-        self._slots = [moved(_slot(view, node_type, name, self.learnt[name]), place) for name in slots]
+        self._slots = [_slot(view, node_type, name, self.learnt[name]) for name in slots]
 
     @property
     def sizes(self) -> InputSizes:
         """What the network must know to have parameters."""
         return InputSizes(self._feature_sizes, self._width, tuple(slot.size for slot in self._slots))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the features that are not read from disk."""
+        held = [self._codes, self._numbers, *([] if self._vectors is None else [self._vectors])]
+        return sum(each.nbytes for each in (*held, *(part for slot in self._slots for part in slot.tensors)))
+
+    def move(self, place: torch.device) -> None:
+        """Keep the features elsewhere."""
+        self.place = place
+        self._codes, self._numbers = moved((self._codes, self._numbers), place)
+        self._vectors = None if self._vectors is None else moved(self._vectors, place)
+        self._slots = [moved(each, place) for each in self._slots]
 
     def take(self, nodes: Tensor, fetched: Mapping[str, Tensor] | None = None) -> NodeBatch:
         """Return what some nodes have, in their order, where it is kept.
@@ -144,7 +159,6 @@ def node_data(
     node_types: Sequence[str],
     features: Mapping[str, Sequence[str]] | None,
     stored: TieredGraph | None = None,
-    place: torch.device = CPU,
 ) -> dict[str, NodeData]:
     """Return the data of node types by name.
 
@@ -153,7 +167,6 @@ def node_data(
         node_types: which.
         features: names of features by node type; None: all that may be read, of all types.
         stored: reads vectors from disk; None: they are in memory.
-        place: where the features are kept that are not read from disk.
 
     Raises:
         UsageError: a type or feature that is not there.
@@ -166,7 +179,7 @@ def node_data(
                 hint=did_you_mean(name, node_types) or f"there are: {', '.join(node_types)}",
             )
     return {
-        name: NodeData(view, name, None if features is None else features.get(name, ()), stored, place)
+        name: NodeData(view, name, None if features is None else features.get(name, ()), stored)
         for name in node_types
     }
 

@@ -20,6 +20,7 @@ from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.graph_inputs import NodeBatch
 from graphbox.models.graph_layers import layer_kind
 from graphbox.models.graph_network import GraphNetwork, LayerEdges
+from graphbox.sample import DeviceGraph
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
 from graphbox.train.network.graph import NetworkGraph
@@ -92,9 +93,10 @@ class NetworkTrainer(Trainer):
                 )
         self._memory = assignment.memory
         self._tiered = self._open_tiers(assignment.name)
-        self._data = node_data(
-            self._view, self._graph.node_types, config.features, self._tiered, self._device
-        )
+        self._data = node_data(self._view, self._graph.node_types, config.features, self._tiered)
+        if self._memory.holds_on_device(sum(each.bytes for each in self._data.values())):
+            for each in self._data.values():
+                each.move(self._device)
         shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
         sizes = {name: data.sizes for name, data in self._data.items()}
         with self._seeded():
@@ -107,6 +109,7 @@ class NetworkTrainer(Trainer):
         )
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
+        self._on_device: DeviceGraph | None = None
 
     @property
     def epochs(self) -> int:
@@ -117,6 +120,24 @@ class NetworkTrainer(Trainer):
     def device(self) -> torch.device:
         """Where the network computes."""
         return self._device
+
+    @property
+    def sums_in_order(self) -> bool:
+        """Not over a whole graph, where a hub's edges would wait for each other."""
+        return self._config.num_neighbors is not None
+
+    def places(self) -> Mapping[str, str]:
+        """Return where neighbours are sampled, if they are, and where features are."""
+        hops = self._config.num_neighbors
+        reason = None if hops is None else self._memory.why_on_cpu(hops)
+        of_sampling = str(self._device) if reason is None else f"cpu: {reason}"
+        features = dict.fromkeys(str(each.place) for each in self._data.values())
+        found = {"features": ", ".join(features)}
+        if hops is not None:
+            found["sampling"] = of_sampling
+        elif self._device.type == "cuda":
+            found["sums"] = "in no fixed order, over the whole graph: equal runs agree to rounding"
+        return found
 
     @property
     def selection(self) -> Selection:
@@ -189,7 +210,23 @@ class NetworkTrainer(Trainer):
         graph = self._graph
         if view is not None:
             graph = self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
-        return embed_graph(self.network, graph, self._data, nodes=nodes, threads=self._threads)
+        return embed_graph(
+            self.network,
+            graph,
+            self._data,
+            nodes=nodes,
+            sampled=self._graph_on_device()
+            if view is None
+            else self._memory.sampled_on_device(graph.view, ()),
+            threads=self._threads,
+        )
+
+    def _graph_on_device(self) -> DeviceGraph | None:
+        """Return the graph as training sees it for sampling on the device; None: on the CPU."""
+        if self._on_device is None:
+            hops = self._config.num_neighbors or ()
+            self._on_device = self._memory.sampled_on_device(self._graph.view, hops)
+        return self._on_device
 
     def _kept(self) -> TrainedNetwork:
         """Return the network as it is now, for graphs as they are later."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from graphbox.bandwidth import Bandwidths, measured_bandwidths
-from graphbox.config import ModelConfig, RunConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, RunConfig
 from graphbox.device import device_in_words
 from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
@@ -25,6 +25,7 @@ __all__ = [
     "Gpu",
     "device_problems",
     "place_trainings",
+    "placed_memory",
     "plan_devices",
 ]
 
@@ -144,6 +145,13 @@ def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> di
         model, message, hint = found[0]
         raise DoesNotFitError(message, where=f"models.{model}", hint=hint)
     return plans
+
+
+def placed_memory(memory: MemoryConfig, plan: DevicePlan | None) -> MemoryConfig:
+    """Return the section `memory` of a run file with the budgets of HBM that a plan found for a model."""
+    if plan is None:
+        return memory
+    return memory.model_copy(update={"hbm": HbmConfig(**plan.budgets)})
 
 
 def device_problems(

@@ -12,6 +12,7 @@ import torch
 from graphbox.config import ModelConfig, TaskConfig
 from graphbox.errors import NotFoundError
 from graphbox.table import Expiry, TablePublisher
+from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.fit import torch_threads
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.registry import Assignment, make_streaming_trainer
@@ -104,7 +105,7 @@ def follow(
     assignment = Assignment(
         model.name, GraphView(feed.graph(), None), None, model.task, model.seed, threads, device=device
     )
-    with torch_threads(threads):
+    with torch_threads(threads), computing_on(device, model.name, model.config):
         trainer = ChunkEpochs(
             make_streaming_trainer(model.config, assignment),
             feed,
@@ -113,19 +114,20 @@ def follow(
             clock=assignment.clock,
             waiting=waiting,
         )
-        outcome = train(
-            trainer,
-            model=model.name,
-            run_folder=run_folder,
-            settings=model.settings,
-            clock=assignment.clock,
-            trackers=trackers,
-            progress=progress,
-            stop=stop,
-            resume=True,
-            threads=threads,
-            checkpoint_interval_s=checkpoint_interval_s,
-        )
+        with summing_in_order(device, wanted=trainer.sums_in_order):
+            outcome = train(
+                trainer,
+                model=model.name,
+                run_folder=run_folder,
+                settings=model.settings,
+                clock=assignment.clock,
+                trackers=trackers,
+                progress=progress,
+                stop=stop,
+                resume=True,
+                threads=threads,
+                checkpoint_interval_s=checkpoint_interval_s,
+            )
         graph = feed.graph()
         save_trained(trainer.trained(model.name, GraphView(graph, None)), graph, run_folder)
     with write_atomically(run_folder / "trained" / model.name / "outcome.json") as stream:

@@ -1,0 +1,87 @@
+"""What holds while a model is trained on a device: its memory, and that equal runs give equal bits."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from graphbox.config import ModelConfig
+from graphbox.device import device_in_words
+from graphbox.errors import DoesNotFitError
+
+__all__ = ["computing_on", "summing_in_order"]
+
+_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+_FIXED_WORKSPACE = ":4096:8"
+"""With it the products of cuBLAS are the same each time; read when the first is computed."""
+
+
+@contextmanager
+def computing_on(device: torch.device, model: str, config: ModelConfig) -> Iterator[None]:
+    """Let a device be the one that kernels run on while the block runs.
+
+    Args:
+        device: where the model computes.
+        model: its name.
+        config: its section of the run file.
+
+    Raises:
+        DoesNotFitError: the block wanted more memory of a GPU than it has.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    os.environ.setdefault(_WORKSPACE, _FIXED_WORKSPACE)
+    try:
+        with torch.cuda.device(device):
+            yield
+    except torch.OutOfMemoryError as error:
+        free, total = torch.cuda.mem_get_info(device)
+        torch.cuda.empty_cache()
+        raise DoesNotFitError(
+            f"expected more memory of {device_in_words(device)} than it has to train `{model}`: of {total:,} "
+            f"bytes {free:,} were free ({str(error).partition('. ')[0]})",
+            where=f"models.{model}",
+            hint="; ".join(_ways(model, config)),
+        ) from error
+
+
+@contextmanager
+def summing_in_order(device: torch.device, *, wanted: bool) -> Iterator[None]:
+    """Let operations of torch on a GPU take the kernels that sum in a fixed order, where it has such.
+
+    Args:
+        device: where the model computes.
+        wanted: it is to be so; else the block runs as it is.
+    """
+    if device.type != "cuda" or not wanted:
+        yield
+        return
+    is_on = torch.are_deterministic_algorithms_enabled()
+    only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    settings: Any = torch.utils.deterministic
+    filled = settings.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    settings.fill_uninitialized_memory = False  # all of it is written before it is read
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not have a deterministic implementation", UserWarning)
+            yield
+    finally:
+        torch.use_deterministic_algorithms(is_on, warn_only=only_warns)
+        settings.fill_uninitialized_memory = filled
+
+
+def _ways(model: str, config: ModelConfig) -> Iterator[str]:
+    size = getattr(config, "batch_size", None)
+    if size is not None and size > 1:
+        yield f"`models.{model}.batch_size={size // 2}` takes smaller batches"
+    if getattr(config, "num_neighbors", 0) is None:
+        yield f"`models.{model}.num_neighbors=[10,10]` trains on parts of the graph"
+    yield "smaller budgets of `memory.hbm` leave more to batches"
+    yield "`device=cpu` goes on in host memory from the last checkpoint"
