@@ -70,6 +70,8 @@ class TrainingMemory:
             return "the model computes there"
         if self.graph_on_disk:
             return "the graph is on disk"
+        if self.config.tables is not None:
+            return "rows of tables are on disk, and read ahead of batches"
         if max(num_neighbors, default=0) > MOST_NEIGHBORS_ON_DEVICE:
             return f"more than {MOST_NEIGHBORS_ON_DEVICE} neighbours of a node are asked for"
         return None

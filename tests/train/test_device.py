@@ -218,7 +218,7 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
 
 
 @pytest.mark.gpu_kernel
-@pytest.mark.parametrize("case", ["gnn ranks"])
+@pytest.mark.parametrize("case", ["gnn ranks", "gnn sampled"])
 def test_samples_of_kernels_are_those_of_the_cpu(
     case: str, graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +235,8 @@ def test_samples_of_kernels_are_those_of_the_cpu(
 def test_why_neighbours_are_sampled_on_the_cpu() -> None:
     on_gpu = TrainingMemory(device=torch.device("cuda", 0))
     assert on_gpu.why_on_cpu([10, 5]) is None
+    with_rows_on_disk = TrainingMemory(MemoryConfig(tables=1 << 20), device=torch.device("cuda", 0))
+    assert str(with_rows_on_disk.why_on_cpu([10])).startswith("rows of tables are on disk")
     assert on_gpu.why_on_cpu([1000]) == "more than 512 neighbours of a node are asked for"
     on_disk = TrainingMemory(MemoryConfig(topology=1 << 20), device=torch.device("cuda", 0))
     assert on_disk.why_on_cpu([10]) == "the graph is on disk"

@@ -173,8 +173,9 @@ class GraphNetworkTrainer(NetworkTrainer):
         hops = list(self._config.num_neighbors or ())
         # Relations that are taken as one are in memory: what is on disk is then read batch by batch.
         tiered = None if self._graph.is_merged else self._tiered
+        on_device = self._graph_on_device()
         return NeighborLoader(
-            tiered or self._graph.view,
+            tiered or on_device or self._graph.view,
             dict.fromkeys(self._graph.edge_types, hops),
             (self._split.node_type, nodes),
             self._config.batch_size,
@@ -186,7 +187,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             output="torch",
             part=self._processes.shard,
             seed=self._seed,
-            num_threads=self._threads,
+            num_threads=None if on_device is not None else self._threads,
             tables=self.tables(),
         )
 
