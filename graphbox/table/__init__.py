@@ -20,7 +20,7 @@ from graphbox.table.rows_ahead import RowsAhead
 from graphbox.table.salt import hashed_keys, salted_keys, unsalted_keys
 from graphbox.table.serving import ServingTable
 from graphbox.table.sharding import shard_of
-from graphbox.table.statistics import TableStatistics
+from graphbox.table.statistics import DeviceTableStatistics, TableStatistics
 from graphbox.table.store import TableStore
 from graphbox.table.table import EmbeddingTable
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from graphbox.table.bag import BagSlot as BagSlot
     from graphbox.table.bag import TableEmbeddingBag as TableEmbeddingBag
     from graphbox.table.bag import TableEmbeddingBagCollection as TableEmbeddingBagCollection
+    from graphbox.table.device_table import DeviceTable as DeviceTable
     from graphbox.table.distributed import ProcessGroup as ProcessGroup
     from graphbox.table.distributed_table import ShardedTable as ShardedTable
     from graphbox.table.module import TableEmbedding as TableEmbedding
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {
     "BagSlot": "graphbox.table.bag",
+    "DeviceTable": "graphbox.table.device_table",
     "PipelinedBatches": "graphbox.table.pipeline",
     "ProcessGroup": "graphbox.table.distributed",
     "ShardedTable": "graphbox.table.distributed_table",
@@ -49,6 +51,8 @@ _MODULE_OF = {
 __all__ = [
     "BagSlot",
     "CountAdmission",
+    "DeviceTable",
+    "DeviceTableStatistics",
     "EmbeddingTable",
     "Expiry",
     "PipelinedBatches",

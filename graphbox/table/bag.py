@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphbox.errors import UsageError, did_you_mean
-from graphbox.native import Int64Array
 from graphbox.table.bag_input import BagInput, bag_input
-from graphbox.table.lookup import Bags, Lookup, Plan
+from graphbox.table.key_bags import KeyBags, offsets_of
+from graphbox.table.lookup import Plan, RowLookup
 from graphbox.table.module import TableModule, padding_checked, table_checked, warn_of_other_processes
-from graphbox.table.salt import salted
+from graphbox.table.salt import salted_tensor
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
+    from graphbox.table.device_table import DeviceTable
     from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["BagMode", "BagSlot", "TableEmbeddingBag", "TableEmbeddingBagCollection"]
@@ -38,7 +38,7 @@ class BagSlot:
         padding_idx: this key stands for nothing.
     """
 
-    table: EmbeddingTable | ShardedTable
+    table: EmbeddingTable | ShardedTable | DeviceTable
     mode: BagMode = "sum"
     salt: str | None = None
     padding_idx: int | None = None
@@ -71,7 +71,7 @@ class TableEmbeddingBag(TableModule):
 
     def __init__(
         self,
-        table: EmbeddingTable | ShardedTable,
+        table: EmbeddingTable | ShardedTable | DeviceTable,
         mode: BagMode = "mean",
         *,
         include_last_offset: bool = False,
@@ -126,6 +126,7 @@ class TableEmbeddingBag(TableModule):
             values,
             offsets,
             weights,
+            table=self.table,
             include_last_offset=self.include_last_offset,
             padding_idx=self.padding_idx,
         )
@@ -152,7 +153,7 @@ class TableEmbeddingBagCollection(TableModule):
 
     def __init__(
         self,
-        slots: Mapping[str, BagSlot | EmbeddingTable | ShardedTable],
+        slots: Mapping[str, BagSlot | EmbeddingTable | ShardedTable | DeviceTable],
         *,
         include_last_offset: bool = False,
         concatenate: bool = False,
@@ -274,14 +275,15 @@ class TableEmbeddingBagCollection(TableModule):
             keys,
             offsets,
             weights,
+            table=table_checked(self.slots[name].table),
             include_last_offset=self.include_last_offset,
             padding_idx=self.slots[name].padding_idx,
             where=name,
         )
 
-    def _keys(self, name: str, bags: BagInput) -> Int64Array:
+    def _keys(self, name: str, bags: BagInput) -> Tensor:
         salt = self.slots[name].salt
-        return bags.keys if salt is None else salted(bags.keys, salt)
+        return bags.keys if salt is None else salted_tensor(bags.keys, salt)
 
 
 class _MergedBags:
@@ -297,23 +299,26 @@ class _MergedBags:
         if len(bags) == 1:
             self._offsets = bags[0].offsets
         else:
-            starts = np.cumsum([0, *(len(each.keys) for each in bags)])
-            self._offsets = np.concatenate(
-                [*(each.offsets[:-1] + start for each, start in zip(bags, starts, strict=False)), starts[-1:]]
-            )
+            lengths = torch.cat([torch.diff(each.offsets) for each in bags])
+            self._offsets = offsets_of(lengths)
+        device = self._offsets.device
         self._divisors = None
         if "mean" in modes:
-            self._divisors = np.concatenate(
+            self._divisors = torch.cat(
                 [
-                    np.maximum(np.diff(each.offsets), 1) if mode == "mean" else np.ones(len(each.offsets) - 1)
+                    torch.diff(each.offsets).clamp(min=1).float()
+                    if mode == "mean"
+                    else torch.ones(len(each.offsets) - 1, device=device)
                     for each, mode in zip(bags, modes, strict=True)
                 ]
-            ).astype(np.float32)
+            )
         self._weights = None
         if any(each.weights is not None for each in bags):
             self._weights = torch.cat(
                 [
-                    torch.ones(len(each.keys)) if each.weights is None else each.weights.float().cpu()
+                    torch.ones(len(each.keys), device=device)
+                    if each.weights is None
+                    else each.weights.to(device, torch.float32)
                     for each in bags
                 ]
             )
@@ -321,24 +326,24 @@ class _MergedBags:
             self._weights is not None and self._weights.requires_grad and torch.is_grad_enabled()
         )
 
-    def lookup(self, table: EmbeddingTable, keys: Sequence[Int64Array]) -> Lookup:
+    def lookup(self, table: EmbeddingTable, keys: Sequence[Tensor]) -> RowLookup:
         """Return the lookup of the bags' sums, or of the rows alone where weights want a gradient."""
-        joined = keys[0] if len(keys) == 1 else np.concatenate(keys)
+        joined = keys[0] if len(keys) == 1 else torch.cat(list(keys))
         if self._sums_here:
-            return Lookup(table, joined)
-        weights = None if self._weights is None else self._weights.detach().numpy()
-        return Lookup(table, joined, Bags(self._offsets, weights, self._divisors))
+            return table.lookup(joined)
+        weights = None if self._weights is None else self._weights.detach()
+        return table.lookup(joined, KeyBags(self._offsets, weights, self._divisors))
 
     def sums(self, result: Tensor) -> Tensor:
         """Return the sums of all bags from what the lookup gave."""
         if not self._sums_here or self._weights is None:
             return result
-        lengths = torch.from_numpy(np.diff(self._offsets))
-        bag_of = torch.repeat_interleave(lengths).to(result.device)
+        lengths = torch.diff(self._offsets)
         weighted = result * self._weights.to(result.device).unsqueeze(1)
-        sums = result.new_zeros(len(lengths), result.shape[1]).index_add(0, bag_of, weighted)
+        # In the order of the keys on every device, as index_add() is not.
+        sums = torch.segment_reduce(weighted, "sum", lengths=lengths.to(result.device), initial=0)
         if self._divisors is not None:
-            sums = sums / torch.from_numpy(self._divisors).to(result.device).unsqueeze(1)
+            sums = sums / self._divisors.to(result.device).unsqueeze(1)
         return sums
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphbox.errors import UsageError
-from graphbox.native import Int64Array, integer_array
+from graphbox.table.key_bags import offsets_of
+
+if TYPE_CHECKING:
+    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["BagInput", "bag_input"]
 
@@ -19,14 +22,14 @@ class BagInput:
     """Keys in bags.
 
     Attributes:
-        keys: int64 [keys].
+        keys: int64 [keys], where the table wants them, as offsets.
         offsets: int64 [bags + 1].
         weights: [keys], factors of the rows, differentiable; None: 1.
         device: of the input.
     """
 
-    keys: Int64Array
-    offsets: Int64Array
+    keys: Tensor
+    offsets: Tensor
     weights: Tensor | None
     device: torch.device
 
@@ -36,6 +39,7 @@ def bag_input(
     offsets: Tensor | None,
     weights: Tensor | None,
     *,
+    table: EmbeddingTable,
     include_last_offset: bool,
     padding_idx: int | None,
     where: str = "input",
@@ -46,6 +50,7 @@ def bag_input(
         values: integers [bags, keys of each], or [keys] with ``offsets``, or nested.
         offsets: integers, where each bag begins.
         weights: as ``values``.
+        table: where the rows are.
         include_last_offset: ``offsets`` ends with the number of keys.
         padding_idx: a key that stands for nothing.
         where: what messages call the input.
@@ -64,9 +69,10 @@ def bag_input(
         lengths, flat = _rows_of(values)
         if weights is not None:
             weight_lengths, weights = _rows_of(weights)
-            if not np.array_equal(weight_lengths, lengths):
+            if not torch.equal(weight_lengths, lengths):
                 raise UsageError("expected one weight for each key", where=f"{where}: per_sample_weights")
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        keys = table.lookup_keys(flat, where)
+        ends = offsets_of(lengths.to(keys.device))
     else:
         if values.dim() != 1 or offsets is None:
             raise UsageError(
@@ -74,8 +80,9 @@ def bag_input(
                 f"{tuple(values.shape)} {'without' if offsets is None else 'with'} offsets",
                 where=where,
             )
-        flat, ends = values, _ends(offsets, len(values), include_last_offset, f"{where}: offsets")
-    keys = integer_array(flat, where)
+        keys = table.lookup_keys(values, where)
+        begins = table.lookup_keys(offsets, f"{where}: offsets")
+        ends = _ends(begins, len(values), include_last_offset, f"{where}: offsets")
     if weights is not None and len(weights) != len(keys):
         raise UsageError(
             f"expected one weight for each of {len(keys)} keys, received {len(weights)}",
@@ -84,9 +91,9 @@ def bag_input(
     if padding_idx is not None:
         is_key = keys != padding_idx
         if not is_key.all():
-            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_key)])[ends]
+            ends = offsets_of(is_key)[ends]
             keys = keys[is_key]
-            weights = None if weights is None else weights[torch.from_numpy(is_key).to(weights.device)]
+            weights = None if weights is None else weights[is_key.to(weights.device)]
     return BagInput(keys, ends, weights, device)
 
 
@@ -104,27 +111,28 @@ def _form(values: Tensor) -> str:
     return "nested" if values.is_nested else f"of shape {tuple(values.shape)}"
 
 
-def _rows_of(values: Tensor) -> tuple[Int64Array, Tensor]:
+def _rows_of(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return the length of each row, and all values in one dimension."""
     if not values.is_nested:
-        return np.full(len(values), values.shape[1], np.int64), values.reshape(-1)
+        return torch.full((len(values),), values.shape[1]), values.reshape(-1)
     rows = values.unbind()
     if any(row.dim() != 1 for row in rows):
         raise UsageError("expected nested keys of one dimension in each bag", where="input")
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    if values.layout == torch.jagged and len(values.values()) == lengths.sum():
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    if values.layout == torch.jagged and len(values.values()) == int(lengths.sum()):
         return lengths, values.values()
     return lengths, torch.cat(list(rows)) if rows else torch.empty(0, dtype=values.dtype)
 
 
-def _ends(offsets: Tensor, count: int, include_last_offset: bool, where: str) -> Int64Array:
-    ends = integer_array(offsets, where)
+def _ends(ends: Tensor, count: int, include_last_offset: bool, where: str) -> Tensor:
+    if ends.dim() != 1:
+        raise UsageError(f"expected 1 dimension(s), received shape {tuple(ends.shape)}", where=where)
     if not include_last_offset:
-        begins, ends = ends, np.empty(len(ends) + 1, np.int64)
-        ends[:-1], ends[-1] = begins, count
+        ends = torch.cat([ends, ends.new_tensor([count])])
     if len(ends) == 0:
         raise UsageError("expected the number of keys as last offset, received none", where=where)
-    if (len(ends) > 1 and ends[0] != 0) or ends[-1] != count or (ends[1:] < ends[:-1]).any():
+    begins_wrong = (ends[:1] != 0).any() if len(ends) > 1 else ends.new_zeros(())
+    if bool(begins_wrong) or bool((ends[-1] != count) | (ends[1:] < ends[:-1]).any()):
         raise UsageError(
             f"expected offsets that begin with 0, never fall, and do not exceed the {count} keys"
             f"{', the last one their number' if include_last_offset else ''}",

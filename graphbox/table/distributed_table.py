@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
+    from graphbox.table.key_bags import KeyBags
     from graphbox.table.policy import ShrinkReport
 
 __all__ = ["ShardedTable"]
@@ -256,6 +257,14 @@ class ShardedTable:
         return cls(table, processes, name=name, average_gradients=average_gradients)
 
     # ----------------------------------------------------------------------- torch modules
+
+    def lookup_keys(self, keys: Tensor, name: str) -> Tensor:
+        """Return keys of a module's lookup as int64 in host memory."""
+        return self.local.lookup_keys(keys, name)
+
+    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> Lookup:
+        """Return what pulls the rows of keys, or the sums of bags."""
+        return Lookup.of(cast("EmbeddingTable", self), keys, bags)
 
     def look_up(self, lookup: Lookup, *, create: bool) -> PulledLookup:
         """Return what a module looks up, with where it is for the push."""

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,37 @@ if TYPE_CHECKING:
     from graphbox.table.distributed_keys import KeyExchange
     from graphbox.table.distributed_table import ShardedTable
 
-__all__ = ["Gradient", "Gradients", "Pusher", "collect", "pushers"]
+__all__ = ["Gradient", "Gradients", "Pusher", "RowGradient", "collect", "pushers"]
+
+
+class RowGradient(Protocol):
+    """The gradient of a lookup's results, wherever the rows are: in host memory, or on a device."""
+
+    @property
+    def number(self) -> int:
+        """Of the lookup, in the order of the forward passes."""
+        ...
+
+    @property
+    def table(self) -> EmbeddingTable:
+        """Whose rows were looked up, or what stands for one."""
+        ...
+
+    def push(self, lr: float | None = None) -> int:
+        """Apply it, by the table's learning rate unless one is given; return the count of changes."""
+        ...
+
+    def joined(self, others: Sequence[Any]) -> Self:
+        """Return it and others of the same table, which come after it, as one."""
+        ...
+
+    def scaled(self, factor: float) -> Self:
+        """Return a multiple of it, in memory of its own."""
+        ...
+
+    def square_sum(self) -> float:
+        """Return the sum of the squares of all rows' gradients, those of equal keys summed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +100,18 @@ class Gradient:
         values = np.repeat(values, np.diff(self.offsets), axis=0)
         return values if self.weights is None else values * self.weights[:, None]
 
+    def joined(self, others: Sequence[Gradient]) -> Gradient:
+        """Return it and others of the same table, which come after it, as one."""
+        return _joined([self, *others])
+
+    def scaled(self, factor: float) -> Gradient:
+        """Return a multiple of it, in memory of its own."""
+        return replace(self, values=self.values * np.float32(factor))
+
+    def square_sum(self) -> float:
+        """Return the sum of the squares of all rows' gradients, those of equal keys summed."""
+        return float(np.square(self.row_sums(), dtype=np.float64).sum())
+
     def row_sums(self) -> Float32Array:
         """Return the gradients of rows, those of equal keys summed: float32 [different keys, dim]."""
         values = self.key_values()
@@ -82,7 +124,7 @@ class Gradient:
 class Pusher(Protocol):
     """Applies the gradients of a table in a way of its own."""
 
-    def push(self, gradient: Gradient) -> None:
+    def push(self, gradient: RowGradient) -> None:
         """Apply a gradient, now or later."""
         ...
 
@@ -98,10 +140,10 @@ class Gradients:
     """
 
     def __init__(self) -> None:
-        self._gradients: list[Gradient] = []
+        self._gradients: list[RowGradient] = []
         self._lock = threading.Lock()  # backward passes of several devices run in several threads
 
-    def add(self, gradient: Gradient) -> None:
+    def add(self, gradient: RowGradient) -> None:
         """Keep a gradient."""
         with self._lock:
             self._gradients.append(gradient)
@@ -127,7 +169,7 @@ class Gradients:
         if sharded:
             for table in sharded:
                 of_table = [each for each in gradients if each.table is cast("object", table)]
-                table.learn(sorted(of_table, key=lambda each: each.number))
+                table.learn(cast("list[Gradient]", sorted(of_table, key=lambda each: each.number)))
             gradients = [each for each in gradients if not is_sharded(each.table)]
         if len(gradients) == 1:
             _push(gradients[0])
@@ -139,29 +181,24 @@ class Gradients:
         """Return the Euclidean norm of all rows' gradients, those of equal keys summed."""
         with self._lock:
             gradients = list(self._gradients)
-        squares = (
-            float(np.square(each.row_sums(), dtype=np.float64).sum()) for each in _of_tables(gradients)
-        )
-        return math.sqrt(sum(squares))
+        return math.sqrt(sum(each.square_sum() for each in _of_tables(gradients)))
 
     def scale(self, factor: float) -> None:
         """Multiply all gradients, whose memory may be that of tensors of the user, in memory of their own."""
         with self._lock:
-            self._gradients = [
-                replace(each, values=each.values * np.float32(factor)) for each in self._gradients
-            ]
+            self._gradients = [each.scaled(factor) for each in self._gradients]
 
 
-def _of_tables(gradients: Sequence[Gradient]) -> Iterator[Gradient]:
+def _of_tables(gradients: Sequence[RowGradient]) -> Iterator[RowGradient]:
     """Yield one gradient for each table."""
-    by_table: dict[EmbeddingTable, list[Gradient]] = {}
+    by_table: dict[EmbeddingTable, list[RowGradient]] = {}
     for gradient in sorted(gradients, key=lambda each: each.number):
         by_table.setdefault(gradient.table, []).append(gradient)
     for of_table in by_table.values():
-        yield _joined(of_table)
+        yield of_table[0] if len(of_table) == 1 else of_table[0].joined(of_table[1:])
 
 
-def _push(gradient: Gradient) -> None:
+def _push(gradient: RowGradient) -> None:
     pusher = pushers.get(gradient.table) if pushers else None
     if pusher is None:
         gradient.push()
@@ -174,7 +211,7 @@ _open: Final[weakref.WeakValueDictionary[int, Gradients]] = weakref.WeakValueDic
 _open_lock: Final = threading.Lock()
 
 
-def collect(gradient: Gradient) -> None:
+def collect(gradient: RowGradient) -> None:
     """Keep a gradient until the backward pass of this thread has come to its end, and apply it then."""
     backward_pass = torch._C._current_graph_task_id()
     with _open_lock:
@@ -188,8 +225,6 @@ def collect(gradient: Gradient) -> None:
 def _joined(gradients: Sequence[Gradient]) -> Gradient:
     """Return gradients of one table as one."""
     first = gradients[0]
-    if len(gradients) == 1:
-        return first
     lengths = [len(each.keys) for each in gradients]
     ends = np.cumsum(lengths)
     offsets = None

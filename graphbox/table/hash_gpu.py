@@ -149,6 +149,11 @@ class DeviceHash:
         self._most_keys = 0  # what the host knows of the counts without waiting for them
         self._most_erased = 0
 
+    @staticmethod
+    def bytes_for(capacity: int) -> int:
+        """Return the most bytes of so many keys: while erased entries are made free there are two tables."""
+        return 2 * 8 * int(_ENTRY.value) * max(_LEAST_ENTRIES, _ENTRIES_PER_KEY * capacity)
+
     def __len__(self) -> int:
         """Return the number of keys. Waits for the device."""
         self._most_keys, self._most_erased = self._counts.tolist()

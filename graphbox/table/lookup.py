@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 import torch
@@ -14,13 +14,14 @@ from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array, new_rows
 from graphbox.table.distributed_kind import is_sharded
-from graphbox.table.gradients import Gradient, Gradients, collect
+from graphbox.table.gradients import Gradient, Gradients, RowGradient, collect
+from graphbox.table.key_bags import KeyBags
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
     from graphbox.table.distributed_keys import KeyExchange
 
-__all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "look_up"]
+__all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "PulledRows", "RowLookup", "look_up"]
 
 CPU: Final = torch.device("cpu")
 
@@ -29,6 +30,53 @@ _NUMBERS: Final = itertools.count()
 
 _ANCHOR: Final = torch.zeros(0, requires_grad=True)
 """What makes autograd go back through a lookup; it never gets a gradient."""
+
+
+class RowLookup(Protocol):
+    """Keys of one table, and how their rows are summed, wherever the rows are."""
+
+    @property
+    def table(self) -> EmbeddingTable:
+        """Where the rows are, or what stands for one."""
+        ...
+
+    def pull(self, *, create: bool = True) -> PulledRows:
+        """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
+        ...
+
+    def pull_ahead(self, *, is_final: bool) -> PulledRows:
+        """Pull what a forward pass will ask for, while others compute.
+
+        Args:
+            is_final: it will be taken as it is. Otherwise it is brought up to date before, no key gets a
+                row, and as much is done now as can be.
+        """
+        ...
+
+
+class PulledRows(Protocol):
+    """What a lookup gave, wherever the rows are."""
+
+    @property
+    def lookup(self) -> RowLookup:
+        """What was looked up."""
+        ...
+
+    def tensor(self) -> torch.Tensor:
+        """Return the results: float32 [results, dim]."""
+        ...
+
+    def gradient(self, number: int, of_results: torch.Tensor) -> RowGradient:
+        """Return the gradient of the rows from that of the results."""
+        ...
+
+    def up_to_date(self, pushed: Callable[[int], Sequence[_core.PulledRows]]) -> PulledRows:
+        """Return what a pull would give now.
+
+        Args:
+            pushed: returns the rows that the pipeline pushed to the table after so many changes of it.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +117,16 @@ class Lookup:
     keys: Int64Array
     bags: Bags | None = None
 
+    @classmethod
+    def of(cls, table: EmbeddingTable, keys: torch.Tensor, bags: KeyBags | None) -> Lookup:
+        """Return the lookup of keys that are tensors in host memory."""
+        if bags is None:
+            return cls(table, keys.numpy())
+        weights, divisors = (
+            None if each is None else each.detach().numpy() for each in (bags.weights, bags.divisors)
+        )
+        return cls(table, keys.numpy(), Bags(bags.offsets.numpy(), weights, divisors))
+
     def __len__(self) -> int:
         return len(self.keys) if self.bags is None else len(self.bags.offsets) - 1
 
@@ -79,9 +137,11 @@ class Lookup:
         rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
-    def promote(self) -> None:
-        """Bring the rows that are on SSD into memory, so that pulls find them there."""
-        _core.table_promote(self.table._table, self.keys, self.table.threads)
+    def pull_ahead(self, *, is_final: bool) -> PulledLookup:
+        """Pull ahead of the forward pass: see :class:`RowLookup`."""
+        if not is_final:  # or the forward pass would read those from SSD again that change meanwhile
+            _core.table_promote(self.table._table, self.keys, self.table.threads)
+        return self.pull(create=is_final)
 
     def _pull_into(self, rows: Float32Array, create: bool) -> _core.PulledRows:
         table = self.table
@@ -122,6 +182,33 @@ class PulledLookup:
         """Where the rows are, of a table of this process alone."""
         return cast("_core.PulledRows", self.rows)
 
+    def tensor(self) -> torch.Tensor:
+        """Return the results: float32 [len(lookup), dim]."""
+        return torch.from_numpy(self.values)
+
+    def gradient(self, number: int, of_results: torch.Tensor) -> Gradient:
+        """Return the gradient of the rows from that of the results."""
+        lookup, bags = self.lookup, self.lookup.bags
+        return Gradient(
+            number,
+            lookup.table,
+            self.rows,
+            lookup.keys,
+            of_results.detach().to(CPU, torch.float32).contiguous().numpy(),
+            None if bags is None else bags.offsets,
+            None if bags is None else bags.weights,
+            None if bags is None else bags.divisors,
+        )
+
+    def up_to_date(self, pushed: Callable[[int], Sequence[_core.PulledRows]]) -> PulledLookup:
+        """Return what a pull would give now: see :class:`PulledRows`."""
+        changes = self.local_rows.changes
+        since = pushed(changes)
+        if self.lookup.table._table.changes != changes + len(since):  # others changed the table, too
+            return self.lookup.pull()
+        self.refresh(since)
+        return self
+
     def refresh(self, pushed: Sequence[_core.PulledRows]) -> None:
         """Make it what a pull would give now, if only rows of ``pushed`` changed since it was pulled.
 
@@ -147,12 +234,12 @@ class Plan:
         device: where the results are wanted.
     """
 
-    lookups: Sequence[Lookup]
+    lookups: Sequence[RowLookup]
     finish: Callable[[Sequence[torch.Tensor]], Any]
     device: torch.device = CPU
 
 
-def look_up(pulled: PulledLookup, device: torch.device, gradients: Gradients | None) -> torch.Tensor:
+def look_up(pulled: PulledRows, device: torch.device, gradients: Gradients | None) -> torch.Tensor:
     """Return what was pulled as a tensor; its gradient goes to the table.
 
     Args:
@@ -169,28 +256,17 @@ class _LookUp(torch.autograd.Function):
     def forward(
         ctx: Any,
         anchor: torch.Tensor,  # noqa: ARG004 - what autograd wants a gradient for
-        pulled: PulledLookup,
+        pulled: PulledRows,
         device: torch.device,
         gradients: Gradients | None,
         number: int,
     ) -> torch.Tensor:
         ctx.pulled, ctx.gradients, ctx.number = pulled, gradients, number
-        return torch.from_numpy(pulled.values).to(device)
+        return pulled.tensor().to(device)
 
     @staticmethod
     def backward(ctx: Any, *of_results: torch.Tensor) -> tuple[None, ...]:
-        lookup = ctx.pulled.lookup
-        bags = lookup.bags
-        gradient = Gradient(
-            ctx.number,
-            lookup.table,
-            ctx.pulled.rows,
-            lookup.keys,
-            of_results[0].detach().to(CPU, torch.float32).contiguous().numpy(),
-            None if bags is None else bags.offsets,
-            None if bags is None else bags.weights,
-            None if bags is None else bags.divisors,
-        )
+        gradient = ctx.pulled.gradient(ctx.number, of_results[0])
         if ctx.gradients is None:
             collect(gradient)
         else:

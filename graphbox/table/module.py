@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from graphbox.errors import UnsupportedError, UsageError
-from graphbox.native import integer_array
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradients
-from graphbox.table.lookup import Bags, Lookup, Plan, PulledLookup, look_up
+from graphbox.table.key_bags import KeyBags
+from graphbox.table.lookup import Plan, PulledRows, look_up
 from graphbox.table.reference import check_reference, reference
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
+    from graphbox.table.device_table import DeviceTable
     from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["Ahead", "TableEmbedding", "TableModule"]
@@ -28,7 +29,7 @@ __all__ = ["Ahead", "TableEmbedding", "TableModule"]
 class Ahead(Protocol):
     """Has pulled rows ahead of their forward pass."""
 
-    def take(self, module: TableModule, arguments: tuple[Any, ...]) -> tuple[Plan, list[PulledLookup]] | None:
+    def take(self, module: TableModule, arguments: tuple[Any, ...]) -> tuple[Plan, list[PulledRows]] | None:
         """Return what was pulled for the forward pass with these arguments, up to date, or None."""
         ...
 
@@ -79,7 +80,7 @@ class TableModule(torch.nn.Module, abc.ABC):
 
     def get_extra_state(self) -> list[dict[str, Any]]:
         """Return what the ``state_dict`` holds of the tables: which checkpoints have their rows."""
-        return reference([local_table(table) for table in self.tables])
+        return reference([table.local for table in self.tables])
 
     def set_extra_state(self, state: object) -> None:
         """Compare the tables with those that a ``state_dict`` was made beside.
@@ -88,7 +89,7 @@ class TableModule(torch.nn.Module, abc.ABC):
             UsageError: tables of other shapes.
             ConflictError: tables with other rows.
         """
-        check_reference([local_table(table) for table in self.tables], state)
+        check_reference([table.local for table in self.tables], state)
 
     def __getstate__(self) -> NoReturn:
         raise UnsupportedError(
@@ -108,8 +109,8 @@ class TableModule(torch.nn.Module, abc.ABC):
             if self._ahead is not None:
                 self._ahead.settle()
             plan = self.plan(*arguments)
-            rows = [torch.from_numpy(each.pull(create=False).values) for each in plan.lookups]
-            return self._moved(plan.finish([each.to(plan.device) for each in rows]))
+            rows = [each.pull(create=False).tensor().to(plan.device) for each in plan.lookups]
+            return self._moved(plan.finish(rows))
         if self._gradients is None:
             self._check_optimizer()
         ahead = None if self._ahead is None else self._ahead.take(self, arguments)
@@ -155,14 +156,17 @@ class TableEmbedding(TableModule):
     In the place of ``torch.nn.Embedding``, with any int64 as a key. :class:`TableModule` says what differs.
 
     Args:
-        table: where the rows are, in this process or in several. Several modules may share it.
+        table: where the rows are, in this process or in several, or on a device: then keys, rows and
+            gradients stay there. Several modules may share it.
         padding_idx: this key stands for nothing: it gives zeros, gets no row and learns nothing.
 
     Raises:
         UsageError: a wrong argument.
     """
 
-    def __init__(self, table: EmbeddingTable | ShardedTable, *, padding_idx: int | None = None) -> None:
+    def __init__(
+        self, table: EmbeddingTable | ShardedTable | DeviceTable, *, padding_idx: int | None = None
+    ) -> None:
         super().__init__()
         self.table = table_checked(table)
         self.padding_idx = padding_checked(padding_idx)
@@ -199,18 +203,17 @@ class TableEmbedding(TableModule):
         (keys,) = arguments
         if not isinstance(keys, Tensor):
             raise UsageError(f"expected a tensor, received {type(keys).__name__}", where="keys")
-        array = integer_array(keys, "keys", dimensions=None)
-        shape = (*array.shape, self.table.dim)
-        flat, bags = (array if array.ndim == 1 else array.reshape(-1)), None
+        shape = (*keys.shape, self.table.dim)
+        flat, bags = self.table.lookup_keys(keys, "keys").reshape(-1), None
         if self.padding_idx is not None:  # bags of one key or none
             is_key = flat != self.padding_idx
             if not is_key.all():
-                flat, bags = flat[is_key], Bags(np.concatenate([np.zeros(1, np.int64), np.cumsum(is_key)]))
+                flat, bags = flat[is_key], KeyBags.of_lengths(is_key)
 
         def finish(results: Sequence[Tensor]) -> Tensor:
             return results[0] if len(shape) == 2 else results[0].view(shape)
 
-        return Plan([Lookup(self.table, flat, bags)], finish, keys.device)
+        return Plan([self.table.lookup(flat, bags)], finish, keys.device)
 
 
 def warn_of_other_processes(tables: Sequence[EmbeddingTable]) -> None:
@@ -230,14 +233,9 @@ def warn_of_other_processes(tables: Sequence[EmbeddingTable]) -> None:
 
 def table_checked(table: object) -> EmbeddingTable:
     """Return the table, or refuse what is none."""
-    if not isinstance(table, EmbeddingTable) and not is_sharded(table):
+    if not hasattr(type(table), "lookup"):  # a ShardedTable and a DeviceTable have it, too
         raise UsageError(f"expected an EmbeddingTable, received {type(table).__name__}", where="table")
     return cast("EmbeddingTable", table)
-
-
-def local_table(table: EmbeddingTable) -> EmbeddingTable:
-    """Return the rows of this process."""
-    return table.local if is_sharded(table) else table
 
 
 def padding_checked(padding_idx: object) -> int | None:

@@ -15,8 +15,8 @@ import torch
 from graphbox import _core
 from graphbox.errors import ConflictError, GraphboxError, TimeLimitError, UnsupportedError, UsageError
 from graphbox.table.distributed_kind import is_sharded
-from graphbox.table.gradients import Gradient, pushers
-from graphbox.table.lookup import Plan, PulledLookup
+from graphbox.table.gradients import Gradient, RowGradient, pushers
+from graphbox.table.lookup import Plan, PulledRows
 from graphbox.table.module import TableModule
 from graphbox.table.table import EmbeddingTable
 
@@ -24,7 +24,7 @@ __all__ = ["PipelinedBatches"]
 
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
-Pulled = tuple[Plan, list[PulledLookup]]
+Pulled = tuple[Plan, list[PulledRows]]
 
 
 class PipelinedBatches(Iterator[Batch], Generic[Batch]):
@@ -220,15 +220,16 @@ class _Pipeline:
             raise
         return plan, pulled if self.staleness else [self._up_to_date(each) for each in pulled]
 
-    def push(self, gradient: Gradient) -> None:
+    def push(self, gradient: RowGradient) -> None:
         """Apply a gradient, in the background if rows may be stale."""
         if self.staleness:
             pushed = self._executor.submit(self._push, gradient, gradient.table.lr)
             self._pushes.append((self._step, pushed))
             return
         changes = gradient.push()
-        with self._lock:
-            self._pushed.append(_Pushed(gradient.table, changes, gradient.local_rows))
+        if isinstance(gradient, Gradient):  # on a device nothing is pulled ahead that could be out of date
+            with self._lock:
+                self._pushed.append(_Pushed(gradient.table, changes, gradient.local_rows))
 
     def settle(self) -> None:
         """Wait until all gradients so far are applied."""
@@ -259,12 +260,9 @@ class _Pipeline:
     def _pull(self, module: TableModule, arguments: tuple[Any, ...]) -> Pulled:
         self._stop_after_failure()
         plan = module.plan(*arguments)
-        if not self.staleness:
-            for each in plan.lookups:
-                each.promote()  # or the forward pass would read those from SSD again that change meanwhile
-        return plan, [each.pull(create=self.staleness > 0) for each in plan.lookups]
+        return plan, [each.pull_ahead(is_final=self.staleness > 0) for each in plan.lookups]
 
-    def _push(self, gradient: Gradient, lr: float) -> None:
+    def _push(self, gradient: RowGradient, lr: float) -> None:
         self._stop_after_failure()
         try:
             gradient.push(lr)
@@ -277,18 +275,18 @@ class _Pipeline:
         if self._failure is not None:
             raise self._failure
 
-    def _up_to_date(self, pulled: PulledLookup) -> PulledLookup:
+    def _up_to_date(self, pulled: PulledRows) -> PulledRows:
         table = pulled.lookup.table
-        with self._lock:
-            pushed = [
-                each.rows
-                for each in self._pushed_before + self._pushed
-                if each.table is table and each.changes > pulled.local_rows.changes
-            ]
-        if table._table.changes != pulled.local_rows.changes + len(pushed):  # others changed the table, too
-            return pulled.lookup.pull()
-        pulled.refresh(pushed)
-        return pulled
+
+        def pushed(changes: int) -> list[_core.PulledRows]:
+            with self._lock:
+                return [
+                    each.rows
+                    for each in self._pushed_before + self._pushed
+                    if each.table is table and each.changes > changes
+                ]
+
+        return pulled.up_to_date(pushed)
 
     def _wait_for(self, result: Future[Any], name: str) -> None:
         wait([result], timeout=self._timeout_seconds or None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +34,28 @@ from graphbox.table.slots import Slots
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["TableRows"]
+    from graphbox.table.key_bags import KeyBags
+    from graphbox.table.lookup import RowLookup
+    from graphbox.table.table import EmbeddingTable
+
+__all__ = ["TableRows", "TierAbove"]
 
 _ASSIGNED_BYTES: Final = 1 << 22
 """Rows of a part that is assigned at once: less than the least memory of a table on SSD."""
 
 _MOST_ROWS: Final = (1 << 31) - 1
+
+
+class TierAbove(Protocol):
+    """Holds rows of a table where they are trained: :class:`graphbox.table.DeviceTable`."""
+
+    def write_back(self) -> None:
+        """Write what changed to the table."""
+        ...
+
+    def close(self) -> None:
+        """Write what changed, and let go of the table."""
+        ...
 
 
 class TableRows:
@@ -55,37 +71,48 @@ class TableRows:
     def __init__(
         self, native: _core.Table, policies: TablePolicies, clock: Callable[[], float], threads: int
     ) -> None:
-        self._table = native
+        self._below = native
+        self._upper: TierAbove | None = None
         self._policies = policies
         self._clock = clock
         self._threads = threads
 
     def __len__(self) -> int:
-        return len(self._table)
+        return len(self._below)
+
+    @property
+    def _table(self) -> _core.Table:
+        """The native table, to look at its rows: what a tier above changed of them is written back first.
+
+        What no row's contents have to do with is asked of ``_below``.
+        """
+        if self._upper is not None:
+            self._upper.write_back()
+        return self._below
 
     @property
     def dim(self) -> int:
         """Values of a row."""
-        return self._table.dim
+        return self._below.dim
 
     @property
     def optimizer(self) -> str:
         """Name of the optimizer."""
-        return self._table.optimizer.name
+        return self._below.optimizer.name
 
     @property
     def dtype(self) -> str:
         """How rows keep their values: ``float32`` or ``float16``."""
-        return self._table.dtype
+        return self._below.dtype
 
     @property
     def lr(self) -> float:
         """Learning rate, as float32 holds it."""
-        return self._table.lr
+        return self._below.lr
 
     @lr.setter
     def lr(self, value: float) -> None:
-        self._table.lr = nonnegative(value, "lr")
+        self._below.lr = nonnegative(value, "lr")
 
     @property
     def threads(self) -> int:
@@ -99,17 +126,17 @@ class TableRows:
     @property
     def seed(self) -> int:
         """Seed of the initial values."""
-        return self._table.seed
+        return self._below.seed
 
     @property
     def nbytes(self) -> int:
         """Memory of rows and index in bytes."""
-        return self._table.nbytes
+        return self._below.nbytes
 
     @property
     def memory_bytes(self) -> int | None:
         """The most memory the table may take, or None."""
-        budget = self._table.memory_bytes
+        budget = self._below.memory_bytes
         return None if budget == NO_BUDGET else budget
 
     @memory_bytes.setter
@@ -119,12 +146,12 @@ class TableRows:
         Refused with DoesNotFitError where a table without a folder already takes more, or where there would
         be no room for the index and some rows.
         """
-        self._table.memory_bytes = budget_bytes(value)
+        self._below.memory_bytes = budget_bytes(value)
 
     @property
     def skipped_gradients(self) -> int:
         """How many gradients of this process's pushes held NaN or infinity and were left out."""
-        return self._table.skipped_gradients
+        return self._below.skipped_gradients
 
     @property
     def policies(self) -> TablePolicies:
@@ -134,7 +161,7 @@ class TableRows:
     @property
     def policy_events(self) -> PolicyEvents:
         """What the policies did in this process."""
-        events = self._table.policy_events()
+        events = self._below.policy_events()
         return PolicyEvents(
             events.admitted_keys,
             events.refused_pulls,
@@ -146,7 +173,7 @@ class TableRows:
     @property
     def passes(self) -> int:
         """How many passes have ended."""
-        return self._table.passes
+        return self._below.passes
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -164,7 +191,7 @@ class TableRows:
             UsageError: no number of rows.
             DoesNotFitError: the index would leave no room for rows within ``memory_bytes``.
         """
-        self._table.reserve(integer(rows, "rows", 0, _MOST_ROWS))
+        self._below.reserve(integer(rows, "rows", 0, _MOST_ROWS))
 
     @overload
     def pull(
@@ -285,7 +312,12 @@ class TableRows:
         """Return shows and clicks of a push as the core takes them."""
         if shows is None and clicks is None:
             return None, None
-        if shows is not None and self._policies.score is None and not self._table.optimizer.mean_gradient:
+        self._check_counted(shows, clicks)
+        return show_counts(shows, "shows", shape), show_counts(clicks, "clicks", shape)
+
+    def _check_counted(self, shows: Any, clicks: Any) -> None:
+        """Refuse shows and clicks that nothing counts."""
+        if shows is not None and self._policies.score is None and not self._below.optimizer.mean_gradient:
             raise UsageError(
                 "expected a table with score or mean_gradient, which use shows; this one has neither",
                 where="shows",
@@ -297,7 +329,6 @@ class TableRows:
                 where="clicks",
                 hint="make it with score=ShowClickScore(), or leave clicks out",
             )
-        return show_counts(shows, "shows", shape), show_counts(clicks, "clicks", shape)
 
     def assign(self, keys: Any, rows: Any) -> None:
         """Give keys these values, say those of a pretrained model; what has no row gets one.
@@ -334,7 +365,7 @@ class TableRows:
     def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
         """Return whether each key has a row: bool [*keys.shape]."""
         array = integer_array(keys, "keys", dimensions=None)
-        return self._table.contains(array.reshape(-1), self._threads).reshape(array.shape)
+        return self._below.contains(array.reshape(-1), self._threads).reshape(array.shape)
 
     def erase(self, keys: Any) -> int:
         """Forget keys, their rows and their state; return how many had a row.
@@ -349,7 +380,7 @@ class TableRows:
         Takes no time: rows are told by the pass that last saw them. See ``expiry``, ``score`` and
         ``admission``.
         """
-        self._table.end_pass()
+        self._below.end_pass()
 
     def shrink(self) -> ShrinkReport:
         """Drop rows that have expired or are of low score, and say what was dropped and why.
@@ -377,10 +408,37 @@ class TableRows:
         columns = self._table.counters(array.reshape(-1), self._threads)
         return RowCounters(*(column.reshape(array.shape) for column in columns))
 
-    def _look_at_clock(self) -> None:
-        if self._policies.has_counters:
-            self._table.set_time(clock_seconds(self._clock()))
+    def _look_at_clock(self) -> int:
+        """Tell the native table the time, if its policies want to know; return it, or 0."""
+        if not self._policies.has_counters:
+            return 0
+        seconds = clock_seconds(self._clock())
+        self._below.set_time(seconds)
+        return seconds
+
+    # --- For torch modules
+
+    @property
+    def local(self) -> EmbeddingTable:
+        """The table of this process that keeps the rows: this one."""
+        return cast("EmbeddingTable", self)
+
+    def lookup_keys(self, keys: torch.Tensor, name: str) -> torch.Tensor:
+        """Return keys of a module's lookup as it is done here: int64 in host memory.
+
+        Raises:
+            UsageError: they are no integers.
+        """
+        import torch
+
+        return torch.from_numpy(integer_array(keys, name, dimensions=None))
+
+    def lookup(self, keys: torch.Tensor, bags: KeyBags | None = None) -> RowLookup:
+        """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
+        from graphbox.table.lookup import Lookup
+
+        return Lookup.of(cast("EmbeddingTable", self), keys, bags)
 
     def keys(self) -> Int64Array:
         """Return all keys, int64 [len]: in the order they came unless some were erased or are on SSD."""
-        return self._table.keys()
+        return self._below.keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -11,7 +11,12 @@ from graphbox.fields.keys import FIRST, SECOND, digest_number, fold
 from graphbox.fields.keys import salt as salt_with
 from graphbox.native import Int64Array, integer_array, like
 
-__all__ = ["hashed_keys", "salted_keys", "unsalted_keys"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["hashed_keys", "salted_keys", "salted_tensor", "unsalted_keys"]
+
+_LOW_31: Final = (1 << 31) - 1
 
 
 def hashed_keys(ids: Any) -> Int64Array:
@@ -86,6 +91,24 @@ def unsalted_keys(keys: Any, salt: str) -> Any:
 def salted(keys: Int64Array, salt: str) -> Int64Array:
     """Return what :func:`salted_keys` does, for an array that was checked."""
     return salt_with(keys, _number(salt))
+
+
+def salted_tensor(keys: torch.Tensor, salt: str) -> torch.Tensor:
+    """Return what :func:`salted_keys` does, for int64 on any device."""
+    import torch
+
+    if keys.device.type == "cpu":
+        return torch.from_numpy(salted(keys.numpy(), salt))
+
+    def folded(bits: torch.Tensor) -> torch.Tensor:
+        return bits ^ ((bits >> 33) & _LOW_31)  # as graphbox.fields.keys.fold()
+
+    bits = folded(folded(folded(keys) * _signed(FIRST)) * _signed(SECOND))
+    return bits ^ int(_number(salt).view(np.int64))
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number
 
 
 def _number(salt: str) -> np.uint64:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphbox.table.policy import PolicyEvents
 from graphbox.table.tier import TierStatistics
 
-__all__ = ["TableStatistics"]
+__all__ = ["DeviceTableStatistics", "TableStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,54 @@ class TableStatistics:
             "rows dropped by shrink()": events.dropped_rows,
         }
         lines.append(", ".join(f"{count:,} {what}" for what, count in happened.items() if count))
+        return "\n".join(line for line in lines if line)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTableStatistics:
+    """What a :class:`graphbox.table.DeviceTable` holds on its device, and what moved since it was made.
+
+    Attributes:
+        rows: on the device.
+        room_rows: the most that it has room for.
+        changed_rows: of them, those that the table below holds as they were before.
+        hbm_bytes: what it takes of the device's memory: rows, state, hash, staging.
+        hits: positions of batches whose rows were on the device.
+        misses: positions whose rows were not.
+        rows_read: that were copied to the device when they were asked for.
+        rows_prefetched: that were copied there before.
+        rows_evicted: that left to make room.
+        rows_written: that were copied back.
+        below: figures of the table that keeps the rows.
+    """
+
+    rows: int
+    room_rows: int
+    changed_rows: int
+    hbm_bytes: int
+    hits: int
+    misses: int
+    rows_read: int
+    rows_prefetched: int
+    rows_evicted: int
+    rows_written: int
+    below: TableStatistics
+
+    def __str__(self) -> str:
+        lookups = self.hits + self.misses
+        found = f", {self.hits / lookups:.1%} of {lookups:,} lookups found there" if lookups else ""
+        moved = {
+            "read": self.rows_read,
+            "prefetched": self.rows_prefetched,
+            "evicted": self.rows_evicted,
+            "written back": self.rows_written,
+        }
+        rows = f"{self.rows:,} of at most {self.room_rows:,}"
+        lines = [
+            f"{rows} rows on the device, {self.changed_rows:,} changed, {_mebibytes(self.hbm_bytes)}{found}",
+            ", ".join(f"{count:,} rows {what}" for what, count in moved.items() if count),
+            str(self.below),
+        ]
         return "\n".join(line for line in lines if line)
 
 

@@ -212,8 +212,8 @@ class EmbeddingTable(TableRows):
             self._live_in(Path(path))
 
     def __repr__(self) -> str:
-        if isinstance(self._table, ClosedTable):
-            return f"EmbeddingTable(closed, path={str(self._table.folder)!r})"
+        if isinstance(self._below, ClosedTable):
+            return f"EmbeddingTable(closed, path={str(self._below.folder)!r})"
         place = "" if self.path is None else f", path={str(self.path)!r}"
         return (
             f"EmbeddingTable(rows={len(self)}, dim={self.dim}, optimizer={self.optimizer!r}, "
@@ -305,9 +305,11 @@ class EmbeddingTable(TableRows):
         with folder.closing:
             folder.stop_prefetches()
             # One that was interrupted is gone on with; one that another thread has done is not done again.
-            if not isinstance(self._table, ClosedTable):
+            if not isinstance(self._below, ClosedTable):
+                if self._upper is not None:
+                    self._upper.close()
                 self.flush()
-                self._table = cast("_core.Table", ClosedTable(folder.path))
+                self._below = cast("_core.Table", ClosedTable(folder.path))
             folder.close()
             self._folder = None
 
@@ -411,7 +413,7 @@ class EmbeddingTable(TableRows):
                 folder.attach(self, FolderContents(settings))
                 self._own(folder)
             except BaseException:
-                folder.discard(self._table)
+                folder.discard(self._below)
                 raise
         else:
             folder, contents = TableFolder.opened(path)
@@ -430,16 +432,16 @@ class EmbeddingTable(TableRows):
     def _leave_to_parent(self) -> None:
         """Do without the folder: this process was forked from the one that has it open."""
         if self._folder is not None:
-            self._table = cast("_core.Table", left_to_parent(self._table, self._folder))
-            self._folder = None
+            self._below = cast("_core.Table", left_to_parent(self._below, self._folder))
+            self._folder = self._upper = None
 
     def _abandon(self) -> None:
         """Leave nothing of the folder: what the table's store did not save is lost."""
-        folder, native = self._folder, self._table
+        folder, native = self._folder, self._below
         if folder is not None:
             reason = ("the table was removed from its store, or the store is closed", "open the store again")
-            self._table = cast("_core.Table", ClosedTable(folder.path, reason))
-            self._folder = None
+            self._below = cast("_core.Table", ClosedTable(folder.path, reason))
+            self._folder = self._upper = None
             folder.discard(native)
 
     @property
@@ -449,15 +451,15 @@ class EmbeddingTable(TableRows):
         The table's folder cannot be opened again while anything keeps this: say, after Ctrl-C in a notebook,
         a variable of the interrupted call in the traceback that the notebook remembers.
         """
-        if isinstance(self._table, ClosedTable):
-            raise self._table.error()  # which functions of the core could not say
+        if isinstance(self._below, ClosedTable):
+            raise self._below.error()  # which functions of the core could not say
         return self._table
 
     def _tiered(self, operation: str, otherwise: str) -> TableFolder:
         """Return the folder of a table that is open."""
         folder = self._folder
-        if isinstance(self._table, ClosedTable):
-            raise self._table.error()
+        if isinstance(self._below, ClosedTable):
+            raise self._below.error()
         if folder is None:
             raise UsageError(
                 f"{operation}() is for a table with rows on SSD, this one has no folder",

@@ -137,7 +137,7 @@ class Prefetch:
     def start(self, table: EmbeddingTable) -> None:
         """Begin. Where that is interrupted, :meth:`join` knows whether the thread will use the table."""
         thread = threading.Thread(target=self._run, name="graphbox-prefetch", daemon=True)
-        self._tables.append(table._native)
+        self._tables.append(table._below)
         thread.start()
 
     def __repr__(self) -> str:
@@ -564,6 +564,6 @@ def _set_aside(catalogue: Path) -> None:
 
 def statistics_of(table: EmbeddingTable) -> TierStatistics:
     """Return the figures of a table's tier."""
-    figures = _core.table_tier_figures(table._native)
+    figures = _core.table_tier_figures(table._below)
     live, rows = figures.pop("live_segment_rows"), figures.pop("segment_rows")
     return TierStatistics(**figures, live_share=live / rows if rows else 1.0)

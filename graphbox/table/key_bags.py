@@ -1,0 +1,40 @@
+"""Which keys of a lookup are summed to one row, as tensors where the keys are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["KeyBags", "offsets_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBags:
+    """Which keys are summed to one row, and how.
+
+    Attributes:
+        offsets: int64 [bags + 1], where the keys of each bag begin, and where the last ones end.
+        weights: float32 [keys], factors of the rows; None: 1.
+        divisors: float32 [bags], what each sum is divided by; None: 1.
+    """
+
+    offsets: Tensor
+    weights: Tensor | None = None
+    divisors: Tensor | None = None
+
+    @classmethod
+    def of_lengths(cls, lengths: Tensor) -> KeyBags:
+        """Return bags of so many keys each."""
+        return cls(offsets_of(lengths))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def offsets_of(lengths: Tensor) -> Tensor:
+    """Return where parts of these lengths begin, and where the last one ends: int64 [parts + 1]."""
+    offsets = torch.zeros(len(lengths) + 1, dtype=torch.int64, device=lengths.device)
+    torch.cumsum(lengths, 0, out=offsets[1:])
+    return offsets
