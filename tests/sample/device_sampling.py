@@ -153,7 +153,8 @@ class DeviceSampling:
         """Of a type with too many nodes for an array; the table grows within samples and between them."""
         csc = random_csc(np.random.default_rng(5), 3000, 3000, [0, 2, 40], dtype)
         graph = DeviceGraph(one_type(csc), device, relabel_bytes=0)
-        for batch, seeds in enumerate(([4, 4, 2999], np.arange(200), [], np.arange(60, 70))):
+        all_seeds: list[Any] = [[4, 4, 2999], np.arange(200), [], np.arange(60, 70)]
+        for batch, seeds in enumerate(all_seeds):
             expected = sample_neighbors(csc, seeds, [20, 3], batch=batch)
             assert_same(sample_neighbors(graph, seeds, [20, 3], batch=batch), expected, device)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from graphbox.sample import DeviceFeatures
-from tests.sample.device_loaders import KNOWN_OF_ROWS, DeviceLoaders, papers
+from tests.sample.device_loaders import KNOWN_OF_ROWS, DeviceLoaders, Papers
 
 pytestmark = pytest.mark.gpu_kernel
 
@@ -27,7 +27,8 @@ class TestInterpreted(DeviceLoaders):
 def test_kernels_compile(
     device: torch.device, compiling: Callable[..., AbstractContextManager[None]]
 ) -> None:
-    features = DeviceFeatures(papers(), device, hbm_bytes=4 * KNOWN_OF_ROWS)
+    names = ["y", "x", "year", "half"]
+    features = DeviceFeatures(Papers(), device, names, hbm_bytes=4 * KNOWN_OF_ROWS)
     with compiling("graphbox.sample.feature_rows_gpu"):
-        for name in ("y", "x", "year", "half"):
+        for name in names:
             features.rows("node", name, np.arange(9))
