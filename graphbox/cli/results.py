@@ -81,6 +81,13 @@ def _print_training(training: Mapping[str, Any], console: Console) -> None:
         for part in fitting_tables("Where the time of training went", columns, rows, console.width):
             console.print(part)
             console.print()
+    for name, outcome in training.items():
+        devices = list(outcome.get("devices", ()))
+        if any(device != "cpu" for device in devices):
+            places = [f"{what}: {where}" for what, where in outcome.get("places", {}).items()]
+            console.print(
+                f"{name} was trained on {', then '.join(devices)}; {'; '.join(places)}", markup=False
+            )
 
 
 def _print_export(exports: Mapping[str, Any], console: Console) -> None:
