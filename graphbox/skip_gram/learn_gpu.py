@@ -33,9 +33,9 @@ MOST_VALUES = 512
 """The longest rows that kernels have room for."""
 
 _PRECISION = "tf32x3"  # products of float32 by tensor cores, without loss of digits
-_SOURCES = 8  # gradients of a row that are read together
+_SOURCES = 4  # gradients of a row that are read together
 _STAGES = 2  # of the pipeline that reads rows ahead
-_TILES = 16  # parts of the gradient of a negative that are read together
+_TILES = 8  # parts of the gradient of a negative that are read together
 
 
 class TileShape(NamedTuple):
