@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.adjacency import Direction, EdgeType, directed_steps, edge_type_name
@@ -21,9 +21,15 @@ from graphbox.sample.walk_plan import (
 if TYPE_CHECKING:
     import torch
 
-    from graphbox.sample.walk_gpu import DeviceWalk
+    from graphbox.sample.walk_gpu import DeviceWalk, DeviceWalker
 
-__all__ = ["plan_device_walk", "walk_device_graph"]
+__all__ = [
+    "DeviceWalkers",
+    "device_walkers",
+    "plan_device_walk",
+    "refuse_unknown",
+    "walk_device_graph",
+]
 
 DirectedStep = tuple[EdgeType, Direction, str]
 
@@ -63,6 +69,24 @@ def walk_device_graph(
         UsageError: a wrong argument.
         UnsupportedError: an argument that walks on a device do not know.
     """
+    refuse_unknown(unknown)
+    plan = device_walkers(
+        graph,
+        start,
+        length,
+        p,
+        q,
+        several_metapaths(metapath, metapaths),
+        metapath_of,
+        weighted,
+        restart_probability,
+    )
+    with graph.reading():
+        return plan.walker.walk(plan.start, plan.path_of, key)
+
+
+def refuse_unknown(unknown: Mapping[str, object]) -> None:
+    """Raise UnsupportedError unless arguments that walks on a device do not know are empty."""
     for name, value in unknown.items():
         if value is not None and value is not False:
             raise UnsupportedError(
@@ -70,14 +94,52 @@ def walk_device_graph(
                 where=name,
                 hint="walk along the graph itself instead of its DeviceGraph",
             )
+
+
+class DeviceWalkers(NamedTuple):
+    """Who walks on a device, and how.
+
+    Attributes:
+        walker: makes the walks.
+        start: int64 [n] on the device.
+        path_of: int64 [n], the number of the metapath of each; None where there is one.
+        types: of each metapath the node types of the columns of its walks.
+    """
+
+    walker: DeviceWalker
+    start: torch.Tensor
+    path_of: torch.Tensor | None
+    types: list[list[str]]
+
+
+def device_walkers(
+    graph: DeviceGraph,
+    start: object,
+    length: int,
+    p: float,
+    q: float,
+    metapaths: Sequence[Sequence[EdgeType] | None],
+    metapath_of: object | None,
+    weighted: bool | Collection[EdgeType],
+    restart_probability: float,
+) -> DeviceWalkers:
+    """Return walkers, their arguments checked: see :func:`graphbox.sample.random_walk`.
+
+    Raises:
+        UsageError: a wrong argument.
+    """
     from graphbox.sample.walk_gpu import DeviceWalker  # Triton, where it is used
 
-    walk, followed = plan_device_walk(
-        graph, length, p, q, several_metapaths(metapath, metapaths), weighted, restart_probability
-    )
+    walk, followed = plan_device_walk(graph, length, p, q, metapaths, weighted, restart_probability)
     walkers, path_of = _walkers(graph, start, metapath_of, followed)
-    with graph.reading():
-        return DeviceWalker(walk, graph.device).walk(walkers, path_of, key)
+    types = [_column_types(path, walk.length) for path in followed]
+    return DeviceWalkers(DeviceWalker(walk, graph.device), walkers, path_of, types)
+
+
+def _column_types(path: Sequence[DirectedStep], length: int) -> list[str]:
+    """Return the node type of each column of walks along a metapath."""
+    ends = [edge_type[:: 2 if direction == "out" else -2] for edge_type, direction, _ in path]
+    return [ends[0][0], *(ends[step % len(path)][1] for step in range(length))]
 
 
 def plan_device_walk(

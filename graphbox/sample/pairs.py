@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UsageError
+from graphbox.errors import UnsupportedError, UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -22,7 +22,9 @@ from graphbox.native import (
     thread_count,
 )
 from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
-from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk, whole_number
+from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_pairs import device_walk_pairs, pairs_of_tensor
+from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk, step_count, whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -123,7 +125,7 @@ def skip_gram_pairs(
     negative entry. To stream, call it for a few walks at a time with the same ``out``.
 
     Args:
-        walks: integers [n, width].
+        walks: integers [n, width]; where it is a tensor on a GPU, pairs are made and stay there, the same.
         window: most steps between centre and context, 1 or more.
         column_offsets: integers [width] added to the nodes of each column: makes keys of one numbering out of
             the indices of several node types.
@@ -145,10 +147,15 @@ def skip_gram_pairs(
     Raises:
         UsageError: ``out`` is too short, or another wrong argument.
     """
+    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
+    if is_torch(walks) and walks.is_cuda:
+        offsets = _column_offsets(column_offsets)
+        keep = _keep(subsample)
+        return pairs_of_tensor(walks, _checked_window(window), offsets, bool(dynamic_window), keep, key, out)
     arguments = (
         integer_array(walks, "walks", dimensions=2),
         _pair_arguments(window, _column_offsets(column_offsets), dynamic_window, subsample),
-        (seed_number(seed), epoch_number(epoch), batch_number(batch)),
+        key,
         thread_count(threads),
     )
     if out is None:
@@ -163,7 +170,7 @@ def skip_gram_pairs(
 
 @overload
 def walk_pairs(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: torch.Tensor,
     length: int,
     window: int,
@@ -185,7 +192,7 @@ def walk_pairs(
 
 @overload
 def walk_pairs(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: npt.ArrayLike,
     length: int,
     window: int,
@@ -206,7 +213,7 @@ def walk_pairs(
 
 
 def walk_pairs(
-    graph: GraphLike | Adjacency,
+    graph: GraphLike | Adjacency | DeviceGraph,
     start: Any,
     length: int,
     window: int,
@@ -231,7 +238,7 @@ def walk_pairs(
 
     Args:
         graph: see :func:`graphbox.random_walk`, as for ``start``, ``length``, ``p``, ``q``, ``metapath`` and
-            ``options``.
+            ``options``. Of a :class:`graphbox.sample.DeviceGraph` pairs are the same, and stay on its device.
         start: integers [n], node indices.
         length: number of steps of a walk.
         window: see :func:`skip_gram_pairs`, as for ``dynamic_window`` and ``subsample``.
@@ -259,10 +266,27 @@ def walk_pairs(
         UnsupportedError: as :func:`graphbox.random_walk`.
         DataError: the adjacency is damaged.
     """
+    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
+    if isinstance(graph, DeviceGraph):
+        window = _checked_window(window)
+        return device_walk_pairs(
+            graph,
+            start,
+            length,
+            window,
+            p,
+            q,
+            metapath,
+            key,
+            type_offsets=type_offsets,
+            dynamic_window=bool(dynamic_window),
+            keep=_keep(subsample),
+            chunk_walks=_walks_of_a_chunk(chunk_pairs, window, step_count(length)),
+            options=options,
+        )
     plan = plan_walk(graph, start, length, metapath, p, q, threads, **options)
     offsets = None if type_offsets is None else _columns(_known_types(plan), type_offsets, "type_offsets")
     arguments = _pair_arguments(window, offsets, dynamic_window, subsample)
-    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
     chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)
     return (
         (like(centers, start), like(contexts, start)) for ((centers, contexts),) in chunks if len(centers)
@@ -353,6 +377,12 @@ def typed_walk_pairs(
         UnsupportedError: as :func:`graphbox.random_walk`.
         DataError: the adjacency is damaged.
     """
+    if isinstance(graph, DeviceGraph):
+        raise UnsupportedError(
+            "pairs by types of nodes are made of a graph in host memory, received a DeviceGraph",
+            where="graph",
+            hint="walk_pairs with `type_offsets` makes pairs of keys on the device",
+        )
     plan = plan_walk(graph, start, length, metapath, 1.0, 1.0, threads, **options)
     types = list(dict.fromkeys(name for path in _known_types(plan) for name in path))
     first_key, keep = _keys_by_type(graph, types, subsample)
@@ -454,17 +484,25 @@ def _pair_arguments(
     column_types: Int64Array | None = None,
     num_types: int = 1,
 ) -> PairArguments:
-    window = whole_number(window, "window", 1, _WIDEST_WINDOW, "a number of steps, 1 or more")
-    keep = None
-    if subsample is not None:
-        keep = np.ascontiguousarray(subsample, dtype=np.float64)
-        if keep.ndim != 1:
-            raise UsageError(
-                f"expected probabilities, one for each key, received shape {keep.shape}",
-                where="subsample",
-                hint="keep_probability(visits, threshold) makes them",
-            )
-    return window, column_offsets, column_types, num_types, bool(dynamic_window), keep
+    keep = _keep(subsample)
+    return _checked_window(window), column_offsets, column_types, num_types, bool(dynamic_window), keep
+
+
+def _checked_window(window: int) -> int:
+    return whole_number(window, "window", 1, _WIDEST_WINDOW, "a number of steps, 1 or more")
+
+
+def _keep(subsample: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
+    if subsample is None:
+        return None
+    keep = np.ascontiguousarray(subsample, dtype=np.float64)
+    if keep.ndim != 1:
+        raise UsageError(
+            f"expected probabilities, one for each key, received shape {keep.shape}",
+            where="subsample",
+            hint="keep_probability(visits, threshold) makes them",
+        )
+    return keep
 
 
 def _writable(array: Any) -> Int64Array:

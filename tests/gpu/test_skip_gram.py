@@ -80,5 +80,9 @@ def test_large_inputs_give_the_pairs_and_negatives_of_the_host(device: torch.dev
         pairs = write_pairs(places_of_walks(on_device, DeviceWindows(10, None, True), draws), 10)
         for ours, theirs in zip(pairs, expected, strict=True):
             assert np.array_equal(ours.cpu().numpy(), theirs)
+    pairs = skip_gram_pairs(on_device, 10, dynamic_window=True, seed=seed, epoch=epoch, batch=batch)
+    for ours, theirs in zip(pairs, expected, strict=True):
+        assert ours.device.type == "cuda"
+        assert np.array_equal(ours.cpu().numpy(), theirs)
     drawn = sampler.on_device(device).sample(10_000_001, 4, 5)
     assert np.array_equal(drawn.cpu().numpy(), sampler.sample(10_000_001, 4, 5))
