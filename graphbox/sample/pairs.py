@@ -332,7 +332,7 @@ def typed_walk_pairs(
 
 
 def typed_walk_pairs(
-    graph: GraphLike,
+    graph: GraphLike | DeviceGraph,
     start: Any,
     length: int,
     window: int,

@@ -166,7 +166,7 @@ class DevicePairs:
             "subsample": np.linspace(0.4, 1, 21),
         }
         (expected,) = walk_pairs(graph, start, 6, 3, **options)
-        on_device = DeviceGraph(graph, device)
+        on_device: Any = DeviceGraph(graph, device)
         (pairs,) = walk_pairs(on_device, start, 6, 3, **options)
         for ours, theirs in zip(pairs, expected, strict=True):
             np.testing.assert_array_equal(torch.as_tensor(ours).cpu(), theirs)
