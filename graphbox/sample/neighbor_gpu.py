@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from graphbox import _core
+from graphbox.device import on_device
 from graphbox.errors import UnsupportedError
 from graphbox.philox_gpu import bounded, draw_words
 from graphbox.sample.device import node_tensor
@@ -541,5 +542,6 @@ def read_edge_values(
             edge_ids = sample.edge_ids[edge_type]
             values[edge_type] = torch.empty(len(edge_ids), dtype=column.dtype, device=graph.device)
             places = torch.arange(len(edge_ids), device=graph.device)
-            copy_elements(column, edge_ids, values[edge_type], places)
+            with on_device(graph.device):
+                copy_elements(column, edge_ids, values[edge_type], places)
     return values

@@ -19,7 +19,13 @@ from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.arguments import part_numbers, positive_integer, seconds, untiered
 from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
-from graphbox.sample.loader.device import DevicePass, check_device_options, device_fetch, device_of_batches
+from graphbox.sample.loader.device import (
+    DevicePass,
+    check_device_options,
+    device_fetch,
+    device_of_batches,
+    hold_lists,
+)
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
 from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
@@ -176,6 +182,7 @@ class Loader(ABC):
         fetch: FetchStage | None = loading.fetch
         if on_device is not None:
             check_device_options(neighbors, loading.tables, has_times=has_times)
+            hold_lists(on_device, neighbors)
             fetch = fetch or device_fetch(on_device, loading.features)
             self._device_pass = DevicePass(on_device, fetch, loading.pass_batches)
             self._pass_batches = 1
@@ -290,14 +297,15 @@ class Loader(ABC):
     def _make_pass(self, order: Int64Array, epoch: int, first: int, number: int) -> list[Any]:
         numbers = self._numbers(first, number)
         drawn = [self._draw(self._chosen(order, batch), epoch, batch) for batch in numbers]
-        with self._sampling():
-            samples = self._sampler.sample([each.request for each in drawn])
-        samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
         made = []
-        with self._fetching(samples):
-            features = self._fetch.fetch(samples)
-            for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
-                made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds)))
+        with self._making():
+            with self._sampling():
+                samples = self._sampler.sample([each.request for each in drawn])
+            samples = [each.labelled(sample) for each, sample in zip(drawn, samples, strict=True)]
+            with self._fetching(samples):
+                features = self._fetch.fetch(samples)
+                for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
+                    made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds)))
         if self._device_pass is not None:
             self._device_pass.count(len(made), is_last=numbers[-1] + 1 == len(self))
         return made
@@ -307,6 +315,9 @@ class Loader(ABC):
         data = self._assemble(batch)
         data = data if self._transform is None else self._transform(data)
         return data if self._streams is None else self._streams.made(data)
+
+    def _making(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._streams is None else self._streams.making()
 
     def _sampling(self) -> AbstractContextManager[None]:
         return nullcontext() if self._streams is None else self._streams.sampling()
@@ -330,7 +341,7 @@ class Loader(ABC):
                 request = drawn.popleft()
                 features = rows | self._fetch.fetch([sample])[0]
                 labelled = request.labelled(sample)
-                with self._fetching():
+                with self._making(), self._fetching():
                     made = self._finished(Batch(epoch, batch, labelled, features, request.seeds))
                 yield made
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from graphbox.device import chosen_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.device import DeviceGraph
+from graphbox.sample.drawing import weighted_types
 from graphbox.sample.loader.arguments import positive_integer
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions
+from graphbox.sample.neighbor import hops_by_edge_type
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["DevicePass", "check_device_options", "device_fetch", "device_of_batches"]
+__all__ = ["DevicePass", "check_device_options", "device_fetch", "device_of_batches", "hold_lists"]
 
 _PASS_BATCHES = 256
 
@@ -64,6 +66,17 @@ def check_device_options(
                 where=name,
                 hint="give the loader the graph itself, and the device as device=: batches are copied there",
             )
+
+
+def hold_lists(graph: DeviceGraph, options: NeighborOptions) -> None:
+    """Bring the lists that are sampled to where they are read, before features take what they leave.
+
+    Raises:
+        UsageError: an unknown edge type, or no weights.
+    """
+    hops = hops_by_edge_type(graph, options.num_neighbors)
+    by_weight = weighted_types(options.weighted, hops)
+    graph.hold([(each, "in") for each in hops], [(each, "in") for each in hops if each in by_weight])
 
 
 def device_fetch(graph: DeviceGraph, features: FeatureNames) -> FetchStage:

@@ -24,9 +24,10 @@ class Made:
 
 
 class DeviceStreams:
-    """The streams of threads that make batches: each has one to sample on and one to fetch on.
+    """The streams that batches are made on: one to sample on and one to fetch on, for each thread at it.
 
     So the sizes of the next batch's hops, which the host waits for, do not wait for the rows of this one.
+    Threads come and go with each epoch, streams stay: samplers keep memory for each that they were used on.
 
     Args:
         device: where batches are made; one without streams makes them at once.
@@ -34,40 +35,58 @@ class DeviceStreams:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._of_thread = threading.local()
+        self._lock = threading.Lock()
+        self._free: list[list[torch.cuda.Stream]] = []
+        self._lent = threading.local()
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Lend the thread streams for a batch."""
+        if self.device.type != "cuda":
+            yield
+            return
+        import torch
+
+        with self._lock:
+            streams = self._free.pop() if self._free else None
+        if streams is None:
+            streams = [torch.cuda.Stream(self.device) for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._lent.streams = streams
+        try:
+            yield
+        finally:
+            self._lent.streams = None
+            with self._lock:
+                self._free.append(streams)
 
     @contextmanager
     def sampling(self) -> Iterator[None]:
-        """Launch on the thread's stream for samples."""
-        with self._launching(0):
+        """Launch on the stream for samples, while streams are lent."""
+        if self.device.type != "cuda":
+            yield
+            return
+        import torch
+
+        with torch.cuda.stream(self._lent.streams[0]):
             yield
 
     @contextmanager
     def fetching(self, *sampled: Any) -> Iterator[None]:
-        """Launch on the thread's stream for the rest, after what was launched for samples.
+        """Launch on the stream for the rest, after what was launched for samples, while streams are lent.
 
         Args:
             sampled: what was made there and is used here.
         """
-        with self._launching(1) as streams:
-            if streams is not None:
-                streams[1].wait_stream(streams[0])
-                _keep(sampled, streams[1])
-            yield
-
-    @contextmanager
-    def _launching(self, number: int) -> Iterator[Any]:
         if self.device.type != "cuda":
-            yield None
+            yield
             return
         import torch
 
-        streams = getattr(self._of_thread, "streams", None)
-        if streams is None:
-            streams = [torch.cuda.Stream(self.device) for _ in range(2)]  # type: ignore[no-untyped-call]
-            self._of_thread.streams = streams
-        with torch.cuda.stream(streams[number]):
-            yield streams
+        for_samples, stream = self._lent.streams
+        with torch.cuda.stream(stream):
+            stream.wait_stream(for_samples)
+            _keep(sampled, stream)
+            yield
 
     def made(self, batch: Any) -> Made:
         """Return a batch with the event after what was launched for it; to be called while fetching."""
