@@ -58,7 +58,7 @@ _ELSEWHERE = {
     "multiprocessing_context": _THREADS,
     "worker_init_fn": _THREADS,
     "generator": "give seed: an integer that decides all random draws",
-    "pin_memory": "pin in transform: transform=lambda batch: batch.pin_memory()",
+    "pin_memory": "give device: batches are then copied there ahead of their use",
     "weight_attr": "give weighted=True: edges are drawn by their `weight`",
     "directed": "leave it out: sampled edges lead towards the seeds",
     "subgraph_type": "leave it out: sampled edges lead towards the seeds",
