@@ -128,7 +128,7 @@ def _ends(ends: Tensor, count: int, include_last_offset: bool, where: str) -> Te
     if ends.dim() != 1:
         raise UsageError(f"expected 1 dimension(s), received shape {tuple(ends.shape)}", where=where)
     if not include_last_offset:
-        ends = torch.cat([ends, ends.new_tensor([count])])
+        ends = torch.nn.functional.pad(ends, (0, 1), value=count)
     if len(ends) == 0:
         raise UsageError("expected the number of keys as last offset, received none", where=where)
     begins_wrong = (ends[:1] != 0).any() if len(ends) > 1 else ends.new_zeros(())

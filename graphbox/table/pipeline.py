@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -192,7 +193,7 @@ class _Pipeline:
     def pull(self, number: int, arguments: Mapping[TableModule, tuple[Any, ...]]) -> dict[TableModule, _Pull]:
         """Pull in the background what the forward passes of a batch will ask for."""
         return {
-            module: _Pull(number, each, self._executor.submit(self._pull, module, each))
+            module: _Pull(number, each, self._submit(self._pull, module, each))
             for module, each in arguments.items()
             if module.training
         }
@@ -223,7 +224,7 @@ class _Pipeline:
     def push(self, gradient: RowGradient) -> None:
         """Apply a gradient, in the background if rows may be stale."""
         if self.staleness:
-            pushed = self._executor.submit(self._push, gradient, gradient.table.lr)
+            pushed = self._submit(self._push, gradient, gradient.table.lr)
             self._pushes.append((self._step, pushed))
             return
         changes = gradient.push()
@@ -256,6 +257,16 @@ class _Pipeline:
             self.settle()
         finally:
             self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, work: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """Have work done in the background; what it does on a GPU comes after what the loop did there."""
+        stream = torch.cuda.current_stream() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
+
+        def run() -> Result:
+            with nullcontext() if stream is None else torch.cuda.stream(stream):
+                return work(*arguments)
+
+        return self._executor.submit(run)
 
     def _pull(self, module: TableModule, arguments: tuple[Any, ...]) -> Pulled:
         self._stop_after_failure()

@@ -344,14 +344,9 @@ class EmbeddingTable(TableRows):
     def statistics(self) -> TableStatistics:
         """Return all figures of the table: rows, memory, what policies did, and where rows on SSD are."""
         tier = None if self._folder is None else statistics_of(self)
+        memory = self.nbytes, self.memory_bytes
         return TableStatistics(
-            len(self),
-            self.nbytes,
-            self.memory_bytes,
-            self.passes,
-            self.skipped_gradients,
-            self.policy_events,
-            tier,
+            len(self), *memory, self.passes, self.skipped_gradients, self.policy_events, tier
         )
 
     def tier_statistics(self) -> TierStatistics:
