@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 import graphbox
-from benchmarks.gpu_measure import device_name, readable
+from benchmarks.gpu_measure import device_name, readable, share_text
 from graphbox.bandwidth import ROW_BYTES, Bandwidths, measured_bandwidths
 from graphbox.device import check_device, chosen_device
 from graphbox.device_report import nvidia_driver
@@ -185,10 +185,10 @@ def bandwidth_rows(bandwidths: Bandwidths) -> Iterator[tuple[str, str]]:
 
 def figure_row(figure: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a figure."""
-    share = f"{figure['share']:.0%} of {figure['limit']}" if figure["share"] is not None else ""
+    share = f"{share_text(figure['share'])} of {figure['limit']}" if figure["share"] is not None else ""
     median, low, high = (readable(figure[name]) for name in ("rate", "min", "max"))
     rate = f"{median} [{low} - {high}] {figure['unit']}"
-    goal = f"{figure['goal']:.0%}" if figure["goal"] is not None else ""
+    goal = share_text(figure["goal"]) if figure["goal"] is not None else ""
     return str(figure["case"]), str(figure["system"]), rate, share, goal
 
 

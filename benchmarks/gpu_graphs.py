@@ -81,7 +81,7 @@ def graphs_of_one_type(bench: GpuBench) -> Iterator[ListsGraph]:
 
 def graphs_of_types(bench: GpuBench) -> Iterator[ListsGraph]:
     """Yield users and items, and the kernel's files and identifiers where there is data."""
-    counts = (40, 20, 300) if bench.quick else (2_000_000, 400_000, 64_000_000)
+    counts = (40, 20, 300) if bench.quick else (1_000_000, 200_000, 32_000_000)
     named = {"bipartite": bipartite(*counts)}
     if bench.data is not None:
         named["kernel-types"] = kernel(bench.data / "kernel" / "graph.npz")

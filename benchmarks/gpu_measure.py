@@ -228,8 +228,13 @@ def _line(measurement: GpuMeasurement) -> str:
         f"[{readable(measurement.min)} - {readable(measurement.max)}]"
     )
     if measurement.share is not None:
-        line += f"  {measurement.share:.0%} of {measurement.limit}"
-    return line if measurement.goal is None else f"{line} (goal: {measurement.goal:.0%})"
+        line += f"  {share_text(measurement.share)} of {measurement.limit}"
+    return line if measurement.goal is None else f"{line} (goal: {share_text(measurement.goal)})"
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent, what is many times as much as a factor."""
+    return f"{share:.0%}" if share < 2 else f"{share:.1f} times"
 
 
 def readable(rate: float) -> str:

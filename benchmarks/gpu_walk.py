@@ -57,14 +57,14 @@ def show_one_type(bench: GpuBench, graph: ListsGraph, where: Place) -> None:
     ]
     if where == "device":
         for p, q in NODE2VEC:
-            kinds.append((f"node2vec, p {p:g}, q {q:g},", search_sectors(graph, q), {"p": p, "q": q}))
+            kinds.append((f"node2vec with p {p:g} and q {q:g}", search_sectors(graph, q), {"p": p, "q": q}))
     (edge_type,) = graph.edge_types
     size_bytes = graph.csc(edge_type).indices.nbytes
     start, length = walkers_of(bench, graph)
     for kind, more_sectors, options in kinds:
         sectors = step_sectors(weighted="weighted" in options, where=where) + more_sectors
         bench.show(
-            f"{graph.name} {kind} walks of {length} steps, {where}",
+            f"{graph.name} walks of {length} steps, {kind}, {where}",
             partial(random_walk, on_device, start, length, **options),
             units=len(start) * length,
             unit="steps/s",
@@ -79,7 +79,7 @@ def show_metapath(bench: GpuBench, graph: ListsGraph) -> None:
     there, back = sorted(graph.edge_types, key=lambda edge_type: edge_type[0] != graph.seed_type)
     start, length = walkers_of(bench, graph)
     bench.show(
-        f"{graph.name} metapath walks of {length} steps, device",
+        f"{graph.name} walks of {length} steps, metapath, device",
         partial(random_walk, on_device, start, length, metapath=[there, back]),
         units=len(start) * length,
         unit="steps/s",

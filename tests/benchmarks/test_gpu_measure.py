@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 import pytest
 import torch
 
-from benchmarks.gpu_measure import GpuBench, run
+from benchmarks.gpu_measure import GpuBench, run, share_text
 from tests.gpu_benchmarks import printed_figures
 
 
@@ -43,7 +44,7 @@ def test_figures_for_people(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     run("sums", show_sums)
     first, *_, last = capsys.readouterr().out.splitlines()
     assert first.startswith("sum beside pinned sectors")
-    assert first.endswith("% of pinned sectors (goal: 50%)")
+    assert re.search(r"(%| times) of pinned sectors \(goal: 50%\)$", first)
     assert last.endswith("]")
 
 
@@ -62,3 +63,13 @@ def test_seconds_that_were_timed_elsewhere(capsys: pytest.CaptureFixture[str]) -
     assert (measured.rate, measured.min, measured.max, measured.repeats) == (4.0, 2.0, 8.0, 3)
     assert bench.quick
     assert "4.00 things/s [2.00 - 8.00]" in capsys.readouterr().out
+
+
+def test_shares_are_percents_or_factors() -> None:
+    assert [share_text(share) for share in (0.004, 0.5, 1.25, 2, 20.04)] == [
+        "0%",
+        "50%",
+        "125%",
+        "2.0 times",
+        "20.0 times",
+    ]
