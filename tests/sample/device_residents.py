@@ -25,7 +25,7 @@ class DeviceResidents:
     @pytest.mark.parametrize(
         "options", [{"num_neighbors": [4, 3]}, {"num_neighbors": [-1, 2], "replace": True}]
     )
-    @pytest.mark.parametrize("lists_bytes", [-1, 0, 500, 2_000, 10**6])
+    @pytest.mark.parametrize("lists_bytes", [-1, 500, 2_000])
     def test_samples_are_the_same_whatever_the_budget(
         self, device: torch.device, options: dict[str, Any], lists_bytes: int, dtype: Any
     ) -> None:
@@ -33,7 +33,7 @@ class DeviceResidents:
         budget = 0 if lists_bytes < 0 else OFFSETS * 151 + lists_bytes
         graph = DeviceGraph(one_type(csc), device, hbm_bytes=budget, bandwidths=SLOW_PINNED)
         hubs = np.array([3, 4, 5, 6])
-        for batch in range(5):
+        for batch in range(3):
             expected = sample_neighbors(csc, hubs, seed=1, batch=batch, **options)
             assert_same(sample_neighbors(graph, hubs, seed=1, batch=batch, **options), expected, device)
             statistics = graph.end_pass()
@@ -103,9 +103,9 @@ class DeviceResidents:
             csr.indices[csr.indptr[row] : csr.indptr[row + 1]].sort()
         known_bytes = 36 * 51 if "weighted" in options else OFFSETS * 51
         graph = DeviceGraph(one_type(csr), device, hbm_bytes=known_bytes + 500, bandwidths=SLOW_PINNED)
-        for batch in range(3):
-            expected = random_walk(csr, np.arange(12), 5, seed=6, batch=batch, **options)
-            walks: Any = random_walk(graph, np.arange(12), 5, seed=6, batch=batch, **options)
+        for batch in range(2):
+            expected = random_walk(csr, np.arange(12), 3, seed=6, batch=batch, **options)
+            walks: Any = random_walk(graph, np.arange(12), 3, seed=6, batch=batch, **options)
             np.testing.assert_array_equal(walks.cpu().numpy(), expected)
             statistics = graph.end_pass()
         assert statistics.lists > 5
@@ -118,7 +118,7 @@ class DeviceResidents:
         sources, targets = np.random.default_rng(8).integers(0, [[12], [30]], (2, 60))
         excluded = ExcludedEdges(np.stack([sources, targets]))
         for batch in range(3):
-            for hops in ([3, 2], [-1]):
+            for hops in ([3], [-1]):
                 drawn: dict[str, Any] = {"excluded_edges": excluded, "batch": batch}
                 expected = sample_neighbors(csc, np.arange(30), hops, **drawn)
                 assert_same(sample_neighbors(graph, np.arange(30), hops, **drawn), expected, device)
@@ -161,7 +161,7 @@ def check_arena(device: torch.device) -> None:
         values = torch.from_numpy(csc.indices)
         values = values.pin_memory() if device.type == "cuda" else values
         columns.append(ListColumn(values, uses, indptr))
-    for _ in range(12):
+    for _ in range(6):
         for column in columns:
             column.uses += torch.from_numpy(rng.integers(0, 4, 70) ** 3).to(device, torch.int32)
         residents.end_pass(columns, 3_000)
