@@ -97,6 +97,8 @@ class DeviceRows:
         self._seen_changes = native.changes
         self._skipped = 0
         self._moved = _Moved()
+        if self._last_event is not None:
+            self._last_event.record()
         self._process = os.getpid()
         self._is_open = True
 
@@ -131,6 +133,8 @@ class DeviceRows:
             self._prefetch.join()
         with self._lock:
             self.write_back()
+            if self._is_cuda:
+                torch.cuda.synchronize(self.device)  # others get the memory next, on whichever stream
             self._is_open = False
             self._table._upper = None
             del self._rows, self._staging, self._ahead_staging

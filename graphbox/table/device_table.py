@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self
 
 import torch
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from graphbox.table.key_bags import KeyBags
-    from graphbox.table.policy import ShrinkReport, TablePolicies
+    from graphbox.table.policy import RowCounters, ShrinkReport, TablePolicies
 
 __all__ = ["DeviceSlots", "DeviceTable"]
 
@@ -59,8 +61,7 @@ class DeviceTable(DeviceRows):
 
     Raises:
         BackendMissingError: Triton or the device is not there.
-        UnsupportedError: the optimizer has no kernel, values are float16, or rows of the table leave for
-            others (``eviction``).
+        UnsupportedError: rows of the table leave for others (``eviction``).
         ConflictError: another DeviceTable has the table.
         DoesNotFitError: ``hbm_bytes`` has no room for a row, or the device has not so much memory.
     """
@@ -126,6 +127,11 @@ class DeviceTable(DeviceRows):
     def policies(self) -> TablePolicies:
         """Which keys get rows, and which rows leave: those of the table below."""
         return self._table.policies
+
+    @property
+    def path(self) -> Path | None:
+        """Folder of the rows that are on SSD, or None."""
+        return self._table.path
 
     @property
     def skipped_gradients(self) -> int:
@@ -335,6 +341,19 @@ class DeviceTable(DeviceRows):
                 self._leave(part[~is_there])
             self._seen_changes = self._table._below.changes
             return report
+
+    def contains(self, keys: Any) -> Tensor:
+        """Return whether each key has a row, on the device or below: bool [*keys.shape] on the device."""
+        tensor = key_tensor(keys, "keys", self.device)
+        return torch.from_numpy(self._table.contains(tensor.cpu().numpy())).to(self.device)
+
+    def counters(self, keys: Any) -> RowCounters:
+        """Return what the table's policies know of ``keys``: see :meth:`EmbeddingTable.counters`."""
+        return self._table.counters(key_tensor(keys, "keys", self.device).cpu())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint with all that was pushed: see :meth:`EmbeddingTable.save`."""
+        self._table.save(path)
 
     def end_pass(self) -> None:
         """Say that a pass over the data has ended: see :meth:`EmbeddingTable.end_pass`."""
