@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from graphbox.device import check_device, on_device
-from graphbox.errors import DoesNotFitError, UnsupportedError
+from graphbox.errors import DoesNotFitError
 from graphbox.sample.pairs_gpu import DeviceWindows
 from graphbox.skip_gram.batches import DeviceBatches, GroupSize, group_bytes
 from graphbox.skip_gram.learn_gpu import (
-    MOST_VALUES,
     GradientArrays,
     Learning,
     RowArrays,
     launch_gradients,
     launch_update,
+    shared_bytes,
     tile_shape,
 )
 from graphbox.skip_gram.rows import DeviceRows, device_row_bytes
@@ -93,6 +93,7 @@ class DeviceSkipGram:
         check_device(device)
         self._device, self._settings = device, settings
         self._windows, self._negatives = windows, negatives
+        self._shape = tile_shape(next(iter(tables.values())).dim, shared_bytes(device))
         _check_rows(len(tables), next(iter(tables.values())).dim, settings, device, row_bytes)
         with on_device(device):
             self._rows = [DeviceRows(table, settings.num_keys, device) for table in tables.values()]
@@ -148,8 +149,8 @@ class DeviceSkipGram:
     def _room_for(self, size: GroupSize) -> _Group:
         dim, settings = self._rows[0].arrays.values.shape[1], self._settings
         side = min(_SIDE_BY_SIDE, size.group) if settings.lock_free else 1
-        tiles = max(1, -(-size.batch_places // tile_shape(dim).places))
-        needed = group_bytes(size) + 4 * side * dim * (2 * size.batch_places + tiles * settings.negatives)
+        tiles = max(1, -(-size.batch_places // self._shape.centers))
+        needed = group_bytes(size) + 4 * side * dim * (3 * size.batch_places + tiles * settings.negatives)
         _check_free(
             needed,
             f"{size.group} batches of {size.batch_places:,} visits and {settings.negatives:,} negatives",
@@ -171,8 +172,9 @@ class DeviceSkipGram:
             settings.learning_rate,
             self._rows[0].eps,
             settings.num_keys,
+            self._shape,
         )
-        return _Group(batches, [rows.arrays for rows in self._rows], learning, side, tiles, self._device)
+        return _Group(batches, [rows.arrays for rows in self._rows], learning, side, self._device)
 
 
 class _Group:
@@ -188,21 +190,22 @@ class _Group:
         rows: Sequence[RowArrays],
         learning: Learning,
         side: int,
-        tiles: int,
         device: torch.device,
     ) -> None:
         self.batches = batches
-        self._rows, self._learning, self._device = rows, learning, device
+        self._rows, self._learning, self._side = rows, learning, side
         size, dim = batches.size, rows[0].values.shape[1]
+        parts = learning.shape.places, learning.shape.centers
+        walk_tiles, center_tiles = (max(1, -(-size.batch_places // each)) for each in parts)
 
         def empty(*shape: int) -> Tensor:
             return torch.empty(side, *shape, dim, dtype=torch.float32, device=device)
 
         self._gradients = GradientArrays(
+            empty(2, size.batch_places),
             empty(size.batch_places),
-            empty(size.batch_places),
-            empty(tiles, size.negatives),
-            torch.zeros(size.group, tiles, dtype=torch.float64, device=device),
+            empty(center_tiles, size.negatives),
+            torch.zeros(size.group, walk_tiles + center_tiles, dtype=torch.float64, device=device),
             torch.zeros(1, dtype=torch.int32, device=device),
         )
         self._is_gpu = device.type == "cuda"
@@ -240,8 +243,7 @@ class _Group:
         self._graph.replay()
 
     def _launch_each(self) -> None:
-        side = len(self._gradients.center)
-        for number in range(0, self.batches.size.group, side):
+        for number in range(0, self.batches.size.group, self._side):
             for launch in (launch_gradients, launch_update):
                 launch(
                     self._rows[0],
@@ -250,20 +252,14 @@ class _Group:
                     self._gradients,
                     self._learning,
                     number,
-                    side,
+                    self._side,
                 )
 
 
 def _check_rows(
     tables: int, dim: int, settings: SkipGramSettings, device: torch.device, row_bytes: int | None
 ) -> None:
-    """Refuse rows that kernels or the memory of the device have no room for."""
-    if dim > MOST_VALUES:
-        raise UnsupportedError(
-            f"skip-gram on a device has rows of at most {MOST_VALUES} values, received dim {dim}",
-            where="dim",
-            hint="train on the CPU with `device: cpu`",
-        )
+    """Refuse rows that the memory of the device has no room for."""
     needed = tables * settings.num_keys * device_row_bytes(dim)
     what = f"{tables} x {settings.num_keys:,} rows of {dim} values with their state"
     hint = (

@@ -2,17 +2,20 @@
 
 A batch takes two launches. The first computes gradients at the rows as they are: a program has some places
 that stand side by side, so that rows of centres and contexts are read once for all pairs of a window, and all
-pairs are products of small matrices; the negatives that the batch shares follow. Nothing is added to memory
-that another program writes. The second updates each row once, with the sum of its gradients in the order of
-the batch. So results do not depend on the order in which programs run.
+pairs are products of small matrices; other programs take the negatives that the batch shares. Nothing is
+added to memory that another program writes. The second updates each row once, with the sum of its gradients
+in the order of the batch. So results do not depend on the order in which programs run.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
 import triton
 import triton.language as tl
+
+from graphbox.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,12 +29,21 @@ __all__ = [
     "TileShape",
     "launch_gradients",
     "launch_update",
+    "shared_bytes",
     "tile_shape",
 ]
 
 MOST_VALUES = 512
 """The longest rows that kernels have room for."""
 
+_SHAPES = (  # rows of so many values at most, parts, warps, and the shared memory they take as compiled
+    (64, 32, 64, 32, 4, 90_112),
+    (128, 32, 64, 32, 8, 180_224),
+    (128, 32, 32, 32, 8, 82_688),
+    (256, 16, 32, 16, 8, 147_456),
+    (256, 16, 16, 16, 8, 82_304),
+    (512, 16, 16, 16, 16, 164_224),
+)
 _PRECISION = "tf32x3"  # products of float32 by tensor cores, without loss of digits
 _SOURCES = 4  # gradients of a row that are read together
 _STAGES = 2  # of the pipeline that reads rows ahead
@@ -43,23 +55,48 @@ class TileShape(NamedTuple):
 
     Attributes:
         values: of a row, padded to a power of two.
-        places: of a program.
+        places: of a program that has walks.
+        centers: places of a program that has negatives.
         others: contexts or negatives at a time.
         warps: of a program.
     """
 
     values: int
     places: int
+    centers: int
     others: int
     warps: int
 
 
-def tile_shape(dim: int) -> TileShape:
-    """Return the shape for rows of ``dim`` values."""
+def tile_shape(dim: int, shared_bytes: int | None = None) -> TileShape:
+    """Return the shape for rows of ``dim`` values.
+
+    Args:
+        dim: 1 to :data:`MOST_VALUES`.
+        shared_bytes: shared memory that the device gives a program; None: enough.
+
+    Raises:
+        UnsupportedError: rows are too long for that.
+    """
     values = max(16, triton.next_power_of_2(dim))
-    if values <= 128:
-        return TileShape(values, 32, 32, 4 if values <= 64 else 8)
-    return TileShape(values, 16, 16, 8 if values <= 256 else 16)
+    for most_values, places, centers, others, warps, needed in _SHAPES:
+        if values <= most_values and (shared_bytes is None or needed <= shared_bytes):
+            return TileShape(values, places, centers, others, warps)
+    raise UnsupportedError(
+        f"expected rows of at most {MOST_VALUES} values"
+        + ("" if shared_bytes is None else f", and as {shared_bytes:,} bytes of shared memory allow")
+        + f", received dim {dim}",
+        where="dim",
+        hint="train on the CPU with `device: cpu`",
+    )
+
+
+def shared_bytes(device: torch.device) -> int | None:
+    """Return how much shared memory a program may have; None: any, where it is interpreted."""
+    if device.type != "cuda":
+        return None
+    number = torch.cuda.current_device() if device.index is None else device.index
+    return int(triton.runtime.driver.active.utils.get_device_properties(number)["max_shared_mem"])
 
 
 class RowArrays(NamedTuple):
@@ -106,10 +143,10 @@ class GradientArrays(NamedTuple):
     """Room for the gradients of the batches that are computed side by side, and what is told of them.
 
     Attributes:
-        center: float32 [side, places, dim].
+        center: float32 [side, 2, places, dim], from contexts and from negatives.
         context: float32 [side, places, dim].
-        negative: float32 [side, tiles, negatives, dim], of each program's places.
-        losses: float64 [batches, tiles].
+        negative: float32 [side, tiles, negatives, dim], of the places of each program that has negatives.
+        losses: float64 [batches, programs].
         stopped: int32 [1], 1 after a loss that is not finite: nothing is computed any more.
     """
 
@@ -204,27 +241,28 @@ def _learn_from_walks(
 
 @triton.jit
 def _learn_from_negatives(
-    context, drawn, negative_gradients, own_centers, center_sum, loss, uses, scale, num_negatives,
-    negative_weight, dim, VALUES: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
+    context, drawn, negative_gradients, own_centers, uses, scale, num_negatives, negative_weight, dim,
+    VALUES: tl.constexpr, CENTERS: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return gradients and losses of centres with those from negatives, whose own gradients are written.
+    """Return gradients and losses of centres from negatives, whose own gradients are written.
 
     Args:
         context: rows of negatives, float32 [keys, dim].
         drawn: int64 [negatives], keys.
         negative_gradients: float32 [negatives, dim], where to write.
-        own_centers: float32 [places, VALUES], rows of centres.
-        center_sum: their gradients so far.
-        loss: float32 [places], so far.
-        uses: int64 [places], in how many pairs each is the centre.
+        own_centers: float32 [CENTERS, VALUES], rows of centres.
+        uses: int64 [CENTERS], in how many pairs each is the centre.
         scale: of gradients.
         num_negatives: how many.
         negative_weight: how many negatives a pair is worth.
         dim: values of a row.
         VALUES: see :class:`TileShape`.
+        CENTERS: as there.
         OTHERS: as there.
         PRECISION: of products.
     """
+    center_sum = tl.zeros((CENTERS, VALUES), tl.float32)
+    loss = tl.zeros((CENTERS,), tl.float32)
     column = tl.arange(0, VALUES)
     weight = uses.to(tl.float32) * (negative_weight / num_negatives)
     for begin in range(0, num_negatives, OTHERS):
@@ -244,50 +282,78 @@ def _learn_from_negatives(
     return center_sum, loss
 
 
+@triton.jit
+def _store_rows(target, first_row, rows, inside, dim, COUNT: tl.constexpr, VALUES: tl.constexpr):
+    """Write float32 [COUNT, VALUES] to rows from ``first_row`` on."""
+    column = tl.arange(0, VALUES)
+    row = first_row + tl.arange(0, COUNT)
+    mask = inside[:, None] & (column < dim)[None, :]
+    tl.store(target + row[:, None] * dim + column[None, :], rows, mask=mask)
+
+
+@triton.jit
+def _store_loss(target, stopped, loss):
+    """Write the sum of the losses of places; what is not finite stops all that comes after."""
+    total = tl.sum(loss.to(tl.float64), 0)
+    tl.store(target, total)
+    if total - total != 0:  # infinite, or not a number
+        tl.store(stopped, 1)
+
+
 @triton.jit(do_not_specialize=["number"])  # one kernel for all batches
 def _gradients(
     center, context, key_at, first_at, last_at, uses_at, begins, pairs, negatives, center_gradients,
-    context_gradients, negative_gradients, losses, stopped, number, batches, most_places, most_tiles, reach,
-    num_negatives, negative_weight, dim, VALUES: tl.constexpr, PLACES: tl.constexpr, OTHERS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    context_gradients, negative_gradients, losses, stopped, number, batches, most_places, walk_tiles,
+    center_tiles, reach, num_negatives, negative_weight, dim, VALUES: tl.constexpr, PLACES: tl.constexpr,
+    CENTERS: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of some places of a batch, and those that negatives have from them."""
-    tile = tl.program_id(0)
+    """Compute the gradients of some places from walks, or from negatives and those of the negatives."""
+    program = tl.program_id(0)
     side = tl.program_id(1).to(tl.int64)
     batch = number + side
     num_pairs = tl.load(pairs + batch, mask=batch < batches, other=0)
     if (num_pairs > 0) & (tl.load(stopped) == 0):
         batch_begin = tl.load(begins + batch)
         batch_end = tl.load(begins + batch + 1)
-        begin = batch_begin + tile * PLACES
-        if begin < batch_end:
-            place = begin + tl.arange(0, PLACES)
-            inside = place < batch_end
-            key = tl.load(key_at + place, mask=inside, other=-1)
-            scale = 1.0 / num_pairs.to(tl.float32)
-            own_centers = _rows(center, key, inside, dim, VALUES)
-            own_contexts = _rows(context, key, inside, dim, VALUES)
-            low = tl.maximum(begin - reach, batch_begin)
-            high = tl.minimum(begin + PLACES + reach, batch_end)
-            center_sum, context_sum, loss = _learn_from_walks(
-                center, context, key_at, first_at, last_at, place, inside, low, high, own_centers,
-                own_contexts, scale, dim, VALUES, PLACES, OTHERS, PRECISION,
-            )  # fmt: skip
-            part = side * most_tiles + tile
-            center_sum, loss = _learn_from_negatives(
-                context, negatives + batch * num_negatives, negative_gradients + part * num_negatives * dim,
-                own_centers, center_sum, loss, tl.load(uses_at + place, mask=inside, other=0), scale,
-                num_negatives, negative_weight, dim, VALUES, OTHERS, PRECISION,
-            )  # fmt: skip
-            column = tl.arange(0, VALUES)
-            target = (side * most_places + place - batch_begin)[:, None] * dim + column[None, :]
-            mask = inside[:, None] & (column < dim)[None, :]
-            tl.store(center_gradients + target, center_sum, mask=mask)
-            tl.store(context_gradients + target, context_sum, mask=mask)
-            total = tl.sum(loss.to(tl.float64), 0)
-            tl.store(losses + batch * most_tiles + tile, total)
-            if total - total != 0:  # infinite, or not a number
-                tl.store(stopped, 1)
+        scale = 1.0 / num_pairs.to(tl.float32)
+        at = batch * (walk_tiles + center_tiles) + program
+        if program < walk_tiles:
+            begin = batch_begin + program * PLACES
+            if begin < batch_end:
+                place = begin + tl.arange(0, PLACES)
+                inside = place < batch_end
+                key = tl.load(key_at + place, mask=inside, other=-1)
+                own_centers = _rows(center, key, inside, dim, VALUES)
+                own_contexts = _rows(context, key, inside, dim, VALUES)
+                low = tl.maximum(begin - reach, batch_begin)
+                high = tl.minimum(begin + PLACES + reach, batch_end)
+                center_sum, context_sum, loss = _learn_from_walks(
+                    center, context, key_at, first_at, last_at, place, inside, low, high, own_centers,
+                    own_contexts, scale, dim, VALUES, PLACES, OTHERS, PRECISION,
+                )  # fmt: skip
+                row = begin - batch_begin
+                own_gradients = center_gradients + 2 * side * most_places * dim
+                _store_rows(own_gradients, row, center_sum, inside, dim, PLACES, VALUES)
+                own_gradients = context_gradients + side * most_places * dim
+                _store_rows(own_gradients, row, context_sum, inside, dim, PLACES, VALUES)
+                _store_loss(losses + at, stopped, loss)
+        else:
+            tile = program - walk_tiles
+            begin = batch_begin + tile * CENTERS
+            if begin < batch_end:
+                place = begin + tl.arange(0, CENTERS)
+                inside = place < batch_end
+                key = tl.load(key_at + place, mask=inside, other=-1)
+                uses = tl.load(uses_at + place, mask=inside, other=0)
+                own_centers = _rows(center, key, inside, dim, VALUES)
+                part = (side * center_tiles + tile) * num_negatives
+                center_sum, loss = _learn_from_negatives(
+                    context, negatives + batch * num_negatives, negative_gradients + part * dim, own_centers,
+                    uses, scale, num_negatives, negative_weight, dim, VALUES, CENTERS, OTHERS, PRECISION,
+                )  # fmt: skip
+                own_gradients = center_gradients + (2 * side + 1) * most_places * dim
+                _store_rows(own_gradients, begin - batch_begin, center_sum, inside, dim, CENTERS, VALUES)
+                _store_loss(losses + at, stopped, loss)
 
 
 @triton.jit
@@ -305,12 +371,72 @@ def _step(values, accumulator, changed, key, gradient, lr, eps, dim, VALUES: tl.
         tl.store(changed + key, 1)
 
 
+@triton.jit
+def _sums(
+    items, sources, at, end, item, num_places, batch_begin, first_negative, of_centers, of_contexts,
+    of_negatives, most_places, tiles, num_negatives, dim, VALUES: tl.constexpr, SOURCES: tl.constexpr,
+    TILES: tl.constexpr,
+):  # fmt: skip
+    """Return the gradients of an item as a centre and as a context, float32 [VALUES] each.
+
+    Args:
+        items: int64, as ``sources``; see :class:`BatchArrays`.
+        sources: where its gradients are.
+        at: the first entry of the item.
+        end: one past the last entry of the batch.
+        item: what the entries of the row hold.
+        num_places: what numbers of negatives begin with.
+        batch_begin: the first place of the batch.
+        first_negative: the number of its first negative.
+        of_centers: gradients of its places as centres; see :class:`GradientArrays`.
+        of_contexts: as contexts.
+        of_negatives: of its negatives.
+        most_places: rows between gradients from contexts and from negatives.
+        tiles: parts that the gradient of a negative has.
+        num_negatives: negatives of the batch.
+        dim: values of a row.
+        VALUES: see :class:`TileShape`.
+        SOURCES: gradients that are read together.
+        TILES: parts that are read together.
+    """
+    column = tl.arange(0, VALUES)
+    is_value = (column < dim)[None, :]
+    slot = tl.arange(0, SOURCES)
+    center_sum = tl.zeros((VALUES,), tl.float32)
+    context_sum = tl.zeros((VALUES,), tl.float32)
+    occurrences = 0
+    found = 0
+    more = 1
+    while more > 0:
+        entry = at + found + slot
+        same = (entry < end) & (tl.load(items + entry, mask=entry < end, other=-1) == item)
+        source = tl.load(sources + entry, mask=same, other=num_places)
+        is_place = source < num_places
+        address = (source - batch_begin)[:, None] * dim + column[None, :]
+        mask = is_place[:, None] & is_value
+        from_contexts = tl.load(of_centers + address, mask=mask, other=0.0)
+        from_negatives = tl.load(of_centers + most_places * dim + address, mask=mask, other=0.0)
+        center_sum += tl.sum(from_contexts + from_negatives, 0)
+        context_sum += tl.sum(tl.load(of_contexts + address, mask=mask, other=0.0), 0)
+        occurrences += tl.sum(is_place.to(tl.int32), 0)
+        more = (tl.sum(same.to(tl.int32), 0) == SOURCES).to(tl.int32)
+        found += tl.sum(same.to(tl.int32), 0)
+    for number in range(occurrences, found):
+        negative = tl.load(sources + at + number) - first_negative
+        for first_tile in range(0, tiles, TILES):
+            tile = first_tile + tl.arange(0, TILES)
+            address = (tile.to(tl.int64) * num_negatives + negative)[:, None] * dim + column[None, :]
+            mask = (tile < tiles)[:, None] & is_value
+            context_sum += tl.sum(tl.load(of_negatives + address, mask=mask, other=0.0), 0)
+    return center_sum, context_sum
+
+
 @triton.jit(do_not_specialize=["number"])
 def _update(
     center, center_accumulator, center_changed, context, context_accumulator, context_changed, items, sources,
     begins, pairs, center_gradients, context_gradients, negative_gradients, stopped, number, batches,
-    num_keys, most_places, most_tiles, num_places, num_negatives, lr, eps, dim, ONE_TABLE: tl.constexpr,
-    VALUES: tl.constexpr, PLACES: tl.constexpr, SOURCES: tl.constexpr, TILES: tl.constexpr,
+    num_keys, most_places, center_tiles, num_places, num_negatives, lr, eps, dim, ONE_TABLE: tl.constexpr,
+    VALUES: tl.constexpr, CENTERS: tl.constexpr, SOURCES: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     """Update the row of an item, if it is the first of its row."""
     side = tl.program_id(1).to(tl.int64)
@@ -325,37 +451,12 @@ def _update(
         item = tl.load(items + at, mask=at < end, other=-1)
         before = tl.load(items + at - 1, mask=(at > begin) & (at < end), other=-1)
         if item != before:
-            column = tl.arange(0, VALUES)
-            is_value = (column < dim)[None, :]
-            slot = tl.arange(0, SOURCES)
-            center_sum = tl.zeros((VALUES,), tl.float32)
-            context_sum = tl.zeros((VALUES,), tl.float32)
-            occurrences = 0
-            found = 0
-            more = 1
-            while more > 0:
-                entry = at + found + slot
-                same = (entry < end) & (tl.load(items + entry, mask=entry < end, other=-1) == item)
-                source = tl.load(sources + entry, mask=same, other=num_places)
-                is_place = source < num_places
-                row = side * most_places + source - batch_begin
-                address = row[:, None] * dim + column[None, :]
-                mask = is_place[:, None] & is_value
-                center_sum += tl.sum(tl.load(center_gradients + address, mask=mask, other=0.0), 0)
-                context_sum += tl.sum(tl.load(context_gradients + address, mask=mask, other=0.0), 0)
-                occurrences += tl.sum(is_place.to(tl.int32), 0)
-                more = (tl.sum(same.to(tl.int32), 0) == SOURCES).to(tl.int32)
-                found += tl.sum(same.to(tl.int32), 0)
-            tiles = (places + PLACES - 1) // PLACES
-            first_part = side * most_tiles
-            for number_of in range(occurrences, found):
-                negative = tl.load(sources + at + number_of) - num_places - batch * num_negatives
-                for first_tile in range(0, tiles, TILES):
-                    tile = first_tile + tl.arange(0, TILES)
-                    row = (first_part + tile) * num_negatives + negative
-                    address = row[:, None] * dim + column[None, :]
-                    mask = (tile < tiles)[:, None] & is_value
-                    context_sum += tl.sum(tl.load(negative_gradients + address, mask=mask, other=0.0), 0)
+            center_sum, context_sum = _sums(
+                items, sources, at, end, item, num_places, batch_begin, num_places + batch * num_negatives,
+                center_gradients + 2 * side * most_places * dim, context_gradients + side * most_places * dim,
+                negative_gradients + side * center_tiles * num_negatives * dim, most_places,
+                (places + CENTERS - 1) // CENTERS, num_negatives, dim, VALUES, SOURCES, TILES,
+            )  # fmt: skip
             key = item - batch * num_keys
             if ONE_TABLE:
                 gradient = center_sum + context_sum
@@ -374,6 +475,7 @@ class Learning(NamedTuple):
         learning_rate: of row-wise Adagrad.
         eps: added to the root that it divides by.
         num_keys: rows of a table.
+        shape: of the parts that programs compute with.
     """
 
     reach: int
@@ -381,6 +483,7 @@ class Learning(NamedTuple):
     learning_rate: float
     eps: float
     num_keys: int
+    shape: TileShape
 
 
 def launch_gradients(
@@ -394,9 +497,10 @@ def launch_gradients(
 ) -> None:
     """Compute the gradients and losses of batches ``number`` to ``number + side - 1`` of the group."""
     dim = center.values.shape[1]
-    shape = tile_shape(dim)
-    _, most_tiles, num_negatives, _ = gradients.negative.shape
-    _gradients[most_tiles, side](
+    shape = learning.shape
+    _, center_tiles, num_negatives, _ = gradients.negative.shape
+    programs = gradients.losses.shape[1]
+    _gradients[programs, side](
         center.values,
         context.values,
         batches.key,
@@ -413,14 +517,16 @@ def launch_gradients(
         gradients.stopped,
         number,
         len(batches.pairs),
-        gradients.center.shape[1],
-        most_tiles,
+        gradients.context.shape[1],
+        programs - center_tiles,
+        center_tiles,
         learning.reach,
         num_negatives,
         learning.negative_weight,
         dim,
         VALUES=shape.values,
         PLACES=shape.places,
+        CENTERS=shape.centers,
         OTHERS=shape.others,
         PRECISION=_PRECISION,
         num_warps=shape.warps,
@@ -440,9 +546,9 @@ def launch_update(
 ) -> None:
     """Update the rows of the batches whose gradients were computed; those of several may meet in a row."""
     dim = center.values.shape[1]
-    shape = tile_shape(dim)
-    _, most_tiles, num_negatives, _ = gradients.negative.shape
-    most_places = gradients.center.shape[1]
+    shape = learning.shape
+    _, center_tiles, num_negatives, _ = gradients.negative.shape
+    most_places = gradients.context.shape[1]
     _update[most_places + num_negatives, side](
         *center,
         *context,
@@ -458,7 +564,7 @@ def launch_update(
         len(batches.pairs),
         learning.num_keys,
         most_places,
-        most_tiles,
+        center_tiles,
         len(batches.key),
         num_negatives,
         learning.learning_rate,
@@ -466,7 +572,7 @@ def launch_update(
         dim,
         ONE_TABLE=center.values is context.values,
         VALUES=shape.values,
-        PLACES=shape.places,
+        CENTERS=shape.centers,
         SOURCES=_SOURCES,
         TILES=_TILES,
         num_warps=1,

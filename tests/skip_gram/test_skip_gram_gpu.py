@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 import torch
 
+from graphbox.errors import UnsupportedError
 from graphbox.skip_gram.learn_gpu import tile_shape
 from tests.skip_gram.device_skip_gram import DeviceLearning, Learning, ring
 
@@ -23,13 +24,22 @@ class TestInterpreted(DeviceLearning):
     pass
 
 
+def test_shapes_fit_the_shared_memory_of_a_device() -> None:
+    assert tile_shape(1).values == 16
+    for dim in (64, 65, 128, 200, 512):
+        assert tile_shape(dim).values >= dim
+    assert tile_shape(128, 232_448).centers == 2 * tile_shape(128, 101_376).centers
+    assert tile_shape(256, 101_376).values == 256
+    with pytest.raises(UnsupportedError, match="as 101,376 bytes of shared memory allow, received dim 300"):
+        tile_shape(300, 101_376)
+
+
 @pytest.mark.parametrize(
     "dim", [pytest.param(1, marks=pytest.mark.stress), 128, pytest.param(512, marks=pytest.mark.stress)]
 )
 def test_kernels_compile(
     device: torch.device, compiling: Callable[..., AbstractContextManager[None]], dim: int
 ) -> None:
-    assert tile_shape(dim).values >= dim
     with compiling("graphbox.skip_gram.learn_gpu"):
         for one_table in (False, True) if dim == 128 else (False,):
             learning = Learning(ring(4, 0), dim, length=1, walkers=1, batch_size=1, one_table=one_table)
