@@ -79,11 +79,18 @@ def slots_within(hbm_bytes: int, form: RowForm) -> int:
     return fitting
 
 
-def does_not_fit(device: torch.device, what: str) -> DoesNotFitError:
-    """Return the error that says a GPU has no more memory, and what it was wanted for."""
+def does_not_fit(device: torch.device, what: str, hint: str | None = None) -> DoesNotFitError:
+    """Return the error that says a GPU has no more memory, and what it was wanted for.
+
+    Args:
+        device: the GPU.
+        what: was wanted.
+        hint: what to do; None: give an ``hbm_bytes`` that fits.
+    """
+    torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     return DoesNotFitError(
         f"the device is out of memory: {what}; {free:,} of its {total:,} bytes are free",
         where=str(device),
-        hint="lower hbm_bytes, use smaller batches, or free what others hold",
+        hint=hint or f"hbm_bytes={int(_SHARE_OF_FREE * free)} fits now, and leaves room for batches",
     )

@@ -139,6 +139,20 @@ class DeviceRows:
             self._table._upper = None
             del self._rows, self._staging, self._ahead_staging
 
+    def discard(self) -> None:
+        """Let go of all rows on the device; what was not written back of them is lost.
+
+        For when the table below is to count as it is, say after a ConflictError.
+        """
+        with self._lock:
+            self._check_open()
+            with on_device(self.device):
+                if self._last_event is not None:
+                    self._last_event.wait()
+                self._let_go(self._table._below.changes)
+                if self._last_event is not None:
+                    self._last_event.record()
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise UsageError("the DeviceTable is closed", hint="make another one over the table")
@@ -155,7 +169,11 @@ class DeviceRows:
                     self._notice_changes()
                     yield
                 except torch.cuda.OutOfMemoryError as error:
-                    raise does_not_fit(self.device, str(error).partition(".")[0]) from None
+                    raise does_not_fit(
+                        self.device,
+                        str(error).partition(".")[0],
+                        "give the table a lower hbm_bytes, so that batches find room, or use smaller batches",
+                    ) from None
                 finally:
                     if self._last_event is not None:
                         self._last_event.record()
@@ -169,8 +187,12 @@ class DeviceRows:
             raise ConflictError(
                 "the table below was changed directly while rows of it were being trained on the device, so "
                 "that one of the changes would be lost",
-                hint="push to the DeviceTable alone, or flush() it before",
+                hint="discard() what the device learned since the last flush(), and use one of the two",
             )
+        self._let_go(changes)
+
+    def _let_go(self, changes: int) -> None:
+        """Let go of all rows; the table below has changed so often."""
         self._rows.clear()
         self._version += 1
         self._seen_changes = changes

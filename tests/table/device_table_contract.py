@@ -226,6 +226,8 @@ class DeviceTableContract:
         native.push(keys.numpy(), np.ones((5, DIM), np.float32), 1)
         with pytest.raises(ConflictError, match="changed directly"):
             table.pull(keys)
+        table.discard()
+        assert_equal(table.pull(keys), torch.from_numpy(below.pull(keys.numpy())))
 
     def test_what_was_read_ahead_is_not_older_than_pushes(self, device: torch.device) -> None:
         plain, below = table_of(), table_of()
