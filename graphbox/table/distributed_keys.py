@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from graphbox import _core
 
 if TYPE_CHECKING:
     from graphbox.table.distributed import ProcessGroup
-    from graphbox.table.slots import Slots
 
 __all__ = ["KeyExchange", "owners_of", "sum_of_equal"]
 
@@ -45,7 +44,13 @@ def sum_of_equal(places: Tensor, values: Tensor, count: int) -> Tensor:
         values: float32 [n, dim].
         count: how many places there are.
     """
-    return values.new_zeros(count, values.shape[1]).index_add_(0, places, values)
+    sums = values.new_zeros(count, values.shape[1])
+    if values.device.type == "cpu":
+        return sums.index_add_(0, places, values)
+    from graphbox.table.reduce_gpu import sum_equal_rows  # index_add_ adds in any order there
+
+    different, of_places, _ = sum_equal_rows(places, values.contiguous())
+    return sums.index_copy_(0, different, of_places)
 
 
 @dataclass(eq=False)
@@ -59,7 +64,7 @@ class KeyExchange:
         sends: how many of those each process has.
         receives: how many keys come from each process.
         owned: int64 [sum of receives], keys of this process that any process asked for, in their order.
-        slots: where their rows are in the table of this process, once they were pulled.
+        slots: where their rows are in the table of this process, as that says it; None: they were not pulled.
     """
 
     number: int
@@ -68,7 +73,7 @@ class KeyExchange:
     sends: list[int]
     receives: list[int]
     owned: Tensor
-    slots: Slots | None = None
+    slots: Any = None
 
     @classmethod
     def of(cls, processes: ProcessGroup, name: str, number: int, keys: Tensor) -> KeyExchange:

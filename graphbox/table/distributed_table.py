@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 import torch
@@ -15,18 +15,18 @@ from torch import Tensor
 
 from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
 from graphbox.native import Int64Array, integer_array, is_torch
-from graphbox.table.arguments import Float32Array, float32_rows, writable_rows
+from graphbox.table.arguments import float32_rows, writable_rows
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS, ProcessGroup
 from graphbox.table.distributed_checkpoint import save_sharded
 from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
-from graphbox.table.gradients import Gradient
-from graphbox.table.lookup import Lookup, PulledLookup
+from graphbox.table.distributed_lookup import ShardedGradient, ShardedLookup
 from graphbox.table.policy import CountAdmission, show_counts
 from graphbox.table.settings import table_settings
 from graphbox.table.sharding import shard_of
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
+    from graphbox.table.device_table import DeviceTable
     from graphbox.table.key_bags import KeyBags
     from graphbox.table.policy import ShrinkReport
 
@@ -41,13 +41,13 @@ class _Gradients:
     """Gradients of a process.
 
     Attributes:
-        keys: int64 [n].
+        keys: int64 [n], where this process has its rows.
         values: float32 [n, dim].
         counts: float32 [n, 1 or 2], shows, and clicks where the table counts them; None: it counts nothing.
         exchange: which pulled just these keys; None: none did.
     """
 
-    keys: Int64Array
+    keys: Tensor
     values: Tensor
     counts: Tensor | None
     exchange: KeyExchange | None = None
@@ -55,7 +55,7 @@ class _Gradients:
     def take(self, chosen: Tensor) -> _Gradients:
         """Return those at which ``chosen``, bool [n], is true."""
         counts = None if self.counts is None else self.counts[chosen]
-        return _Gradients(self.keys[chosen.numpy()], self.values[chosen], counts)
+        return _Gradients(self.keys[chosen], self.values[chosen], counts)
 
 
 class ShardedTable:
@@ -76,7 +76,8 @@ class ShardedTable:
     not wait for the others.
 
     Args:
-        table: the rows of this process; tables of all processes have the same settings.
+        table: the rows of this process, in host memory or, a :class:`DeviceTable`, on its GPU; tables of all
+            processes have the same settings.
         processes: the processes.
         name: what messages call it.
         average_gradients: divide the sums of gradients by the number of processes, as
@@ -92,13 +93,14 @@ class ShardedTable:
 
     def __init__(
         self,
-        table: EmbeddingTable,
+        table: EmbeddingTable | DeviceTable,
         processes: ProcessGroup,
         *,
         name: str = "table",
         average_gradients: bool = True,
     ) -> None:
-        self.local = table
+        self._rows = table
+        self.device = torch.device("cpu") if isinstance(table, EmbeddingTable) else table.device
         self.processes = processes
         self.name = name
         self.average_gradients = bool(average_gradients)
@@ -116,6 +118,11 @@ class ShardedTable:
             "a table can be neither copied nor pickled",
             hint="save it with save(path), and load that with ShardedTable.load(path, processes)",
         )
+
+    @property
+    def local(self) -> EmbeddingTable:
+        """The table of this process that keeps its rows; no collective."""
+        return self._rows.local
 
     @property
     def dim(self) -> int:
@@ -139,7 +146,7 @@ class ShardedTable:
     @property
     def skipped_gradients(self) -> int:
         """How many gradients of this process held NaN or infinity and were left out; no collective."""
-        return self._skipped + self.local.skipped_gradients
+        return self._skipped + self._rows.skipped_gradients
 
     def total_rows(self) -> int:
         """Return the number of rows in all processes."""
@@ -157,14 +164,14 @@ class ShardedTable:
             ProcessLostError: another process has ended or failed.
             TimeLimitError: another process did not come.
         """
-        array = integer_array(keys, "keys", dimensions=None)
-        shape = (*array.shape, self.dim)
-        _, rows = self._pull(array.reshape(-1), create, "pull")
+        wanted = self._keys(keys)
+        shape = (*wanted.shape, self.dim)
+        _, rows = self._pull(wanted.reshape(-1), create, "pull")
         if out is not None:
-            writable_rows(out, "out", shape)[...] = rows.numpy()
+            writable_rows(out, "out", shape)[...] = rows.cpu().numpy().reshape(-1, self.dim)
             return out
         found = rows.reshape(shape)
-        return found.to(keys.device) if is_torch(keys) else found.numpy()
+        return found.to(keys.device) if is_torch(keys) else found.cpu().numpy()
 
     def push(self, keys: Any, grads: Any, *, shows: Any = None, clicks: Any = None) -> None:
         """Apply the gradients of all processes, each row's once; see :meth:`EmbeddingTable.push`.
@@ -180,38 +187,37 @@ class ShardedTable:
             ProcessLostError: another process has ended or failed.
             TimeLimitError: another process did not come.
         """
-        array = integer_array(keys, "keys", dimensions=None)
-        gradients = float32_rows(grads, "grads", (*array.shape, self.dim))
-        self.local._counts(shows, clicks, array.shape)  # refuses what nothing counts
-        flat = array.reshape(-1)
-        counts = self._own_counts(flat, shows, clicks)
-        self._push([_Gradients(flat, torch.from_numpy(gradients), counts)], "push")
+        wanted = self._keys(keys)
+        self.local._check_counted(shows, clicks)
+        gradients = self._gradients(grads, (*wanted.shape, self.dim))
+        counts = self._own_counts(wanted.shape, shows, clicks)
+        self._push([_Gradients(wanted.reshape(-1), gradients, counts)], "push")
 
     def contains(self, keys: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Return whether each key has a row: bool [*keys.shape]."""
-        array = integer_array(keys, "keys", dimensions=None)
+        wanted = self._keys(keys)
         name = self._named("contains")
-        exchange = self._exchange(array.reshape(-1), name)
+        exchange = self._exchange(wanted.reshape(-1), name)
         with self.processes.failing():
-            known = torch.from_numpy(self.local.contains(exchange.owned.numpy()))
+            known = torch.from_numpy(self.local.contains(exchange.owned.cpu().numpy())).to(self.device)
         found = exchange.fetch(self.processes, name, known.to(torch.uint8)[:, None])
-        return found[:, 0].bool().numpy().reshape(array.shape)
+        return found[:, 0].bool().cpu().numpy().reshape(wanted.shape)
 
     def erase(self, keys: Any) -> int:
         """Forget keys of any process; return how many in all had a row."""
         name = self._named("erase")
-        exchange = self._exchange(integer_array(keys, "keys", dimensions=None).reshape(-1), name)
+        exchange = self._exchange(self._keys(keys).reshape(-1), name)
         with self.processes.failing():
-            erased = self.local.erase(exchange.owned.numpy())
+            erased = self._rows.erase(exchange.owned)
         return int(self.processes.gather(name, np.array([erased])).sum())
 
     def end_pass(self) -> None:
         """Say that a pass over the data has ended; no collective, but for all processes alike."""
-        self.local.end_pass()
+        self._rows.end_pass()
 
     def shrink(self) -> ShrinkReport:
         """Drop rows of this process that have expired or are of low score, and report them; no collective."""
-        return self.local.shrink()
+        return self._rows.shrink()
 
     # ------------------------------------------------------------------------- checkpoints
 
@@ -259,28 +265,33 @@ class ShardedTable:
     # ----------------------------------------------------------------------- torch modules
 
     def lookup_keys(self, keys: Tensor, name: str) -> Tensor:
-        """Return keys of a module's lookup as int64 in host memory."""
-        return self.local.lookup_keys(keys, name)
+        """Return keys of a module's lookup as it is done here: int64 where this process has its rows."""
+        return self._rows.lookup_keys(keys, name)
 
-    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> Lookup:
-        """Return what pulls the rows of keys, or the sums of bags."""
-        return Lookup.of(cast("EmbeddingTable", self), keys, bags)
+    def lookup(self, keys: Tensor, bags: KeyBags | None = None) -> ShardedLookup:
+        """Return what pulls the rows of keys, or the sums of bags, and makes gradients of their rows."""
+        return ShardedLookup(self, keys, bags)
 
-    def look_up(self, lookup: Lookup, *, create: bool) -> PulledLookup:
-        """Return what a module looks up, with where it is for the push."""
-        exchange, rows = self._pull(lookup.keys, create, "look up")
-        if lookup.bags is not None:
-            rows = _bag_sums(rows, lookup)
-        return PulledLookup(lookup, rows.numpy(), exchange)
+    def pull_exchange(self, keys: Tensor, *, create: bool) -> tuple[KeyExchange, Tensor]:
+        """Return the rows of keys, float32 [keys, dim], and which process has which.
 
-    def learn(self, gradients: Sequence[Gradient]) -> None:
-        """Apply the gradients of lookups, in their order; none where this process has none."""
-        parts = []
-        for each in gradients:
-            assert isinstance(each.rows, KeyExchange)  # noqa: S101 - for the type checker
-            counts = self._own_counts(each.keys, None, None)
-            values = torch.from_numpy(each.key_values())
-            parts.append(_Gradients(each.keys, values, counts, each.rows))
+        Args:
+            keys: int64 [keys], where this process has its rows.
+            create: give unknown keys a row.
+        """
+        return self._pull(keys, create, "look up")
+
+    def learn(self, gradients: Sequence[ShardedGradient]) -> None:
+        """Apply the gradients of lookups, in their order; none where this process has none.
+
+        Raises:
+            DataError: in all processes, a gradient of one of them that holds NaN or infinity, where those are
+                not skipped; none was applied.
+        """
+        parts = [
+            _Gradients(each.keys, each.values, self._own_counts(each.keys.shape, None, None), each.exchange)
+            for each in gradients
+        ]
         self._push(parts, "learn")
 
     # ----------------------------------------------------------------------------- details
@@ -293,6 +304,12 @@ class ShardedTable:
                 "each process would count for itself",
                 where=self.name,
                 hint="make it without admission=CountAdmission(...)",
+            )
+        if self.device.type not in ("cpu", group.device.type):
+            raise UsageError(
+                f"expected processes on {self.device.type}, where the rows are, received those of {group!r}",
+                where=self.name,
+                hint="make ProcessGroup(device) on the device of the table",
             )
         settings = json.dumps(table_settings(self.local), sort_keys=True).encode()
         digest = np.frombuffer(_digest(settings), np.int64)
@@ -319,35 +336,48 @@ class ShardedTable:
     def _named(self, operation: str) -> str:
         return f"{operation} of table {self.name}"
 
-    def _exchange(self, keys: Int64Array, name: str) -> KeyExchange:
-        self._exchanges += 1
-        return KeyExchange.of(self.processes, name, self._exchanges, torch.from_numpy(keys))
+    def _keys(self, keys: Any) -> Tensor:
+        """Return keys as int64 where this process has its rows."""
+        if is_torch(keys):
+            return self._rows.lookup_keys(keys, "keys")
+        return torch.from_numpy(integer_array(keys, "keys", dimensions=None)).to(self.device)
 
-    def _pull(self, keys: Int64Array, create: bool, operation: str) -> tuple[KeyExchange, Tensor]:
+    def _gradients(self, grads: Any, shape: tuple[int, ...]) -> Tensor:
+        if isinstance(grads, Tensor) and grads.device == self.device and self.device.type != "cpu":
+            if grads.dtype != torch.float32 or tuple(grads.shape) != shape:
+                raise UsageError(
+                    f"expected float32 {shape}, received {grads.dtype} {tuple(grads.shape)}", where="grads"
+                )
+            return grads.detach().reshape(-1, self.dim)
+        return torch.from_numpy(float32_rows(grads, "grads", shape)).to(self.device)
+
+    def _exchange(self, keys: Tensor, name: str) -> KeyExchange:
+        self._exchanges += 1
+        return KeyExchange.of(self.processes, name, self._exchanges, keys)
+
+    def _pull(self, keys: Tensor, create: bool, operation: str) -> tuple[KeyExchange, Tensor]:
         name = self._named(operation)
         exchange = self._exchange(keys, name)
         with self.processes.failing():
             if create:
-                rows, exchange.slots = self.local.pull_slots(exchange.owned)
+                rows, exchange.slots = self._rows.pull_slots(exchange.owned)
             else:
-                rows = self.local.pull(exchange.owned, create=False)
+                rows = self._rows.pull(exchange.owned, create=False)
         return exchange, exchange.fetch(self.processes, name, rows)
 
     @property
     def _counts_shows(self) -> bool:
-        return self.local.policies.score is not None or self.local._native.optimizer.mean_gradient
+        return self.local.policies.score is not None or self.local._below.optimizer.mean_gradient
 
-    def _own_counts(self, keys: Int64Array, shows: Any, clicks: Any) -> Tensor | None:
+    def _own_counts(self, shape: tuple[int, ...], shows: Any, clicks: Any) -> Tensor | None:
         """Return what the table counts of each key beside its gradient: float32 [keys, 1 or 2], or None."""
         if not self._counts_shows:
             return None
-        columns = [np.ones(len(keys)) if shows is None else show_counts(shows, "shows", np.shape(shows))]
+        columns = [np.ones(shape) if shows is None else show_counts(shows, "shows", shape)]
         if self.local.policies.score is not None:
-            columns.append(
-                np.zeros(len(keys)) if clicks is None else show_counts(clicks, "clicks", np.shape(clicks))
-            )
+            columns.append(np.zeros(shape) if clicks is None else show_counts(clicks, "clicks", shape))
         flat = [np.asarray(each, np.float32).reshape(-1) for each in columns]
-        return torch.from_numpy(np.stack(flat, axis=1))
+        return torch.from_numpy(np.stack(flat, axis=1)).to(self.device)
 
     def _push(self, given: Sequence[_Gradients], operation: str) -> None:
         """Apply gradients of this process and of the others."""
@@ -356,11 +386,11 @@ class ShardedTable:
         refused = None
         is_finite = torch.isfinite(whole.values).all(dim=1)
         if not bool(is_finite.all()):
-            if self.local._native.skip_nonfinite:
+            if self.local._below.skip_nonfinite:
                 self._skipped += int((~is_finite).sum())
                 whole = whole.take(is_finite)
             else:
-                refused = int(whole.keys[(~is_finite).numpy()][0])
+                refused = int(whole.keys[~is_finite][0])
         state = [_IN_PARTS, 0, 0] if whole.exchange is None else [_WHOLE, whole.exchange.number, 0]
         states = self.processes.gather(
             f"{name}: what processes have", np.array(state if refused is None else [_REFUSED, 0, refused])
@@ -374,10 +404,14 @@ class ShardedTable:
     def _joined(self, given: Sequence[_Gradients]) -> _Gradients:
         counts = [each.counts for each in given if each.counts is not None]
         if self._counts_shows and not counts:
-            counts = [torch.zeros(0, 2 if self.local.policies.score is not None else 1)]
+            columns = 2 if self.local.policies.score is not None else 1
+            counts = [torch.zeros(0, columns, device=self.device)]
+        nothing = torch.zeros(0, dtype=torch.int64, device=self.device)
         return _Gradients(
-            np.concatenate([np.zeros(0, np.int64), *(each.keys for each in given)]),
-            torch.cat([torch.zeros(0, self.dim), *(each.values for each in given)]),
+            torch.cat([nothing, *(each.keys for each in given)]),
+            torch.cat(
+                [nothing.new_zeros(0, self.dim, dtype=torch.float32), *(each.values for each in given)]
+            ),
             torch.cat(counts) if counts else None,
         )
 
@@ -385,18 +419,18 @@ class ShardedTable:
         values = given.values / self.processes.size if self.average_gradients else given.values
         columns = values if given.counts is None else torch.cat([values, given.counts], dim=1)
         sums = sum_of_equal(exchange.places, columns, len(exchange.different))
-        came = exchange.deliver(self.processes, name, sums).numpy()
-        counts: dict[str, Float32Array] = {}
+        came = exchange.deliver(self.processes, name, sums)
+        counts: dict[str, Tensor] = {}
         if given.counts is not None:
             counts["shows"] = came[:, self.dim]
             if self.local.policies.score is not None:
                 counts["clicks"] = came[:, self.dim + 1]
-        gradients = np.ascontiguousarray(came[:, : self.dim])
+        gradients = came[:, : self.dim].contiguous()
         with self.processes.failing():
             if exchange.slots is None:
-                self.local.push(exchange.owned, gradients, **counts)
+                self._rows.push(exchange.owned, gradients, **counts)
             else:
-                self.local.push_slots(exchange.slots, gradients, **counts)
+                self._rows.push_slots(exchange.slots, gradients, **counts)
 
     def _refuse(self, states: Int64Array) -> None:
         refusing = np.flatnonzero(states[:, 0] == _REFUSED)
@@ -408,20 +442,6 @@ class ShardedTable:
                 where=f"{self.name}, key {int(states[rank, 2])}",
                 hint='lower the learning rate, or make the table with nonfinite="skip"',
             )
-
-
-def _bag_sums(rows: Tensor, lookup: Lookup) -> Tensor:
-    """Return the sums of the bags of a lookup from the rows of its keys: float32 [bags, dim]."""
-    bags = lookup.bags
-    assert bags is not None  # noqa: S101 - asked for where there are some
-    if bags.weights is not None:
-        rows = rows * torch.from_numpy(bags.weights)[:, None]
-    lengths = torch.from_numpy(np.diff(bags.offsets))
-    bag_of = torch.repeat_interleave(lengths)
-    sums = sum_of_equal(bag_of, rows, len(lengths))
-    if bags.divisors is not None:
-        sums = sums / torch.from_numpy(bags.divisors)[:, None]
-    return sums
 
 
 def _digest(content: bytes) -> bytes:

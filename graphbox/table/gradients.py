@@ -19,7 +19,7 @@ from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
-    from graphbox.table.distributed_keys import KeyExchange
+    from graphbox.table.distributed_lookup import ShardedGradient
     from graphbox.table.distributed_table import ShardedTable
 
 __all__ = ["Gradient", "Gradients", "Pusher", "RowGradient", "collect", "pushers"]
@@ -72,7 +72,7 @@ class Gradient:
 
     number: int
     table: EmbeddingTable
-    rows: _core.PulledRows | KeyExchange
+    rows: _core.PulledRows
     keys: Int64Array
     values: Float32Array
     offsets: Int64Array | None = None
@@ -82,23 +82,8 @@ class Gradient:
     def push(self, lr: float | None = None) -> int:
         """Apply it, by the table's learning rate unless one is given; return the count of changes."""
         return self.table._table.push_bags(
-            self.local_rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
+            self.rows, self.offsets, self.weights, self.divisors, self.values, lr, self.table.threads
         )
-
-    @property
-    def local_rows(self) -> _core.PulledRows:
-        """Where the rows are, of a table of this process alone."""
-        return cast("_core.PulledRows", self.rows)
-
-    def key_values(self) -> Float32Array:
-        """Return the gradient of each key's row by itself: float32 [keys, dim]."""
-        values = self.values
-        if self.offsets is None:
-            return values
-        if self.divisors is not None:
-            values = values / self.divisors[:, None]
-        values = np.repeat(values, np.diff(self.offsets), axis=0)
-        return values if self.weights is None else values * self.weights[:, None]
 
     def joined(self, others: Sequence[Gradient]) -> Gradient:
         """Return it and others of the same table, which come after it, as one."""
@@ -114,7 +99,14 @@ class Gradient:
 
     def row_sums(self) -> Float32Array:
         """Return the gradients of rows, those of equal keys summed: float32 [different keys, dim]."""
-        values = self.key_values()
+        values = self.values
+        if self.offsets is not None:
+            result_of = np.repeat(np.arange(len(values)), np.diff(self.offsets))
+            if self.divisors is not None:
+                values = values / self.divisors[:, None]
+            values = values[result_of]
+            if self.weights is not None:
+                values = values * self.weights[:, None]
         different, places = np.unique(self.keys, return_inverse=True)
         sums = torch.zeros(len(different), values.shape[1])
         sums.index_add_(0, torch.from_numpy(places), torch.from_numpy(np.ascontiguousarray(values)))
@@ -169,7 +161,7 @@ class Gradients:
         if sharded:
             for table in sharded:
                 of_table = [each for each in gradients if each.table is cast("object", table)]
-                table.learn(cast("list[Gradient]", sorted(of_table, key=lambda each: each.number)))
+                table.learn(cast("list[ShardedGradient]", sorted(of_table, key=lambda each: each.number)))
             gradients = [each for each in gradients if not is_sharded(each.table)]
         if len(gradients) == 1:
             _push(gradients[0])
@@ -237,7 +229,7 @@ def _joined(gradients: Sequence[Gradient]) -> Gradient:
     return Gradient(
         first.number,
         first.table,
-        _core.PulledRows.joined([each.local_rows for each in gradients]),
+        _core.PulledRows.joined([each.rows for each in gradients]),
         np.concatenate([each.keys for each in gradients]),
         np.concatenate([each.values for each in gradients]),
         offsets,

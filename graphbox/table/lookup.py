@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -13,13 +13,9 @@ import torch
 from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array, new_rows
-from graphbox.table.distributed_kind import is_sharded
 from graphbox.table.gradients import Gradient, Gradients, RowGradient, collect
 from graphbox.table.key_bags import KeyBags
 from graphbox.table.table import EmbeddingTable
-
-if TYPE_CHECKING:
-    from graphbox.table.distributed_keys import KeyExchange
 
 __all__ = ["CPU", "Bags", "Lookup", "Plan", "PulledLookup", "PulledRows", "RowLookup", "look_up"]
 
@@ -132,8 +128,6 @@ class Lookup:
 
     def pull(self, *, create: bool = True) -> PulledLookup:
         """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
-        if is_sharded(self.table):
-            return self.table.look_up(self, create=create)
         rows = new_rows(len(self), self.table.dim)
         return PulledLookup(self, rows, self._pull_into(rows, create))
 
@@ -175,12 +169,7 @@ class PulledLookup:
 
     lookup: Lookup
     values: Float32Array
-    rows: _core.PulledRows | KeyExchange
-
-    @property
-    def local_rows(self) -> _core.PulledRows:
-        """Where the rows are, of a table of this process alone."""
-        return cast("_core.PulledRows", self.rows)
+    rows: _core.PulledRows
 
     def tensor(self) -> torch.Tensor:
         """Return the results: float32 [len(lookup), dim]."""
@@ -202,7 +191,7 @@ class PulledLookup:
 
     def up_to_date(self, pushed: Callable[[int], Sequence[_core.PulledRows]]) -> PulledLookup:
         """Return what a pull would give now: see :class:`PulledRows`."""
-        changes = self.local_rows.changes
+        changes = self.rows.changes
         since = pushed(changes)
         if self.lookup.table._table.changes != changes + len(since):  # others changed the table, too
             return self.lookup.pull()
@@ -215,13 +204,13 @@ class PulledLookup:
         Results that take part in a pushed row, or in one that was missing, are pulled again.
         """
         bags = self.lookup.bags
-        stale = np.flatnonzero(self.local_rows.stale(pushed, None if bags is None else bags.offsets))
+        stale = np.flatnonzero(self.rows.stale(pushed, None if bags is None else bags.offsets))
         if len(stale) == 0:
             return
         part, positions = self.lookup.take(stale)
         again = part.pull()
         self.values[stale] = again.values
-        self.local_rows.replace(positions, again.local_rows)
+        self.rows.replace(positions, again.rows)
 
 
 @dataclass(frozen=True, slots=True)

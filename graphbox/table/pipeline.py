@@ -230,7 +230,7 @@ class _Pipeline:
         changes = gradient.push()
         if isinstance(gradient, Gradient):  # on a device nothing is pulled ahead that could be out of date
             with self._lock:
-                self._pushed.append(_Pushed(gradient.table, changes, gradient.local_rows))
+                self._pushed.append(_Pushed(gradient.table, changes, gradient.rows))
 
     def settle(self) -> None:
         """Wait until all gradients so far are applied."""

@@ -30,7 +30,7 @@ def need_gpus(count: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("check", ["tensors_on_gpus", "rows_for_gpus"])
+@pytest.mark.parametrize("check", ["tensors_on_gpus", "rows_for_gpus", "rows_of_device_tables"])
 def test_processes_with_a_gpu_each(processes: Processes, tmp_path: Path, check: str, size: int) -> None:
     need_gpus(size)
     processes.run(check, size, tmp_path, device="cuda")

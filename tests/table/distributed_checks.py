@@ -364,6 +364,46 @@ def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:
         ProcessGroup(timeout_seconds=0)
 
 
+def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
+    """Each process has its rows on its device: a GPU, or the CPU by Triton's interpreter."""
+    from graphbox.table import DeviceTable
+
+    settings: dict[str, Any] = {"optimizer": "rowwise_adagrad", "lr": 0.1}
+    local, whole = EmbeddingTable(DIM, **settings), EmbeddingTable(DIM, **settings)
+    with DeviceTable(local, group.device, hbm_bytes=1 << 20) as on_device:
+        table = ShardedTable(on_device, group, name="users", average_gradients=False)
+        assert table.local is local
+        for step in range(3):
+            parts = batches(step + 1, group.size, repeated=bool(step % 2))
+            keys, gradients = (torch.from_numpy(each).to(group.device) for each in parts[group.rank])
+            assert table.pull(keys).device == group.device
+            table.push(keys, gradients)
+            whole.pull(joined(parts)[0])
+            whole.push(*joined(parts))
+        model = TableEmbedding(table)
+        optimizer = TableOptimizer(model)
+        keys = torch.arange(8, device=group.device) + group.rank
+        rows = model(keys)
+        assert rows.device == group.device
+        rows.sum().backward()
+        optimizer.step()
+        pushed = np.concatenate([np.arange(8) + rank for rank in range(group.size)])
+        whole.push(pushed, np.ones((len(pushed), DIM), np.float32))
+        every = whole.keys()
+        expected = whole.pull(every)
+        np.testing.assert_allclose(table.pull(every, create=False), expected, rtol=1e-4, atol=1e-6)
+        assert table.contains(every).all()
+        table.save(folder / "users")
+        group.barrier("saved")
+        np.testing.assert_allclose(
+            EmbeddingTable.load(folder / "users").pull(every), expected, rtol=1e-4, atol=1e-6
+        )
+        wrong = torch.full((3, DIM), np.nan, device=group.device)
+        with pytest.raises(DataError, match="users, key 0: gradients must be finite; one of rank 0"):
+            table.push(torch.arange(3, device=group.device), wrong if group.is_first else wrong.nan_to_num(0))
+        assert table.erase([0, 1, 2] if group.is_first else []) == 3
+
+
 def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:
     """What NCCL carries is what gloo carries."""
     device, size, rank = group.device, group.size, group.rank

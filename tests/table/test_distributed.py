@@ -53,6 +53,12 @@ def test_modules_learn_as_in_one_process(
     processes.run("modules_learn_as_in_one_process", size, tmp_path, average=average)
 
 
+@pytest.mark.gpu_kernel
+def test_rows_may_be_on_devices(processes: Processes, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    processes.run("rows_of_device_tables", 2, tmp_path)
+
+
 def test_a_step_of_one_lookup_sends_keys_once(processes: Processes, tmp_path: Path) -> None:
     # Numbers of keys, keys, rows; then what processes have, and gradients.
     assert processes.run("single_lookups_need_no_second_exchange", 2, tmp_path) == [5, 5]

@@ -1,0 +1,142 @@
+"""Lookups of torch modules in tables that are divided among processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn, cast
+
+import torch
+from torch import Tensor
+
+from graphbox.errors import UnsupportedError
+from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
+from graphbox.table.key_bags import KeyBags
+
+if TYPE_CHECKING:
+    from graphbox import _core
+    from graphbox.table.distributed_table import ShardedTable
+    from graphbox.table.table import EmbeddingTable
+
+__all__ = ["ShardedGradient", "ShardedLookup", "ShardedRows"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedLookup:
+    """Keys of one table in several processes, and how their rows are summed.
+
+    Attributes:
+        sharded: where the rows are.
+        keys: int64 [keys], where this process has its rows.
+        bags: None: each key's row by itself.
+    """
+
+    sharded: ShardedTable
+    keys: Tensor
+    bags: KeyBags | None = None
+
+    @property
+    def table(self) -> EmbeddingTable:
+        """The same, as modules know tables."""
+        return cast("EmbeddingTable", self.sharded)
+
+    def pull(self, *, create: bool = True) -> ShardedRows:
+        """Pull the rows or the sums of bags; unknown keys get a row or count as their initial values."""
+        exchange, rows = self.sharded.pull_exchange(self.keys, create=create)
+        return ShardedRows(self, rows if self.bags is None else _bag_sums(rows, self.bags), exchange)
+
+    def pull_ahead(self, *, is_final: bool) -> NoReturn:  # noqa: ARG002 - as pipelines call it
+        """Refuse: what a thread asks the others for would get between what the loop asks them for."""
+        raise UnsupportedError("expected a table of this process alone", where=repr(self.sharded))
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedRows:
+    """What a lookup gave.
+
+    Attributes:
+        lookup: what was looked up.
+        values: float32 [results, dim].
+        exchange: which process has which of the keys, for the push.
+    """
+
+    lookup: ShardedLookup
+    values: Tensor
+    exchange: KeyExchange
+
+    def tensor(self) -> Tensor:
+        """Return the results: float32 [results, dim]."""
+        return self.values.detach()
+
+    def gradient(self, number: int, of_results: Tensor) -> ShardedGradient:
+        """Return the gradient of the rows from that of the results."""
+        values = of_results.detach().to(self.values.device, torch.float32)
+        bags = self.lookup.bags
+        if bags is not None:
+            if bags.divisors is not None:
+                values = values / bags.divisors[:, None]
+            values = values.repeat_interleave(torch.diff(bags.offsets), dim=0)
+            if bags.weights is not None:
+                values = values * bags.weights.detach()[:, None]
+        return ShardedGradient(number, self.lookup.sharded, self.lookup.keys, values, self.exchange)
+
+    def up_to_date(self, _: Callable[[int], Sequence[_core.PulledRows]]) -> ShardedRows:
+        """Return what a pull gives now."""
+        return self.lookup.pull()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedGradient:
+    """The gradient of the rows of a lookup.
+
+    Attributes:
+        number: of the lookup, in the order of the forward passes.
+        sharded: whose rows were looked up.
+        keys: int64 [keys].
+        values: float32 [keys, dim], the gradient of each key's row.
+        exchange: that pulled just these keys; None: several did.
+    """
+
+    number: int
+    sharded: ShardedTable
+    keys: Tensor
+    values: Tensor
+    exchange: KeyExchange | None
+
+    @property
+    def table(self) -> EmbeddingTable:
+        """The same, as modules know tables."""
+        return cast("EmbeddingTable", self.sharded)
+
+    def push(self, lr: float | None = None) -> NoReturn:  # noqa: ARG002 - as others have it
+        """Refuse: all processes apply theirs together, in :meth:`ShardedTable.learn`."""
+        raise UnsupportedError("expected a TableOptimizer, whose step() applies it", where=repr(self.sharded))
+
+    def joined(self, others: Sequence[ShardedGradient]) -> ShardedGradient:
+        """Return it and others of the same table, which come after it, as one."""
+        parts = [self, *others]
+        return replace(
+            self,
+            keys=torch.cat([each.keys for each in parts]),
+            values=torch.cat([each.values for each in parts]),
+            exchange=None,
+        )
+
+    def scaled(self, factor: float) -> ShardedGradient:
+        """Return a multiple of it, in memory of its own."""
+        return replace(self, values=self.values * factor)
+
+    def square_sum(self) -> float:
+        """Return the sum of the squares of this process's gradients, those of equal keys summed."""
+        different, places = torch.unique(self.keys, return_inverse=True)
+        return float(sum_of_equal(places, self.values, len(different)).double().square().sum())
+
+
+def _bag_sums(rows: Tensor, bags: KeyBags) -> Tensor:
+    """Return the sums of bags from the rows of their keys: float32 [bags, dim], added in their order."""
+    if bags.weights is not None:
+        rows = rows * bags.weights.detach()[:, None]
+    lengths = torch.diff(bags.offsets)
+    bag_of = torch.repeat_interleave(torch.arange(len(bags), device=lengths.device), lengths)
+    sums = sum_of_equal(bag_of, rows, len(bags))
+    return sums if bags.divisors is None else sums / bags.divisors[:, None]
