@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+__all__ = ["counted", "counted_bytes"]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -14,3 +14,15 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
         plural: several of them, where that is not the noun with an s.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def counted_bytes(size_bytes: int) -> str:
+    """Return a number of bytes, and what that is in the unit in which budgets are given.
+
+    ``900 bytes``, ``1,572,864 bytes (1.5 MiB)``, ``-1 bytes`` of what cannot be.
+    """
+    text = f"{size_bytes:,} bytes"
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= size:
+            return f"{text} ({size_bytes / size:.1f} {unit})"
+    return text

@@ -144,6 +144,31 @@ class _Checker:
                 "which is trained on the whole graph",
                 f"give `models.{name}` some `num_neighbors`, like [10, 10], or leave the budget out",
             )
+        elif budget == "topology" and self._merges_relations(model):
+            yield self._problem(
+                ("memory", budget),
+                "expected models with relations of their own for each edge type, received "
+                f"`{name}`, which takes several as one, which are put together in memory",
+                f"give `models.{name}` `merge_relations: false`, or leave the budget out",
+            )
+
+    def _merges_relations(self, model: Mapping[str, Any]) -> bool:
+        """Return whether a graph network takes several edge types as one, as far as the run file says."""
+        if model.get("merge_relations") is not None:
+            return model["merge_relations"] is True
+        chosen = [tuple(each) for each in model.get("relations") or () if isinstance(each, list)]
+        graph = _mapping(self._source.data, "graph")
+        edges = [each for each in graph.get("edges") or () if isinstance(each, dict)]
+        count, types = 0, set()
+        for edge in edges:
+            ends = edge.get("type")
+            if not isinstance(ends, list) or len(ends) != 3 or (chosen and tuple(ends) not in chosen):
+                continue
+            # A reverse type that the graph has by a name of its own is no relation unless all are.
+            reverse, own = model.get("reverse", True), edge.get("reverse")
+            count += 2 if (reverse and not own) or (own and not chosen) else 1
+            types |= {ends[0], ends[2]}
+        return len(types) == 1 and count > 1
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")

@@ -31,6 +31,7 @@ from graphbox.graph.tier import (
 )
 from graphbox.graph.tiered_edges import EdgeOverlay, NeighborLists, Payload, TieredEdges, interleaved
 from graphbox.native import integer_array
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.graph.store import Graph
@@ -86,8 +87,8 @@ class TieredGraph:
                 files |= adjacency
         if overlay_bytes > topology_bytes:
             raise DoesNotFitError(
-                f"expected topology_bytes of {overlay_bytes:,} or more, which the lists that changes touched "
-                f"take in memory, received {topology_bytes:,}",
+                f"expected topology_bytes of {counted_bytes(overlay_bytes)} or more, which the lists that "
+                f"changes touched take in memory, received {counted_bytes(topology_bytes)}",
                 where=f"graph `{graph.name}`",
                 hint="give more, or make the changes part of the base with `graphbox compact`",
             )

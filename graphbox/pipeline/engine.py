@@ -69,6 +69,7 @@ def run_pipeline(
     earlier = None if fresh else _earlier_run(config, workspace, wanted, progress)
     if earlier is not None:
         if _finished(earlier, _up_to(wanted, until)) and not _follows(config):
+            progress.note(f"run {earlier.id} had finished: nothing was left to do; --fresh starts a new one")
             return RunReport.of(earlier)
         writer = workspace.resume_run(earlier.id)
         _reset_following(writer, config, wanted)
@@ -111,6 +112,7 @@ def continue_run(
     chosen = _up_to(_wanted(stages, config, until), until)
     progress, stop = progress or Silence(), stop or Stop()
     if _finished(record, chosen) and not again and not _follows(config):
+        progress.note(f"run {record.id} had finished: nothing was left to do")
         return RunReport.of(record)
     with workspace.resume_run(record.id) as writer:
         _reset_following(writer, config, chosen)

@@ -15,6 +15,7 @@ from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, as_arrays, edge_type_name
 from graphbox.sample.drawing import set_times
 from graphbox.sample.relations import sampled_relation
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
@@ -256,9 +257,9 @@ def _check_weights(
 
 def _list_does_not_fit(name: str, node: int, edges: int, needed: int, budget: ListBudget) -> DoesNotFitError:
     return DoesNotFitError(
-        f"expected lists of neighbours that take at most {budget.most_bytes:,} bytes to choose from, half of "
-        f"pass_bytes; that of node {node} with {edges:,} edges takes {needed:,}",
+        f"expected lists of neighbours that take at most {counted_bytes(budget.most_bytes)} to choose from, "
+        f"half of pass_bytes; that of node {node} with {edges:,} edges takes {counted_bytes(needed)}",
         where=name,
-        hint=f"give Graph.tiered pass_bytes of {2 * needed:,} or more; uniform neighbours without excluded "
-        "edges, and negatives that may be positives, take no whole lists",
+        hint=f"give Graph.tiered pass_bytes of {counted_bytes(2 * needed)} or more; uniform neighbours "
+        "without excluded edges, and negatives that may be positives, take no whole lists",
     )

@@ -26,6 +26,10 @@ __all__ = ["CHECKPOINT_INTERVAL_S", "Outcome", "ProgressCallback", "StopCallback
 
 _POINTS_PER_EPOCH = 10
 CHECKPOINT_INTERVAL_S = 20.0
+_CHECKPOINT_SHARE = 0.05
+"""Share of the time that checkpoints between epochs may take; where one takes long, they come later."""
+_LONGEST_INTERVAL_S = 600.0
+"""Seconds of training that a process that dies loses at most, however long a checkpoint takes."""
 _PROGRESS_INTERVAL_S = 0.2
 
 
@@ -132,7 +136,8 @@ def train(
         stop: asked after each batch whether to stop.
         resume: go on from the last checkpoint, if there is one; else start anew.
         threads: threads of restored embedding tables.
-        checkpoint_interval_s: seconds between checkpoints.
+        checkpoint_interval_s: seconds between checkpoints; more where writing one takes more than 5 % of
+            them, up to 10 minutes. 0: one follows each batch.
         processes: which train together.
 
     Raises:
@@ -208,6 +213,7 @@ class _Loop:
         self._values: dict[str, float] = {}
         self._saved: tuple[tuple[int, int, bool], Path] | None = None
         self._saved_at = time.monotonic()
+        self._save_s = 0.0
 
     def begin(self) -> None:
         self._log.rewind(0)
@@ -251,7 +257,7 @@ class _Loop:
             if self._at.batch % per_point == 0 or self._at.batch == batches:
                 self._point({})
             self._show(batches)
-            is_due = time.monotonic() - self._saved_at > self._checkpoint_interval_s
+            is_due = time.monotonic() - self._saved_at > self._interval_s()
             stop, save = self._processes.decide(self._stop(), is_due)
             if stop:
                 self._interrupt()
@@ -403,6 +409,7 @@ class _Loop:
         trainer, position = self._trainer, (self._at.step, self._at.epoch, self._at.finished)
         if self._saved is not None and self._saved[0] == position:
             return self._saved[1]
+        started = time.monotonic()
         with self._clock.stage("checkpoint"):
             trainer.before_checkpoint()
             self._at.stage_seconds = self._clock.seconds()
@@ -412,7 +419,15 @@ class _Loop:
             )
             self._saved, self._saved_at = (position, place), time.monotonic()
             trainer.after_checkpoint()
+        self._save_s = time.monotonic() - started
         return place
+
+    def _interval_s(self) -> float:
+        """Return the seconds after which the next checkpoint is due."""
+        if not self._checkpoint_interval_s:
+            return 0.0
+        long_enough = self._save_s / _CHECKPOINT_SHARE
+        return max(self._checkpoint_interval_s, min(long_enough, _LONGEST_INTERVAL_S))
 
 
 def _hit_rates(trainer: Trainer) -> dict[str, float]:

@@ -533,9 +533,9 @@ def normalised(text: str, folder: Path) -> str:
         r"process \d+ on .* since [^)]*\)", "process <pid> on <host> (`<command>`, since <time>)", text
     )
     text = re.sub(r"\d(\.\d+)?e-\d+", "<number>", text)
-    text = re.sub(r"expected at least [\d,]+ bytes of memory", "expected at least <n> bytes of memory", text)
-    kept = r"\([\d,]+ of them are for what the process has before it begins\)"
-    text = re.sub(kept, "(<n> of them are for what the process has before it begins)", text)
+    size = r"[\d,]+ bytes( \([\d.]+ [KMGT]iB\))?"
+    text = re.sub(rf"expected at least {size} of memory", "expected at least <n> bytes of memory", text)
+    text = re.sub(rf"of which {size} are for what", "of which <n> bytes are for what", text)
     text = re.sub(r"give it \d+ MiB or more", "give it <n> MiB or more", text)
     return re.sub(
         r"model.onnx: expected \d+ bytes, received \d+", "model.onnx: expected <n> bytes, received <m>", text

@@ -46,7 +46,7 @@ models:
 """
 
 
-def load(folder: Path, *changes: tuple[str, str]) -> RecommendTaskConfig:
+def write(folder: Path, *changes: tuple[str, str]) -> Path:
     text = RUN_FILE
     for old, new in changes:
         assert old in text
@@ -54,7 +54,11 @@ def load(folder: Path, *changes: tuple[str, str]) -> RecommendTaskConfig:
     for name in ("user", "bought", "later"):
         (folder / f"{name}.csv").write_text("id\n")
     (folder / "run.yaml").write_text(text)
-    config = load_config(folder / "run.yaml")
+    return folder / "run.yaml"
+
+
+def load(folder: Path, *changes: tuple[str, str]) -> RecommendTaskConfig:
+    config = load_config(write(folder, *changes))
     assert isinstance(config.models["light"], LightGCNConfig)
     task = config.tasks["items"]
     assert isinstance(task, RecommendTaskConfig)
@@ -192,6 +196,11 @@ def test_budgets_that_nothing_keeps_to(tmp_path: Path, line: str, message: str) 
             "{kind: gnn, task: items, num_neighbors: [5, 5]}",
             "expected a task of kind classify for a graph on disk, received one of kind recommend",
         ),
+        (
+            "topology",
+            "{kind: gnn, task: taste, num_neighbors: [5, 5], merge_relations: true}",
+            "`light`, which takes several as one",
+        ),
     ],
 )
 def test_budgets_that_settings_rule_out(tmp_path: Path, budget: str, model: str, message: str) -> None:
@@ -201,6 +210,35 @@ def test_budgets_that_settings_rule_out(tmp_path: Path, budget: str, model: str,
     (problem,) = caught.value.problems
     assert f"memory.{budget}" in str(problem)
     assert message in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("settings", "are_merged"),
+    [
+        ("", True),  # an edge type and its reverse, between nodes of one type
+        (", reverse: false", False),
+        (", merge_relations: false", False),
+        (", relations: [[user, knows, user], [user, bought, item]]", False),
+    ],
+)
+def test_relations_that_are_taken_as_one_are_not_on_disk(
+    tmp_path: Path, settings: str, are_merged: bool
+) -> None:
+    later = "    - {type: [user, bought_later, item], path: later.csv}\n"
+    knows = "    - {type: [user, knows, user], path: later.csv}\n"
+    relations = "" if "relations: [" in settings else ", relations: [[user, knows, user]]"
+    model = f"{{kind: gnn, task: taste, num_neighbors: [5, 5]{relations}{settings}}}"
+    changes = (
+        ("models:", "memory: {topology: 1GiB}\nmodels:"),
+        ("{kind: lightgcn, task: items}", model),
+        (later, later + knows),
+    )
+    path = write(tmp_path, *changes)
+    if not are_merged:
+        assert load_config(path).memory.topology == 1 << 30
+        return
+    with pytest.raises(ConfigError, match=r"memory\.topology: expected models with relations of their own"):
+        load_config(path)
 
 
 def test_streams_have_no_budgets(tmp_path: Path) -> None:

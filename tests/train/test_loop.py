@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from graphbox.errors import FormatError, GraphboxError, NotFoundError
 from graphbox.table import EmbeddingTable
-from graphbox.train import Selection, TrainedModel, Trainer
+from graphbox.train import Selection, TrainedModel, Trainer, loop
 from graphbox.train.checkpoint import CheckpointStore
 from graphbox.train.loop import Outcome, train
 from graphbox.train.stage_clock import OTHER, STAGES, StageClock
@@ -239,3 +240,34 @@ class TestStageClock:
         with pytest.raises(ValueError, match="x"), clock.stage("sample"):
             raise ValueError("x")
         assert clock.current == OTHER
+
+
+def test_checkpoints_that_take_long_come_further_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch takes a second here, a checkpoint two: those between epochs may take 5 % of the time."""
+    now = [0.0]
+    saved: list[float] = []
+
+    class Slow(Counting):
+        def begin_epoch(self, epoch: int) -> int:
+            return 200
+
+        def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
+            now[0] += 1.0
+            return 1.0, 1
+
+        def before_checkpoint(self) -> None:
+            saved.append(now[0])
+            now[0] += 2.0
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run(Slow(values=(1.0,)), tmp_path, checkpoint_interval_s=10.0)
+    between = np.diff(saved[:-2])  # without the best and the last
+    assert saved[0] == 11.0  # before it is known how long one takes
+    assert (between == 43.0).all()
+    assert len(between) >= 3
+    monkeypatch.setattr(loop, "_LONGEST_INTERVAL_S", 20.0)
+    saved.clear()
+    run(Slow(values=(1.0,)), tmp_path / "bounded", checkpoint_interval_s=10.0)
+    assert (np.diff(saved[:-2]) == 23.0).all()

@@ -17,6 +17,7 @@ from graphbox.graph.ingest import import_graph
 from graphbox.graph.plan import plan_import
 from graphbox.pipeline.stages.import_graph import graph_source
 from graphbox.train.plan import GraphCounts, TrainingPlan, libraries, plan_trainings, problems
+from graphbox.words import counted_bytes
 from tests.cli.conftest import call_main
 
 LIBRARIES_BYTES = 300_000_000
@@ -133,13 +134,17 @@ def test_what_does_not_fit_and_what_would() -> None:
     room = peak(plans["walk"])
     ((name, message, hint),) = problems(config(models={"wide": MODELS["wide"]}), nodes, plans, room)
     assert name == "wide"
-    assert f"expected {peak(plans['wide']):,} bytes of memory to train `wide`, received {room:,}" in message
+    needed, there = counted_bytes(peak(plans["wide"])), counted_bytes(room)
+    assert f"expected {needed} of memory to train `wide`, received {there}" in message
     assert f"with `models.wide.dim=128` it takes {room:,}" in hint
     allowed = config(memory={"total": "1TiB"})
     assert problems(allowed, nodes, plans, room) == []
     bare = config(memory={"total": "1MB"})
     assert all("on disk" not in hint for _, _, hint in problems(bare, nodes, plans, room))
-    assert f"the libraries alone take {LIBRARIES_BYTES:,}" in problems(bare, nodes, plans, room)[0][2]
+    assert (
+        f"the libraries alone take {counted_bytes(LIBRARIES_BYTES)}"
+        in problems(bare, nodes, plans, room)[0][2]
+    )
     tight = config(memory={"total": "1GB"})
     (walk, *_) = problems(tight, nodes, plans, room)
     assert "received 1,000,000,000, which `memory.total` allows" in walk[1]
@@ -152,7 +157,10 @@ def test_what_does_not_fit_is_refused_before_it_begins(tmp_path: Path) -> None:
     command = ["-C", str(tmp_path / "workspace"), "train", str(run_file(tmp_path, "metapath2vec"))]
     refused = call_main([*command, "memory.total=1MB"])
     assert refused.code == 3
-    assert "bytes of memory to train `metapath2vec`, received 1,000,000, which `memory.total`" in refused.err
+    assert (
+        "of memory to train `metapath2vec`, received 1,000,000 bytes (976.6 KiB), which `memory.total`"
+        in refused.err
+    )
     (run,) = (tmp_path / "workspace" / "runs").iterdir()
     assert not (run / "trained").exists()
     assert call_main([*command, "memory.total=1TiB"]).code == 0

@@ -18,6 +18,7 @@ from graphbox.graph.convert.converted import BoolArray, Converted, Wrong, boolea
 from graphbox.graph.convert.numbers import is_number, read_integers, read_numbers, to_int64
 from graphbox.graph.convert.text import SLOT_SEPARATOR, cells, parse_booleans, parse_integers
 from graphbox.graph.schema import FeatureKind, Int64Array
+from graphbox.words import counted_bytes
 
 __all__ = ["CategoricalReader", "FeatureReader", "feature_reader"]
 
@@ -127,8 +128,8 @@ class CategoricalReader(FeatureReader):
         held_bytes = self._text_bytes + len(self._codes) * _CATEGORY_BYTES
         if held_bytes > self._memory_bytes or len(self._codes) > _MOST_CATEGORIES:
             raise DoesNotFitError(
-                f"expected categories that fit {self._memory_bytes:,} bytes, received {len(self._codes):,} "
-                "different ones and more to come",
+                f"expected categories that fit {counted_bytes(self._memory_bytes)}, received "
+                f"{len(self._codes):,} different ones and more to come",
                 where=self._place,
                 hint="give the import more memory, or the column the kind `slots`, which keeps 64-bit hashes",
             )

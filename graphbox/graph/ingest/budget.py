@@ -13,6 +13,7 @@ import pyarrow as pa
 from graphbox.errors import DoesNotFitError
 from graphbox.graph.ingest.demand import Demand
 from graphbox.memory import available_bytes, resident_bytes
+from graphbox.words import counted_bytes
 
 __all__ = ["Budget", "Shares", "baseline_bytes", "least_bytes"]
 
@@ -98,8 +99,9 @@ class Budget:
             return budget
         least = least_bytes(baseline, demand)
         raise DoesNotFitError(
-            f"expected at least {least:,} bytes of memory for an import, received {total:,} "
-            f"({baseline:,} of them are for what the process has before it begins)",
+            f"expected at least {counted_bytes(least)} of memory for an import, received "
+            f"{counted_bytes(total)}, of which {counted_bytes(baseline)} are for what the process "
+            "has before it begins",
             where="memory",
             hint=f"give it {least // _MEBIBYTE} MiB or more"
             if memory_bytes is not None

@@ -18,6 +18,7 @@ from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
 from graphbox.table.rows_ahead import BatchKeys, RowsAhead
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
@@ -165,8 +166,8 @@ class TieredStages:
             needed = list_bytes + int(np.ceil(_PASSES_HELD * batch_bytes * self._pass_batches))
             most = max(int(fitting), 1)
             raise DoesNotFitError(
-                f"expected passes that take at most {self._graph.pass_bytes:,} bytes (pass_bytes), received "
-                f"{self._pass_batches} batches a pass, which take {needed:,}",
+                f"expected passes that take at most {counted_bytes(self._graph.pass_bytes)}, pass_bytes, "
+                f"received {self._pass_batches} batches a pass, which take {counted_bytes(needed)}",
                 where="pass_batches",
                 hint=f"give None or at most {most}, or more pass_bytes to Graph.tiered",
             )

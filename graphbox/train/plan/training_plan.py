@@ -12,6 +12,7 @@ from graphbox.memory import available_bytes, resident_bytes
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import demand_of
 from graphbox.train.plan.libraries import libraries_bytes, load_libraries
+from graphbox.words import counted_bytes
 
 __all__ = ["TrainingPlan", "check_room", "plan_trainings", "problems"]
 
@@ -109,7 +110,8 @@ def problems(
     for name, plan in plans.items():
         if plan is not None and plan.peak_bytes > room:
             message = (
-                f"expected {plan.peak_bytes:,} bytes of memory to train `{name}`, received {room:,}, which "
+                f"expected {counted_bytes(plan.peak_bytes)} of memory to train `{name}`, received "
+                f"{counted_bytes(room)}, which "
                 f"{of_whom}"
             )
             found.append((name, message, "; ".join(_ways(config, counts, plan, room))))
@@ -133,7 +135,7 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int)
         section = model.model_copy(update={"dim": dim})
         smaller = _plan(plan.model, section, counts, config, plan.libraries_bytes)
         if smaller is not None and smaller.peak_bytes <= room:
-            yield f"with `models.{plan.model}.dim={dim}` it takes {smaller.peak_bytes:,}"
+            yield f"with `models.{plan.model}.dim={dim}` it takes {counted_bytes(smaller.peak_bytes)}"
             break
         dim //= 2
     beyond_libraries = plan.libraries_bytes < room  # else nothing of the model decides
@@ -144,5 +146,5 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int)
         yield f"`models.{plan.model}.num_neighbors=[10,10]` trains on parts of the graph"
     mebibytes = -(-plan.peak_bytes // _MEBIBYTE)
     if not beyond_libraries:
-        yield f"the libraries alone take {plan.libraries_bytes:,}"
+        yield f"the libraries alone take {counted_bytes(plan.libraries_bytes)}"
     yield f"`memory.total={mebibytes}MiB` lets it begin in any case"
