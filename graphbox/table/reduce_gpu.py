@@ -114,8 +114,9 @@ def sum_of_equal(
     while tl.max(more.to(tl.int32)) > 0:
         for ahead in tl.static_range(_UNROLLED):
             at = number + done + ahead
+            # Both are asked for before either is waited for.
+            position = tl.load(order + at, mask=more & (at < size), other=0)
             is_same = _is_still(in_order, at, row, more, size)
-            position = tl.load(order + at, mask=is_same, other=0)
             gradient = gradients_at(gradients, position, is_same, column, DIM)
             if SKIPS:
                 is_finite = _finite_rows(gradient)
