@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -152,9 +152,11 @@ def fit_in_process(
                 if not processes.is_first:
                     return None
                 trained = trainer.trained(name, GraphView(graph, split, "test"))
+            outcome = replace(outcome, places={**outcome.places, **place.table_places()})
             save_trained(trained, graph, run_folder)
         finally:
             trainer.close()
+            place.release()
     are_on_disk = [table.path is not None for table in trainer.tables().values()]
     for table in trainer.tables().values():
         discard_table(table)

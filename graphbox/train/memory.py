@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from graphbox.config import MemoryConfig, ModelConfig
-from graphbox.errors import UsageError
+from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
@@ -21,7 +21,17 @@ from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = ["MOST_NEIGHBORS_ON_DEVICE", "TrainingMemory", "check_memory", "discard_table", "has_kernels"]
+if TYPE_CHECKING:
+    from graphbox.table import DeviceTable
+
+__all__ = [
+    "MOST_NEIGHBORS_ON_DEVICE",
+    "TrainingMemory",
+    "check_memory",
+    "discard_table",
+    "has_kernels",
+    "table_below",
+]
 
 MOST_NEIGHBORS_ON_DEVICE = 512
 """Of a node at a hop, without replacement; see :func:`graphbox.sample.sample_neighbors`."""
@@ -42,6 +52,9 @@ class TrainingMemory:
     folder: Path | None = None
     processes: TrainingProcesses = ALONE
     device: torch.device = CPU
+    _sizes: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    _on_device: dict[str, DeviceTable] = field(default_factory=dict, init=False, repr=False)
+    _why_below: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def graph_on_disk(self) -> bool:
@@ -155,12 +168,67 @@ class TrainingMemory:
         Raises:
             DoesNotFitError: the budget has no room for the index of all keys.
         """
+        self._sizes[name] = max(1, rows) * dim
         if self.config.tables is None or self.folder is None:
             return self.processes.table(EmbeddingTable(dim, optimizer, lr, **options), name)
         place: dict[str, Any] = {"path": self.folder / name, "memory_bytes": int(self.config.tables * share)}
         table = EmbeddingTable(dim, optimizer, lr, **place, **options)
         table.reserve(rows)  # an index that grows is there twice, and leaves less to rows
         return table
+
+    def near(
+        self, tables: Mapping[str, EmbeddingTable], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, EmbeddingTable]:
+        """Return tables for modules: on a GPU with their rows there, which share its budget by their sizes.
+
+        What was returned before for tables of these names is given up.
+
+        Args:
+            tables: what keeps the rows, by name.
+            sizes: of those that :meth:`new_table` did not make, by name; they have the same one without.
+        """
+        self.release(tables)
+        if not has_kernels(self.device) or self.processes.size > 1:
+            return dict(tables)
+        known = {name: (sizes or {}).get(name, self._sizes.get(name, 1)) for name in tables}
+        room, total = self._table_room(), sum(known.values())
+        found: dict[str, EmbeddingTable] = {}
+        for name, table in tables.items():
+            budget = None if room is None else room * known[name] // total
+            found[name] = self._near(name, table, budget)
+        return found
+
+    def release(self, names: Iterable[str] | None = None) -> None:
+        """Write rows that are on a GPU back to tables of these names, or to all, and give its memory up."""
+        for name in list(self._on_device) if names is None else [*names]:
+            table = self._on_device.pop(name, None)
+            if table is not None:
+                table.close()
+
+    def table_places(self) -> dict[str, str]:
+        """Return where the rows of tables are computed with, and why: empty where nothing is on a GPU."""
+        if not has_kernels(self.device):
+            return {}
+        places = dict.fromkeys([str(self.device)] if self._on_device else [])
+        places |= dict.fromkeys(f"{name} on the cpu: {why}" for name, why in self._why_below.items())
+        return {"tables": ", ".join(places)} if places else {}
+
+    def _table_room(self) -> int | None:
+        if self.config.hbm.tables is not None or self.device.type != "cuda":
+            return self.config.hbm.tables
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return int(_SHARE_OF_FREE * free)
+
+    def _near(self, name: str, table: EmbeddingTable, budget: int | None) -> EmbeddingTable:
+        from graphbox.table import DeviceTable
+
+        self._why_below.pop(name, None)
+        try:
+            self._on_device[name] = DeviceTable(table, self.device, hbm_bytes=budget)
+        except (UnsupportedError, DoesNotFitError) as error:
+            self._why_below[name] = error.message
+            return table
+        return cast("EmbeddingTable", self._on_device[name])  # modules know it by the face that both have
 
     def clear(self) -> None:
         """Remove rows that an earlier training left: its checkpoints have them."""
@@ -173,7 +241,16 @@ def has_kernels(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
+def table_below(table: EmbeddingTable) -> EmbeddingTable:
+    """Return what keeps the rows of a table on a GPU; any other table as it is."""
+    below: EmbeddingTable = getattr(table, "table", table)
+    return below
+
+
 _EVERYTHING = 1 << 50
+
+_SHARE_OF_FREE = 0.6
+"""Of the memory that a GPU has free, for tables that no budget was found for; the rest is for batches."""
 
 _BUFFER_BYTES = 12 << 20
 """What a table with rows on SSD takes beside rows and index, about."""

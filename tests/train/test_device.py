@@ -17,6 +17,7 @@ from graphbox.config import (
     ClickTaskConfig,
     CompleteTaskConfig,
     GivenSplitConfig,
+    HbmConfig,
     MemoryConfig,
     PredictLinksTaskConfig,
     RecommendTaskConfig,
@@ -24,8 +25,9 @@ from graphbox.config import (
 from graphbox.errors import DoesNotFitError, InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
+from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
-from graphbox.train.memory import TrainingMemory
+from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import Optimization
 from tests.train.atlas import build_atlas
 from tests.train.conftest import build_graph
@@ -218,16 +220,22 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
 
 
 @pytest.mark.gpu_kernel
-@pytest.mark.parametrize("case", ["gnn ranks", "gnn sampled"])
-def test_samples_of_kernels_are_those_of_the_cpu(
+@pytest.mark.parametrize(
+    "case", ["gnn ranks", "gnn sampled", "factorization", "distmult", "wide_and_deep", "temporal"]
+)
+def test_samples_and_rows_of_kernels_are_those_of_the_cpu(
     case: str, graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = graphs(CASES[case][0])
     expected = arrays(train(graph, case, tmp_path / "host", CPU))
-    assert load_outcome(tmp_path / "host", "model").places["sampling"] == "cpu: the model computes there"
+    assert "tables" not in load_outcome(tmp_path / "host", "model").places
     monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
-    found = arrays(train(graph, case, tmp_path / "kernels", CPU))
-    assert load_outcome(tmp_path / "kernels", "model").places["sampling"] == "cpu"
+    # The loader samples in threads of its own, and the interpreter runs one kernel at a time.
+    hbm = HbmConfig(tables=0 if case == "gnn sampled" else 1 << 20, topology=1 << 20)
+    found = arrays(train(graph, case, tmp_path / "kernels", CPU, memory=MemoryConfig(hbm=hbm)))
+    places = load_outcome(tmp_path / "kernels", "model").places
+    assert places["tables"] == "cpu" or case == "gnn sampled"
+    assert places.get("sampling", "cpu") == "cpu"
     for name, each in found.items():
         np.testing.assert_array_equal(each, expected[name], err_msg=name)
 
@@ -281,3 +289,41 @@ def test_sums_are_in_order_where_that_is_affordable(
     assert seen == {"gnn ranks": True, "gnn tells": False}
     assert "sums" in load_outcome(tmp_path / "gnn tells", "model").places
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.gpu_kernel
+def test_a_training_over_rows_on_a_device_is_gone_on_with(
+    graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graphs("facts")
+    expected = arrays(train(graph, "complex", tmp_path / "host", CPU))
+    asked = iter(range(100))
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+    with pytest.raises(InterruptedRunError):
+        train(graph, "complex", tmp_path / "both", CPU, stop=lambda: next(asked) == 2)
+    found = arrays(train(graph, "complex", tmp_path / "both", CPU, resume=True))
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, expected[name], err_msg=name)
+
+
+@pytest.mark.gpu_kernel
+def test_budgets_of_rows_are_divided_by_size_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+    place = TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=4 << 20)))
+    rows = {"many": 3000, "few": 1000}
+    tables = place.new_tables(rows, 8, "adagrad", 0.1, seeds=dict.fromkeys(rows, 0))
+    near = place.near(tables)
+    assert {name: table_below(each) for name, each in near.items()} == tables
+    taken = {name: each.statistics().hbm_bytes for name, each in near.items()}  # type: ignore[attr-defined]
+    assert taken["many"] <= 3 << 20
+    assert taken["few"] <= 1 << 20
+    assert taken["many"] > 2 * taken["few"]
+    again = place.near(tables)
+    assert repr(near["few"]) == "DeviceTable(closed)"
+    place.release()
+    assert repr(again["many"]) == "DeviceTable(closed)"
+    other = EmbeddingTable(8, "ftrl", 0.1)
+    assert place.near({"other": other})["other"] is other
+    assert place.table_places()["tables"].startswith("other on the cpu: ")
+    nothing = TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=0)))
+    assert nothing.near(tables) == tables

@@ -29,6 +29,7 @@ from graphbox.train.click.model import (
     table_dims,
 )
 from graphbox.train.click.rows import LogRows, ShuffledBatches
+from graphbox.train.memory import table_below
 from graphbox.train.optimization import Optimization
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment
@@ -95,9 +96,9 @@ class ClickTrainer(StreamingTrainer):
             )
             for number, (name, dim) in enumerate(dims.items())
         }
-        self._device = assignment.device
+        self._device, self._memory = assignment.device, assignment.memory
         with seeded(self._seed, _START_STREAM):
-            network = make_network(config, self._fields, tables)
+            network = make_network(config, self._fields, self._memory.near(tables))
         self.network = network.to(self._device)
         self._processes = assignment.processes
         self._optimization = Optimization(
@@ -232,7 +233,7 @@ class ClickTrainer(StreamingTrainer):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding tables by name."""
-        return self.network.tables()
+        return {name: table_below(table) for name, table in self.network.tables().items()}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
@@ -242,7 +243,7 @@ class ClickTrainer(StreamingTrainer):
             parts[prefix][name.removeprefix(prefix)] = value
         set_network_values(self.network, parts[_MODEL])
         self._ahead.close()
-        self.network.set_tables(tables)
+        self.network.set_tables(self._memory.near(tables))
         self._ahead = self._batches_ahead()
         self._optimization.restore(parts[""])
         self._scale = scale_from_tensors(parts[_SCALE]) if parts[_SCALE] else None
@@ -285,9 +286,7 @@ class ClickTrainer(StreamingTrainer):
         return self._batches
 
     def _batches_ahead(self) -> BatchesAhead[tuple[FieldBatch, Tensor]]:
-        return BatchesAhead(
-            self._part_of_batch, lambda made: self.network.keys(made[0]), self.network.tables()
-        )
+        return BatchesAhead(self._part_of_batch, lambda made: self.network.keys(made[0]), self.tables())
 
     def _close_batches(self) -> None:
         self._ahead.close()

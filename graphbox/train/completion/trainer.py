@@ -25,6 +25,7 @@ from graphbox.train.completion.evaluation import rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
+from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seed_of
@@ -59,6 +60,7 @@ class CompletionTrainer(Trainer):
         seed: seed of every random choice.
         threads: threads of samplers, tables and validation; those of torch are set elsewhere.
         clock: measures the stages.
+        memory: where rows are computed with; all of them are in memory.
         device: where scores are computed.
     """
 
@@ -71,9 +73,10 @@ class CompletionTrainer(Trainer):
         seed: int,
         threads: int | None = None,
         clock: StageClock | None = None,
+        memory: TrainingMemory | None = None,
         device: torch.device = CPU,
     ) -> None:
-        self._device = device
+        self._device, self._memory = device, memory or TrainingMemory()
         self._clock = clock or StageClock()
         self._split, self._config = split, config
         self._seed, self._threads = seed, threads
@@ -175,7 +178,8 @@ class CompletionTrainer(Trainer):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding tables of entities and relations."""
-        return {_ENTITIES: self.model.entities.table, _RELATIONS: self.model.relations.table}
+        tables = {_ENTITIES: self.model.entities.table, _RELATIONS: self.model.relations.table}
+        return {name: table_below(each) for name, each in tables.items()}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
@@ -184,7 +188,8 @@ class CompletionTrainer(Trainer):
     def trained(self, name: str, view: GraphView | None) -> TrainedModel:  # noqa: ARG002 - the loop's interface
         """Return the rows of entities and relations; they ask nothing of the graph."""
         split, config = self._split, self._config
-        entities = self.model.entities.table
+        tables = self.tables()
+        entities = tables[_ENTITIES]
         embeddings = {
             node_type: entities.pull(np.arange(start, start + count), create=False)
             for node_type, start, count in zip(split.node_types, self._offsets, self._num_nodes, strict=False)
@@ -196,7 +201,7 @@ class CompletionTrainer(Trainer):
             relations=split.relations,
             node_types=split.node_types,
             relation_ends=split.relation_ends,
-            rows=self.model.relations.table.pull(self._relation_keys, create=False),
+            rows=tables[_RELATIONS].pull(self._relation_keys, create=False),
         )
         return TrainedModel(
             name, "knowledge_graph", config.task, split.node_type, embeddings, triples=triples
@@ -309,9 +314,14 @@ class CompletionTrainer(Trainer):
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
+        sizes = {
+            _ENTITIES: sum(self._num_nodes) * self._score.dim,
+            _RELATIONS: len(self._relation_keys) * self._score.relation_dim,
+        }
+        near = self._memory.near(tables, sizes)
         self.model = KnowledgeGraphModel(
-            TableEmbedding(tables[_ENTITIES]),
-            TableEmbedding(tables[_RELATIONS]),
+            TableEmbedding(near[_ENTITIES]),
+            TableEmbedding(near[_RELATIONS]),
             self._score,
             len(self._split.relations),
             reciprocal=self._config.reciprocal,
@@ -338,5 +348,6 @@ def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment
         seed=assignment.seed,
         threads=assignment.threads,
         clock=assignment.clock,
+        memory=assignment.memory,
         device=assignment.device,
     )

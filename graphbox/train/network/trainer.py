@@ -23,6 +23,7 @@ from graphbox.models.graph_network import GraphNetwork, LayerEdges
 from graphbox.sample import DeviceGraph
 from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
+from graphbox.train.memory import table_below
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import node_data
@@ -101,7 +102,8 @@ class NetworkTrainer(Trainer):
         sizes = {name: data.sizes for name, data in self._data.items()}
         with self._seeded():
             relations = self._graph.edge_types
-            network = GraphNetwork(shape, sizes, relations, self._new_tables(), head.module(config))
+            tables = self._memory.near(self._new_tables())
+            network = GraphNetwork(shape, sizes, relations, tables, head.module(config))
         self.network = network.to(self._device)
         self._processes = assignment.processes
         self._optimization = Optimization(
@@ -172,14 +174,15 @@ class NetworkTrainer(Trainer):
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding table of each node type that has one."""
         modules = {name: self.network.input_module(name) for name in self._graph.node_types}
-        return {name: module.rows.table for name, module in modules.items() if module.rows is not None}
+        rows = {name: module.rows for name, module in modules.items() if module.rows is not None}
+        return {name: table_below(each.table) for name, each in rows.items()}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         with torch.no_grad():
             for name, value in self._values().items():
                 value.copy_(dense[f"model.{name}"])
-        for name, table in tables.items():
+        for name, table in self._memory.near(tables).items():
             self.network.input_module(name).set_table(table)
         rest = {name: value for name, value in dense.items() if not name.startswith("model.")}
         self._optimization.restore(rest)

@@ -31,7 +31,7 @@ from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
-from graphbox.train.memory import TrainingMemory
+from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import RunningAverage, set_learning_rates, set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
@@ -268,7 +268,7 @@ class SageTrainer(StartingTrainer):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding table of each node type."""
-        return {name: module.table for name, module in self._rows.items()}
+        return {name: table_below(module.table) for name, module in self._rows.items()}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
@@ -459,7 +459,8 @@ class SageTrainer(StartingTrainer):
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        self._rows = {name: TableEmbedding(table).to(self._device) for name, table in tables.items()}
+        near = self._memory.near(tables)
+        self._rows = {name: TableEmbedding(table).to(self._device) for name, table in near.items()}
         self._table_optimizer = TableOptimizer(*self._rows.values())
         self._batches = BatchesAhead(self._draw, lambda drawn: drawn.sample.nodes, tables)
 

@@ -27,7 +27,7 @@ from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
-from graphbox.train.memory import TrainingMemory
+from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
@@ -175,7 +175,7 @@ class RecommendationTrainer(Trainer):
 
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding tables of queries and candidates."""
-        return {name: module.table for name, module in self._rows.items()}
+        return {name: table_below(module.table) for name, module in self._rows.items()}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
@@ -326,7 +326,7 @@ class RecommendationTrainer(Trainer):
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        self._rows = {name: TableEmbedding(table) for name, table in tables.items()}
+        self._rows = {name: TableEmbedding(table) for name, table in self._memory.near(tables).items()}
         self._batches = BatchesAhead(self._draw, self._keys, tables)
         queries = self._rows[_QUERIES]
         targets = self._rows.get(_TARGETS, queries)

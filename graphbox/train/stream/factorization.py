@@ -237,7 +237,9 @@ class StreamingFactorization(StreamingTrainer):
 
     def _set_tables(self, tables: dict[str, EmbeddingTable]) -> None:
         self._tables = tables
-        self._modules = tuple(TableEmbedding(table).to(self._device) for table in self._sides())
+        near = self._assignment.memory.near(tables)
+        sides = near[_QUERIES], near.get(_TARGETS, near[_QUERIES])
+        self._modules = tuple(TableEmbedding(table).to(self._device) for table in sides)
 
     def _sides(self) -> tuple[EmbeddingTable, EmbeddingTable]:
         """Return the tables of queries and of candidates, which are one where they are of one type."""

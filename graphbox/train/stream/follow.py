@@ -15,6 +15,7 @@ from graphbox.table import Expiry, TablePublisher
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.fit import torch_threads
 from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
+from graphbox.train.memory import TrainingMemory
 from graphbox.train.registry import Assignment, make_streaming_trainer
 from graphbox.train.storage import write_atomically
 from graphbox.train.stream.epochs import ChunkEpochs
@@ -102,8 +103,17 @@ def follow(
                 hint="a chunk is consumed when its marker is there, or a later one in a folder of files",
             )
         feed.chunk(0)
+    memory = TrainingMemory(device=device)
     assignment = Assignment(
-        model.name, GraphView(feed.graph(), None), None, model.task, model.seed, threads, device=device
+        model.name,
+        GraphView(feed.graph(), None),
+        None,
+        model.task,
+        model.seed,
+        threads,
+        expiry=model.expiry,
+        memory=memory,
+        device=device,
     )
     with torch_threads(threads), computing_on(device, model.name, model.config):
         trainer = ChunkEpochs(

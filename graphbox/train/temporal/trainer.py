@@ -19,6 +19,7 @@ from graphbox.models.temporal import TemporalLinkScorer
 from graphbox.native import seed_number
 from graphbox.table import EmbeddingTable
 from graphbox.train.losses import sigmoid
+from graphbox.train.memory import table_below
 from graphbox.train.optimization import Optimization
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
@@ -79,6 +80,7 @@ class TemporalTrainer(StreamingTrainer):
         )
         self._epoch = -1
         self._memory = self._new_memory()
+        self._place = assignment.memory
         table = None
         if config.row_dim:
             table = EmbeddingTable(
@@ -89,6 +91,7 @@ class TemporalTrainer(StreamingTrainer):
                 seed=self._seed,
                 threads=assignment.threads,
             )
+            table = self._place.near({_ROWS: table})[_ROWS]
         with seeded(self._seed, _START):
             network = TemporalLinkScorer(2 * len(self._edge_types), config.dim, config.dropout, table)
         self._device = assignment.device
@@ -187,7 +190,7 @@ class TemporalTrainer(StreamingTrainer):
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the table of rows, if there is one."""
         rows = self.network.rows
-        return {} if rows is None else {_ROWS: rows.table}
+        return {} if rows is None else {_ROWS: table_below(rows.table)}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
@@ -195,7 +198,7 @@ class TemporalTrainer(StreamingTrainer):
             for name, value in self.network.named_parameters():
                 value.copy_(dense[_MODEL + name])
         if self.network.rows is not None:
-            self.network.set_table(tables[_ROWS])
+            self.network.set_table(self._place.near({_ROWS: tables[_ROWS]})[_ROWS])
         self._memory = EventMemory.restore(
             {name.removeprefix(_MEMORY): value for name, value in dense.items() if name.startswith(_MEMORY)}
         )
