@@ -95,8 +95,7 @@ class ClickNetwork(nn.Module, ABC):
     def _sums(self, name: str, batch: FieldBatch, keys: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sums of the bags: float32 [rows, fields, dim]."""
         if not self.training:
-            known = self._table(name).contains(keys.cpu().numpy())
-            weights = weights * torch.from_numpy(known).to(weights.device)
+            weights = weights * torch.as_tensor(self._table(name).contains(keys), device=weights.device)
         sums: Tensor = self.bags[name](keys, offsets, weights)
         return sums.view(-1, len(batch), sums.shape[1]).transpose(0, 1)
 

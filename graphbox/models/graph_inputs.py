@@ -135,8 +135,8 @@ class NodeInputs(nn.Module):
             rows: Tensor = self.rows(batch.keys)
             return rows
         found: Tensor = self.rows(batch.keys)  # in evaluation mode, which creates none
-        known = self.rows.table.contains(batch.keys.cpu().numpy())
-        return found * torch.from_numpy(known).to(found.device)[:, None]
+        known = torch.as_tensor(self.rows.table.contains(batch.keys), device=found.device)
+        return found * known[:, None]
 
     def forward(self, batch: NodeBatch, rows: Tensor | None) -> Tensor:
         """Return the vectors of nodes: float32 [n, dim].

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from graphbox.errors import UsageError
@@ -311,10 +309,6 @@ class DeviceTable(DeviceRows):
         self.write_back()
         if self._table.path is not None:
             self._table.flush()
-
-    def contains(self, keys: Any) -> npt.NDArray[np.bool_]:
-        """Return whether each key has a row, in the table below: bool [*keys.shape]."""
-        return self._table.contains(keys)
 
     def erase(self, keys: Any) -> int:
         """Forget keys as :meth:`EmbeddingTable.erase` does; return how many had a row."""

@@ -322,7 +322,7 @@ def test_budgets_of_rows_are_divided_by_size_and_given_up(monkeypatch: pytest.Mo
     assert repr(near["few"]) == "DeviceTable(closed)"
     place.release()
     assert repr(again["many"]) == "DeviceTable(closed)"
-    other = EmbeddingTable(8, "ftrl", 0.1)
+    other = EmbeddingTable(8, "adagrad", 0.1, eviction="clock", memory_bytes=64 << 20)
     assert place.near({"other": other})["other"] is other
     assert place.table_places()["tables"].startswith("other on the cpu: ")
     nothing = TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=0)))

@@ -1,0 +1,57 @@
+"""Every kind of model trains on a GPU, and ends as well as on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+for name in ("pydantic", "pyarrow", "torch_geometric"):  # which an environment made for PyTorch lacks
+    pytest.importorskip(name)
+
+from graphbox.graph import Graph
+from graphbox.train import load_outcome
+from tests.train.test_device import CASES, CPU, arrays, graphs, train
+
+__all__ = ["graphs"]  # the fixture
+
+pytestmark = pytest.mark.gpu
+
+_WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "temporal")
+"""What is left out is drawn on the GPU, and is something else."""
+
+
+def likeness(found: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Return the cosine of two arrays."""
+    one, other = found.ravel().astype(np.float64), expected.ravel().astype(np.float64)
+    return float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ends_as_on_the_cpu(
+    case: str, graphs: Callable[[str], Graph], tmp_path: Path, device: torch.device
+) -> None:
+    graph, place = graphs(CASES[case][0]), torch.device("cuda", torch.cuda.current_device())
+    expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
+    found = arrays(train(graph, case, tmp_path / "gpu", place))
+    assert load_outcome(tmp_path / "gpu", "model").devices[0].startswith(str(place))
+    assert set(found) == set(expected)
+    for name, each in found.items():
+        assert np.isfinite(each).all(), name
+        if not case.startswith(_WITH_DROPOUT):
+            assert likeness(each, expected[name]) > 0.99, name
+
+
+@pytest.mark.parametrize("case", ["gnn sampled", "sage", "lightgcn", "complex", "dcn"])
+def test_equal_runs_give_equal_bits(
+    case: str, graphs: Callable[[str], Graph], tmp_path: Path, device: torch.device
+) -> None:
+    graph, place = graphs(CASES[case][0]), torch.device("cuda", torch.cuda.current_device())
+    first, second = (arrays(train(graph, case, tmp_path / name, place)) for name in ("first", "second"))
+    for name, each in first.items():
+        np.testing.assert_array_equal(each, second[name], err_msg=name)
