@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 for name in ("pydantic", "pyarrow", "torch_geometric"):  # which an environment made for PyTorch lacks
     pytest.importorskip(name)
 
-from graphbox.graph import Graph
-from graphbox.train import load_outcome
-from tests.train.test_device import CASES, CPU, arrays, graphs, train
+from graphbox.graph import Graph  # noqa: E402 - once it is there
+from graphbox.train import load_outcome  # noqa: E402 - once it is there
+from tests.train.test_device import CASES, CPU, arrays, graphs, train  # noqa: E402 - once it is there
 
 __all__ = ["graphs"]  # the fixture
 
@@ -29,7 +29,7 @@ _WITH_DROPOUT = ("gnn", "dcn", "deepfm", "wide_and_deep", "temporal")
 def likeness(found: NDArray[Any], expected: NDArray[Any]) -> float:
     """Return the cosine of two arrays."""
     one, other = found.ravel().astype(np.float64), expected.ravel().astype(np.float64)
-    return float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12))
+    return float(one @ other) / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
