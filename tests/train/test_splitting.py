@@ -23,7 +23,7 @@ from graphbox.train import (
     save_split,
 )
 from graphbox.train.recommendation.queries import in_degree, known_answers, ranking_queries
-from graphbox.train.splitting.edges import latest_parts
+from graphbox.train.splitting.parts import latest_parts
 from graphbox.train.tasks import FOLDS, Fold
 from tests.train.shop import ITEMS, USERS, build_shop
 

@@ -12,12 +12,12 @@ from graphbox.table.salt import salted_keys
 from graphbox.train.click.labels import ClickLabel
 from graphbox.train.splitting.parts import (
     IGNORED,
-    TEST,
     TRAIN,
     VALIDATION,
     digest_of,
     fold_of,
     given_part,
+    latest_parts,
     unit_hash,
 )
 from graphbox.train.tasks import FOLDS, ClickSplit
@@ -117,10 +117,6 @@ def _by_time(
             where=f"{where}, feature `{split.feature}`",
             hint="leave those rows out, or take another split",
         )
-    fold = np.full(len(time), TRAIN, np.int8)
-    for part, fraction in ((TEST, task.test_fraction), (VALIDATION, task.validation_fraction)):
-        rest = np.sort(time[known & (fold == TRAIN)])
-        if len(rest):
-            begin = rest[min(int((1.0 - fraction) * len(rest)), len(rest) - 1)]
-            fold[(fold == TRAIN) & (time >= begin)] = part
+    fold = np.full(len(time), IGNORED, np.int8)
+    fold[known] = latest_parts(time[known], task)
     return fold

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from graphbox.config.tasks import HeldOutFractions
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.schema import CSC, EdgeType, edge_type_text
-from graphbox.train.splitting.parts import TEST, TRAIN, VALIDATION
 
-__all__ = ["edge_column", "latest_parts", "pair_texts", "timestamps", "why_empty"]
+__all__ = ["edge_column", "pair_texts", "timestamps", "why_empty"]
 
 
 def timestamps(csc: CSC, edge_type: EdgeType, kind: str) -> NDArray[np.int64]:
@@ -36,17 +34,6 @@ def edge_column(graph: Graph, edge_type: EdgeType, name: str) -> NDArray[np.int6
     csc = graph.csc(edge_type)
     column = np.asarray(graph.edge_feature(edge_type, name)).astype(np.int64)
     return column[csc.ids_at(np.arange(csc.num_edges))]
-
-
-def latest_parts(time: NDArray[np.int64], task: HeldOutFractions) -> NDArray[np.int8]:
-    """Return the part of each time, the latest ones for test; equal times are in one part: int8 [n]."""
-    part = np.zeros(len(time), dtype=np.int8)
-    for number, fraction in ((TEST, task.test_fraction), (VALIDATION, task.validation_fraction)):
-        rest = np.sort(time[part == TRAIN])
-        if len(rest):
-            begin = rest[min(int((1.0 - fraction) * len(rest)), len(rest) - 1)]
-            part[(part == TRAIN) & (time >= begin)] = number
-    return part
 
 
 def pair_texts(

@@ -14,7 +14,18 @@ from graphbox.config.tasks import HeldOutFractions
 from graphbox.errors import DataError, UsageError, did_you_mean
 from graphbox.graph.schema import FeatureSpec
 
-__all__ = ["IGNORED", "TEST", "TRAIN", "VALIDATION", "digest_of", "fold_of", "given_part", "unit_hash"]
+__all__ = [
+    "IGNORED",
+    "TEST",
+    "TRAIN",
+    "VALIDATION",
+    "cut_latest",
+    "digest_of",
+    "fold_of",
+    "given_part",
+    "latest_parts",
+    "unit_hash",
+]
 
 TRAIN, VALIDATION, TEST, IGNORED = 0, 1, 2, 3
 """Parts in the order of :data:`graphbox.train.tasks.FOLDS`; an edge known earlier makes its pair known."""
@@ -35,6 +46,30 @@ def fold_of(number: NDArray[np.float64], task: HeldOutFractions) -> NDArray[np.i
     return np.where(
         number < task.test_fraction, TEST, np.where(number < validation_end, VALIDATION, TRAIN)
     ).astype(np.int8)
+
+
+def latest_parts(time: NDArray[Any], task: HeldOutFractions) -> NDArray[np.int8]:
+    """Return the part of each time, the latest ones for test; equal times are in one part: int8 [n]."""
+    part = np.full(len(time), TRAIN, dtype=np.int8)
+    part = cut_latest(part, time, task.test_fraction, TEST)
+    return cut_latest(part, time, task.validation_fraction, VALIDATION)
+
+
+def cut_latest(part: NDArray[np.int8], time: NDArray[Any], fraction: float, number: int) -> NDArray[np.int8]:
+    """Return the parts with the latest share of train in another one; equal times stay in one part.
+
+    Args:
+        part: int8 [n].
+        time: numbers [n].
+        fraction: how much of train goes there, at least its last time.
+        number: of the other part.
+    """
+    train = part == TRAIN
+    times = np.sort(time[train])
+    if not len(times):
+        return part
+    begin = times[min(int((1.0 - fraction) * len(times)), len(times) - 1)]
+    return np.where(train & (time >= begin), number, part).astype(np.int8)
 
 
 def digest_of(text: str, seed: int, *arrays: NDArray[Any]) -> str:

@@ -15,15 +15,17 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import CSR, edge_type_text
 from graphbox.native import seed_number
 from graphbox.sample import NegativeSampler
-from graphbox.train.splitting.edges import edge_column, latest_parts, pair_texts, timestamps, why_empty
+from graphbox.train.splitting.edges import edge_column, pair_texts, timestamps, why_empty
 from graphbox.train.splitting.parts import (
     IGNORED,
     TEST,
     TRAIN,
     VALIDATION,
+    cut_latest,
     digest_of,
     fold_of,
     given_part,
+    latest_parts,
     unit_hash,
 )
 from graphbox.train.tasks import FOLDS, LinkSplit, pair_keys
@@ -225,10 +227,7 @@ def _cut_validation(
     part = edges.part.copy()
     trained = part == TRAIN
     if len(edges.time):
-        time = np.sort(edges.time[trained])
-        begin = time[min(int((1.0 - task.validation_fraction) * len(time)), len(time) - 1)]
-        part[trained & (edges.time >= begin)] = VALIDATION
-        return part
+        return cut_latest(part, edges.time, task.validation_fraction, VALIDATION)
     known = np.zeros(len(pairs), dtype=bool)
     known[pair_of_edge[trained]] = True
     cut = known & (_hash_of_pairs(graph, task, pairs, seed) < task.validation_fraction)

@@ -17,7 +17,7 @@ from graphbox.config import (
 from graphbox.errors import DataError
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.train.splitting.edges import edge_column, latest_parts, pair_texts, timestamps, why_empty
+from graphbox.train.splitting.edges import edge_column, pair_texts, timestamps, why_empty
 from graphbox.train.splitting.groups import node_groups
 from graphbox.train.splitting.parts import (
     IGNORED,
@@ -27,6 +27,7 @@ from graphbox.train.splitting.parts import (
     digest_of,
     fold_of,
     given_part,
+    latest_parts,
     unit_hash,
 )
 from graphbox.train.tasks import FOLDS, RecommendSplit, pair_keys
