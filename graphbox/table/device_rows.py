@@ -87,7 +87,7 @@ class DeviceRows:
         self._counters = DeviceCounters(1.0 if score is None else score.decay, self.device)
         self._lock = threading.RLock()
         self._prefetching = threading.Lock()
-        self._prefetch: DevicePrefetch | None = None
+        self._prefetches: list[DevicePrefetch] = []
         self._reading: ReadAhead | None = None
         self._is_cuda = self.device.type == "cuda"
         self._last_event = torch.cuda.Event() if self._is_cuda else None  # type: ignore[no-untyped-call]
@@ -128,9 +128,11 @@ class DeviceRows:
         """
         if not self._is_open:
             return
-        if self._prefetch is not None:
-            self._prefetch.cancel()
-            self._prefetch.join()
+        with self._lock:
+            running = list(self._prefetches)
+        for prefetch in running:
+            prefetch.cancel()
+            prefetch.join()
         with self._lock:
             self.write_back()
             if self._is_cuda:
@@ -409,10 +411,10 @@ class DeviceRows:
             there = len(distinct) - len(absent)
             if self._table.path is not None:
                 below = self._table.prefetch(in_host)
-                while not below.is_done:
-                    if stop.wait(0.01):
-                        below.cancel()
-                    below.join()
+                while not below.is_done and not stop.wait(0.01):
+                    pass
+                if stop.is_set():
+                    below.cancel()
                 below.wait()
             landed = 0
             for begin in range(0, len(absent), self._ahead_staging.rows):

@@ -286,14 +286,15 @@ class DeviceTable(DeviceRows):
             UsageError: keys that are no integers.
         """
         wanted = key_tensor(keys, "keys", self.device).reshape(-1)
-        self._check_open()
         is_ready = None
         if self._side_stream is not None:
             is_ready = torch.cuda.current_stream(self.device).record_event()
             wanted.record_stream(self._side_stream)
         prefetch = DevicePrefetch(partial(self._bring_ahead, wanted, is_ready))
-        self._prefetch = prefetch
-        prefetch.start(in_background=self._is_cuda)
+        with self._lock:
+            self._check_open()
+            self._prefetches = [each for each in self._prefetches if not each.is_done] + [prefetch]
+            prefetch.start(in_background=self._is_cuda)
         return prefetch
 
     # --- Keeping the table below up to date
