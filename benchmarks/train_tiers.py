@@ -60,7 +60,7 @@ class Input:
         budgets = {name: self.sizes[name] // SHARE for name in parts}
         if "tables" in budgets:
             budgets["tables"] = max(budgets["tables"], LEAST_TABLE_BYTES)
-        return MemoryConfig(**budgets, passes=PASS_BYTES)
+        return MemoryConfig.model_validate({**budgets, "passes": PASS_BYTES})
 
 
 def make_input(folder: Path, scale: int) -> Input:
