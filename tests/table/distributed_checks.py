@@ -340,6 +340,16 @@ def stalls(group: ProcessGroup, folder: Path) -> None:
     table.pull(np.arange(4))
 
 
+def waits_for_files(group: ProcessGroup, folder: Path) -> None:
+    """Who writes files is waited for longer than the group's limit, but not for good."""
+    if group.is_first:
+        time.sleep(2)
+    group.barrier("files", timeout_seconds=60)
+    if group.is_first:
+        time.sleep(2)
+    group.barrier("more files", timeout_seconds=0.5)
+
+
 def leaves(group: ProcessGroup, folder: Path) -> None:
     table = sharded(group)
     if group.rank:

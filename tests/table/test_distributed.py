@@ -150,6 +150,17 @@ def test_a_process_that_does_not_come_is_waited_for_no_longer_than_said(
     assert "lost rank 1, which failed: TimeLimitError: waited 1 seconds" in late["message"]
 
 
+def test_a_process_that_writes_files_is_waited_for_longer(processes: Processes, tmp_path: Path) -> None:
+    writing, waiting = processes.outcomes("waits_for_files", 2, tmp_path, timeout=1.0)
+    assert waiting["error"] == "TimeLimitError", waiting
+    assert re.match(
+        r"rank 1 of 2, more files: waited 0\.5 seconds for rank 0, which \(process \d+\) is after operation "
+        r"\d+, files\n",
+        waiting["message"],
+    ), waiting["message"]
+    assert writing["error"] == "ProcessLostError", writing
+
+
 def test_a_process_that_is_done_is_not_waited_for(processes: Processes, tmp_path: Path) -> None:
     done, waiting = processes.outcomes("leaves", 2, tmp_path)
     assert "result" in done
