@@ -136,7 +136,7 @@ def test_what_does_not_fit_and_what_would() -> None:
     assert name == "wide"
     needed, there = counted_bytes(peak(plans["wide"])), counted_bytes(room)
     assert f"expected {needed} of memory to train `wide`, received {there}" in message
-    assert f"with `models.wide.dim=128` it takes {room:,}" in hint
+    assert f"with `models.wide.dim=128` it takes {there}" in hint
     allowed = config(memory={"total": "1TiB"})
     assert problems(allowed, nodes, plans, room) == []
     bare = config(memory={"total": "1MB"})
@@ -147,7 +147,7 @@ def test_what_does_not_fit_and_what_would() -> None:
     )
     tight = config(memory={"total": "1GB"})
     (walk, *_) = problems(tight, nodes, plans, room)
-    assert "received 1,000,000,000, which `memory.total` allows" in walk[1]
+    assert "received 1,000,000,000 bytes (953.7 MiB), which `memory.total` allows" in walk[1]
     (network,) = (hint for name, _, hint in problems(tight, nodes, plans, room) if name == "network")
     assert "`memory.tables` keep part of it on disk" in network
 
