@@ -103,10 +103,11 @@ core-in-place: ## build the native core for the Python at hand (PYTHON=...) into
 	cmake --build $$folder; \
 	cmp -s $$folder/_core$$suffix graphbox/_core$$suffix || { cp $$folder/_core$$suffix build/_core$$suffix && mv build/_core$$suffix graphbox/_core$$suffix; }
 
+# Warnings are shown, not errors: the versions are whatever is there.
 .PHONY: test-gpu
 test-gpu: core-in-place ## GPU tests with the Python at hand (PYTHON=..., DATA=folder); installs nothing
 	@$(PYTHON) -c 'import pytest' 2>/dev/null || { echo "pytest is missing, and this installs nothing: $(PYTHON) -m pip install pytest" >&2; exit 1; }
-	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu $(if $(DATA),--data "$(DATA)")
+	TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu -m gpu -W default $(if $(DATA),--data "$(DATA)")
 
 .PHONY: benchmark-gpu
 benchmark-gpu: core-in-place ## benchmarks of a GPU with the Python at hand (PYTHON=..., DATA=folder), into benchmarks/results/gpu.md
