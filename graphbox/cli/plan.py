@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -215,8 +215,19 @@ def _gpu(
             raise NotFoundError(f"there is no file {bandwidths}", where="--bandwidths") from None
         except (OSError, ValueError) as error:
             raise DataError(f"expected JSON, received: {error}", where=str(bandwidths)) from None
-        rates = Bandwidths.from_dict(document if isinstance(document, dict) else {})
-    return Gpu(f"a GPU with {byte_size(hbm_bytes)}", hbm_bytes, Rates(rates, ssd_bytes_per_s))
+        rates = Bandwidths.from_dict(_first_bandwidths(document))
+    return Gpu("a GPU elsewhere", hbm_bytes, Rates(rates, ssd_bytes_per_s))
+
+
+def _first_bandwidths(document: Any) -> dict[str, Any]:
+    """Return those of the first GPU that `graphbox doctor --json` measured; empty where there are none."""
+    gpu = document.get("gpu") if isinstance(document, dict) else None
+    devices = gpu.get("devices") if isinstance(gpu, dict) else None
+    for each in devices if isinstance(devices, list) else ():
+        if isinstance(each, dict) and isinstance(each.get("bandwidths"), dict):
+            found: dict[str, Any] = each["bandwidths"]
+            return found
+    return {}
 
 
 def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]:

@@ -330,6 +330,16 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     shown = call_main([*command, "80GiB"]).out
     assert "What lives where" in shown
     assert "assumed" in shown
+    there = tmp_path / "doctor.json"
+    measured = replace(ASSUMED_BANDWIDTHS, device="NVIDIA H200").as_dict()
+    there.write_text(json.dumps({"gpu": {"devices": [{"bandwidths": None}, {"bandwidths": measured}]}}))
+    by_measure = call_main([*command, "80GiB", "--bandwidths", str(there), "--json"])
+    assert by_measure.json["placement"]["deepwalk"]["bandwidths"] == "NVIDIA H200"
+    there.write_text("[]")
+    nothing = call_main([*command, "80GiB", "--bandwidths", str(there)])
+    assert nothing.code == 4
+    assert "expected the bandwidths of a device" in nothing.err
+    assert call_main([*command[:-1], "--bandwidths", str(there)]).code == 2
     tight = call_main([*command, "1MiB"])
     assert tight.code == 3
     assert "expected 1," in tight.err
