@@ -18,6 +18,7 @@ from graphbox.metrics.blocks import rows_and_threads
 
 __all__ = [
     "POPULARITY_BUCKETS",
+    "RANKED_ROWS",
     "PopularityBucket",
     "RankingQueries",
     "ScoreBlock",
@@ -25,7 +26,8 @@ __all__ = [
     "top_k",
 ]
 
-_BLOCK_ROWS = 64
+RANKED_ROWS = 64
+"""Queries that are ranked at once, unless told otherwise."""
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Maps query nodes [b] to their scores of all candidates, float32 [b, candidates]; higher is better."""
@@ -139,7 +141,7 @@ def evaluate_ranking(
     buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
     query_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     positive_groups: Mapping[str, NDArray[np.bool_]] | None = None,
-    block_rows: int = _BLOCK_ROWS,
+    block_rows: int = RANKED_ROWS,
     threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.

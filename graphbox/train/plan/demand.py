@@ -32,6 +32,8 @@ from graphbox.config import (
 from graphbox.config.models.clicks import ClickModelSection
 from graphbox.config.models.knowledge_graph import KnowledgeGraphSection, TranslationSection
 from graphbox.graph.schema import EdgeType
+from graphbox.metrics.blocks import rows_and_threads
+from graphbox.metrics.ranking import RANKED_ROWS
 from graphbox.train.plan.counts import GraphCounts
 
 __all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends"]
@@ -39,6 +41,9 @@ __all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends"]
 _MB = 1_000_000
 _VECTORS_PER_CALL = 4096
 _FILTERED_BLOCK_BYTES = 64 << 20
+
+_MAPPED_BYTES = 32 << 20
+"""The system's allocator gives memory back at once from this size on; of less it keeps what was freed."""
 
 MESSAGE_BYTES = {
     "appnp": 4.8,
@@ -87,9 +92,9 @@ def demand_of(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> Dem
         case Metapath2VecConfig():
             demand = _metapaths(model, counts, config.memory)
         case LightGCNConfig() | MatrixFactorizationConfig() | SageConfig():
-            demand = _ranked(model, counts, task, config.memory)
+            demand = _ranked(model, counts, task, config)
         case GraphNetworkConfig():
-            demand = _network(model, counts, task, config.memory)
+            demand = _network(model, counts, task, config)
         case KnowledgeGraphSection():
             demand = _triples(model, counts)
         case TemporalConfig():
@@ -130,51 +135,52 @@ def _ranked(
     model: LightGCNConfig | MatrixFactorizationConfig | SageConfig,
     counts: GraphCounts,
     task: TaskConfig | None,
-    memory: MemoryConfig,
+    config: RunConfig,
 ) -> Demand:
-    """Count rows, and the scores of all candidates for a block of queries, which measuring takes."""
+    """Count rows, the answers of a batch, and what measuring takes: scores, and known candidates."""
+    memory = config.memory
     query_type, target_type = task_ends(task)
     candidates = counts.nodes.get(target_type, 0)
     edges = _edges_between(counts, query_type, target_type)
     if isinstance(model, SageConfig):
         nodes = sum(counts.nodes.values())
         return Demand(
-            95 * _MB + 8900.0 * candidates + 38.5 * model.dim * nodes - _on_disk(nodes, model.dim, memory),
+            95 * _MB
+            + _scores_bytes(candidates, config.threads)
+            + 38.5 * model.dim * nodes
+            - _on_disk(nodes, model.dim, memory),
             164.0 * edges,
         )
     nodes = sum(counts.nodes.get(name, 0) for name in {query_type, target_type})
     queries = counts.nodes.get(query_type, 0)
     answers = min(model.batch_size, queries) * edges / max(queries, 1)
     # Nothing is measured before the end where the validation part is learnt too.
-    of_scores = 0.1 if model.sees_validation else 1.0
+    scores = 0.0 if model.sees_validation else _scores_bytes(candidates, config.threads)
     if isinstance(model, LightGCNConfig):
         rows = 48.0 * model.dim * nodes + 7.4 * model.dim * answers
-        return Demand(88 * _MB + of_scores * 9000.0 * candidates + rows, 30.0 * edges)
+        return Demand(115 * _MB + scores + rows, 220.0 * edges)
     batch = 25.0 * model.dim * answers
     return Demand(
-        60 * _MB
-        + batch
-        + of_scores * 9000.0 * candidates
-        + 20.0 * model.dim * nodes
-        - _on_disk(3 * nodes, model.dim, memory),
-        60.0 * edges,
+        60 * _MB + batch + scores + 20.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
+        250.0 * edges,
     )
 
 
 def _network(
-    model: GraphNetworkConfig, counts: GraphCounts, task: TaskConfig | None, memory: MemoryConfig
+    model: GraphNetworkConfig, counts: GraphCounts, task: TaskConfig | None, config: RunConfig
 ) -> Demand | None:
     if model.layer not in MESSAGE_BYTES:
         return None
+    memory = config.memory
     edges = _edges(counts, model.relations)
     touched = model.relations or tuple(counts.edges)
     types = {end for edge_type in touched for end in (edge_type[0], edge_type[2])}
     nodes = sum(counts.nodes.get(name, 0) for name in types)
     stored = sum(counts.feature_bytes.get(name, 0) for name in types)
     features = 2 * stored if memory.features is None else memory.features + 24 * nodes
-    scores = (
-        7900.0 * counts.nodes.get(task_ends(task)[1], 0) if isinstance(task, RecommendTaskConfig) else 0.0
-    )
+    scores = 0.0
+    if isinstance(task, RecommendTaskConfig):
+        scores = _scores_bytes(counts.nodes.get(task_ends(task)[1], 0), config.threads)
     messages = MESSAGE_BYTES[model.layer] * model.dim * model.layers
     if model.num_neighbors is None:
         # Vectors before and after each layer with their gradients, and the edges in both directions.
@@ -197,8 +203,10 @@ def _triples(model: KnowledgeGraphSection, counts: GraphCounts) -> Demand:
     drawn = nodes if model.loss == "softmax" else model.candidates + 1.3 * model.batch_size
     scores = 20.0 * model.batch_size * drawn
     if isinstance(model, TranslationSection):
-        scores += 85 * _MB + 7.0 * min(512.0 * nodes, _FILTERED_BLOCK_BYTES)
-    return Demand(48 * _MB + scores + 54.0 * model.dim * nodes, 485.0 * _edges(counts, ()))
+        block_bytes = min(512.0 * nodes, _FILTERED_BLOCK_BYTES)
+        kept = 14.0 if block_bytes < _MAPPED_BYTES else 2.0
+        scores += 40 * _MB + kept * block_bytes
+    return Demand(48 * _MB + scores + 54.0 * model.dim * nodes, 285.0 * _edges(counts, ()))
 
 
 def _events(model: TemporalConfig, counts: GraphCounts, task: TaskConfig | None) -> Demand:
@@ -231,6 +239,12 @@ def _clicks(
     return Demand(
         92 * _MB + batch + by_value * values + 110.0 * combined - _on_disk(2 * values, model.dim, memory), 0.0
     )
+
+
+def _scores_bytes(candidates: int, threads: int | None) -> float:
+    """Return the bytes of the scores of all candidates for blocks of queries, and of their ranking."""
+    rows, side_by_side = rows_and_threads(RANKED_ROWS, candidates, threads)
+    return 2.0 * 4.0 * rows * candidates * side_by_side
 
 
 def _on_disk(rows: float, dim: int, memory: MemoryConfig) -> float:
