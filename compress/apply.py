@@ -75,7 +75,10 @@ def compress(
                 metrics = (metrics_before, metrics_after, dict(evaluate(model, "test")))
                 reports.append(_report(original, model, changes, drop, metrics, settings))
             task = compressed.manifest.task
-            return {**compressed.manifest.metrics, **({} if task is None else {task: reports[0].metrics_test})}
+            return {
+                **compressed.manifest.metrics,
+                **({} if task is None else {task: reports[0].metrics_test}),
+            }
 
         _write_parts(artifact, writer, config, changes)
         manifest = artifact.manifest
