@@ -18,6 +18,7 @@ from graphbox.errors import InvalidRequestError, UnsupportedError
 from graphbox.pipeline import RunReport, run
 from graphbox.train import load_trained
 from graphbox.workspace import Workspace
+from tests.pipeline.deployed_figures import deployed_figures
 from tests.server.server_process import start_process
 from tests.train.test_click import log_table
 
@@ -167,11 +168,18 @@ def test_a_missing_column_is_told(workspace: Workspace, report: RunReport) -> No
     assert (error.value.where, error.value.hint) == ("row 0", "did you mean `prize`?")
 
 
-def test_fewer_bits_are_measured_on_the_task(report: RunReport) -> None:
+def test_what_is_served_reaches_what_was_trained(workspace: Workspace, report: RunReport) -> None:
+    trained = report.metrics["click"]["fm"]["auc"]
+    assert deployed_figures(workspace, report, "log-fm", "test")["auc"] == pytest.approx(trained, abs=1e-6)
+
+
+def test_fewer_bits_are_judged_on_the_validation_part(workspace: Workspace, report: RunReport) -> None:
     measured = report.compress["log-fm"]
     assert measured["metric"]["name"] == "auc"
-    assert measured["metric"]["before"] == pytest.approx(report.metrics["click"]["fm"]["auc"], abs=1e-6)
-    assert measured["metric"]["after"] == pytest.approx(measured["metric"]["before"], abs=0.05)
+    before = deployed_figures(workspace, report, "log-fm", "validation")["auc"]
+    assert measured["metric"]["before"] == pytest.approx(before)
+    assert measured["metric"]["after"] == pytest.approx(before, abs=0.05)
+    assert measured["metrics_test"]["auc"] == pytest.approx(report.metrics["click"]["fm"]["auc"], abs=0.05)
     assert [each["operation"] for each in report.bench["log-fm"]] == ["predict", "predict"]
 
 

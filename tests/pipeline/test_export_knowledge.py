@@ -16,6 +16,7 @@ from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import CompleteSplit, likely_answers
 from graphbox.workspace import Workspace
+from tests.pipeline.deployed_figures import deployed_figures
 from tests.server.server_process import start_process
 from tests.train.atlas import facts
 
@@ -105,10 +106,19 @@ def test_many_questions_at_once_have_the_answers_of_each(workspace: Workspace, r
             model.answer("north", ["p9-9"], 5)
 
 
-def test_fewer_bits_are_measured_on_the_task(report: RunReport) -> None:
-    measured = report.compress["atlas-products"]["metric"]
-    assert measured["name"] == "mrr"
-    assert measured["before"] == pytest.approx(report.metrics["missing"]["products"]["mrr"], abs=1e-6)
+def test_what_is_served_reaches_what_was_trained(workspace: Workspace, report: RunReport) -> None:
+    trained = report.metrics["missing"]["products"]["mrr"]
+    served = deployed_figures(workspace, report, "atlas-products", "test")["mrr"]
+    assert served == pytest.approx(trained, abs=1e-6)
+
+
+def test_fewer_bits_are_judged_on_the_validation_part(workspace: Workspace, report: RunReport) -> None:
+    measured = report.compress["atlas-products"]
+    assert measured["metric"]["name"] == "mrr"
+    before = deployed_figures(workspace, report, "atlas-products", "validation")["mrr"]
+    assert measured["metric"]["before"] == pytest.approx(before)
+    trained = report.metrics["missing"]["products"]["mrr"]
+    assert measured["metrics_test"]["mrr"] == pytest.approx(trained, abs=0.05)
     assert report.bench["atlas-turns"][0]["operation"] == "answer"
 
 

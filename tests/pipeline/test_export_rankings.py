@@ -11,6 +11,7 @@ from graphbox.pipeline import RunReport, run
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import load_trained
 from graphbox.workspace import Workspace
+from tests.pipeline.deployed_figures import deployed_figures
 from tests.train.shop import build_shop
 
 RUN_FILE = """\
@@ -91,15 +92,22 @@ def test_links_that_were_held_out_as_a_whole_are_told_apart(workspace: Workspace
         assert [link.held_out for link in later] == [True]
 
 
-def test_rows_in_fewer_bits_are_measured_on_the_task(report: RunReport) -> None:
-    measured = report.compress["shop-items"]
-    assert measured["metric"]["name"] == "recall@5"
-    assert measured["metric"]["before"] == pytest.approx(report.metrics["items"]["light"]["recall@5"])
-
-
-def test_links_are_told_by_what_the_model_was_trained_to_multiply(report: RunReport) -> None:
-    measured = report.compress["shop-links"]["metric"]
-    assert measured["name"] == "average_precision"
-    trained = report.metrics["told"]["network"]["average_precision"]
-    assert measured["before"] == pytest.approx(trained, rel=1e-5)
-    assert measured["after"] == pytest.approx(trained, abs=0.05)
+@pytest.mark.parametrize(
+    ("name", "task", "model", "metric"),
+    [
+        ("shop-items", "items", "light", "recall@5"),
+        ("shop-links", "told", "network", "average_precision"),
+    ],
+)
+def test_what_is_served_reaches_what_was_trained(
+    workspace: Workspace, report: RunReport, name: str, task: str, model: str, metric: str
+) -> None:
+    trained = report.metrics[task][model][metric]
+    served = deployed_figures(workspace, report, name, "test")[metric]
+    assert served == pytest.approx(trained, rel=1e-5)
+    measured = report.compress[name]  # fewer bits are judged on the validation part
+    assert measured["metric"]["name"] == metric
+    before = deployed_figures(workspace, report, name, "validation")[metric]
+    assert measured["metric"]["before"] == pytest.approx(before)
+    assert measured["metric"]["after"] == pytest.approx(before, abs=0.05)
+    assert measured["metrics_test"][metric] == pytest.approx(trained, abs=0.05)
