@@ -2,12 +2,12 @@
 
 python -m benchmarks.gpu_rows [--device cuda:1] [--rows 10000000] [--json]
 
-A byte that is copied is read once and written once. A gather's limit copies each row once, from where it is
-to the result. Pull and push is a gather of rows and a push of their gradients; its limit copies each row once,
-read and written: the gathered rows that a pull writes, and the row and the gradient that a push reads, do not
-count, so that 40 % is the most; nor do state, slots and their sort. Hits are rows that are resident: their
-limit is PyTorch's index_select of the same rows. A lookup's limit reads a random sector, of 32 bytes, for each
-key.
+A byte that is copied is read once and written once. A gather's limit copies each row once, from where it
+is to the result. Pull and push is a gather of rows and a push of their gradients; its limit copies each
+row once, read and written: the gathered rows that a pull writes, and the row and the gradient that a push
+reads, do not count, so that 40 % is the most; nor do state, slots and their sort. Hits are rows that are
+resident: their limit is PyTorch's index_select of the same rows. A lookup's limit reads a random sector,
+of 32 bytes, for each key.
 """
 
 from __future__ import annotations
