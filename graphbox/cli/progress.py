@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -18,8 +18,11 @@ __all__ = ["ShownProgress"]
 
 _LINE_EVERY_S = 10.0
 _BAR_WIDTH = 20
+# A terminal shows Ctrl-C as ^C where the live line ends. On its last columns that would begin another line,
+# and the live line could not be erased.
+_ECHO_WIDTH = 4
 # Spinner, stage, model, bar, share and time left.
-_LIVE_LINE_WIDTH = _BAR_WIDTH + 42
+_LIVE_LINE_WIDTH = _BAR_WIDTH + 42 + _ECHO_WIDTH
 
 
 class ShownProgress:
@@ -145,24 +148,42 @@ def _rate(rate: float, unit: str) -> str:
 
 
 def _bar(console: Console) -> Bar:
+    from rich.constrain import Constrain
     from rich.progress import (
         BarColumn,
         Progress,
         SpinnerColumn,
+        Task,
         TaskProgressColumn,
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
+    from rich.text import Text
 
-    return Progress(
+    class OneLine(Progress):
+        """Leaves the last columns of the terminal free."""
+
+        def get_renderables(self) -> Iterator[Constrain]:
+            yield Constrain(self.make_tasks_table(self.tasks), console.width - _ECHO_WIDTH)
+
+    class Shortened(TextColumn):
+        """Gives way to the other columns where the line is too long."""
+
+        def render(self, task: Task) -> Text:
+            text = super().render(task)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            return text
+
+    return OneLine(
         SpinnerColumn(),
-        TextColumn("[bold]{task.description}"),
-        TextColumn("{task.fields[what]}"),
+        TextColumn("{task.description}", style="bold", markup=False),
+        Shortened("{task.fields[what]}", markup=False, table_column=Column()),
         BarColumn(bar_width=_BAR_WIDTH),
         TaskProgressColumn(),
-        TextColumn("{task.fields[rate]}", style="green"),
+        TextColumn("{task.fields[rate]}", style="green", markup=False),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[values]}", style="cyan"),
+        TextColumn("{task.fields[values]}", style="cyan", markup=False),
         console=console,
         transient=True,
     )
