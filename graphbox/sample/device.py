@@ -36,6 +36,7 @@ from graphbox.sample.resident_lists import (
     ResidentStatistics,
     sectors_of_byte,
 )
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -432,8 +433,8 @@ class DeviceGraph:
             return pinned_copy(as_tensor(array), self.device)
         if array.nbytes > self._room:
             raise DoesNotFitError(
-                f"expected {array.nbytes:,} bytes for lists on {self.device}, there is room for "
-                f"{max(self._room, 0):,}",
+                f"expected {counted_bytes(array.nbytes)} for lists on {self.device}, there is room for "
+                f"{counted_bytes(max(self._room, 0))}",
                 where="hbm_bytes",
                 hint="leave indices_in out: then the device has what fits, and reads the rest",
             )

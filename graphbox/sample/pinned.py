@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphbox.errors import DoesNotFitError
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +50,7 @@ def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         status = int(runtime.cudaHostRegister(copy.data_ptr(), copy.nbytes, _PORTABLE))
     if status != 0:
         raise DoesNotFitError(
-            f"expected {copy.nbytes:,} bytes of host memory to pin, CUDA refused with error {status}",
+            f"expected {counted_bytes(copy.nbytes)} of host memory to pin, CUDA refused with error {status}",
             hint="`ulimit -l` bounds what a process may pin, and a container its memory",
         )
     weakref.finalize(copy, _unregister, copy.data_ptr(), device).atexit = False

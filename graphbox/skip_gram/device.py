@@ -25,6 +25,7 @@ from graphbox.skip_gram.rows import DeviceRows, device_row_bytes
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.skip_gram.walks import DeviceWalks
 from graphbox.table import EmbeddingTable
+from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -268,7 +269,8 @@ def _check_rows(
     )
     if row_bytes is not None and needed > row_bytes:
         raise DoesNotFitError(
-            f"{what} take {needed:,} bytes, the budget of rows on the device is {row_bytes:,}",
+            f"{what} take {counted_bytes(needed)}, the budget of rows on the device is "
+            f"{counted_bytes(row_bytes)}",
             where="memory.hbm.tables",
             hint=hint,
         )
@@ -282,5 +284,7 @@ def _check_free(needed: int, what: str, hint: str, device: torch.device) -> None
     free, _ = torch.cuda.mem_get_info(device)
     if needed > free:
         raise DoesNotFitError(
-            f"{what} take {needed:,} bytes, {free:,} are free on {device}", where="device", hint=hint
+            f"{what} take {counted_bytes(needed)}, {counted_bytes(free)} are free on {device}",
+            where="device",
+            hint=hint,
         )
