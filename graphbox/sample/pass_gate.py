@@ -10,11 +10,17 @@ __all__ = ["PassGate"]
 
 
 class PassGate:
-    """Lets any number of threads read, or one thread change what they read; the latter goes first."""
+    """Lets any number of threads read, or one thread change what they read.
+
+    Who wants to change it goes before readers that come later, and those that waited meanwhile go before the
+    next one who does: neither keeps the other out for good.
+    """
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._readers = 0
+        self._waiting = 0  # readers
+        self._admitted = 0  # of these, whose turn it is
         self._changers = 0  # that wait, or are at it
         self._is_changing = False
 
@@ -22,8 +28,14 @@ class PassGate:
     def reading(self) -> Iterator[None]:
         """Wait until nobody changes anything, and keep it so."""
         with self._condition:
-            self._condition.wait_for(lambda: self._changers == 0)
-            self._readers += 1
+            self._waiting += 1
+            try:
+                self._condition.wait_for(lambda: self._changers == 0 or self._admitted > 0)
+                self._readers += 1
+            finally:
+                self._waiting -= 1
+                self._admitted = max(self._admitted - 1, 0)
+                self._condition.notify_all()
         try:
             yield
         finally:
@@ -36,7 +48,9 @@ class PassGate:
         """Wait until all readers have finished, and keep others out; not to be called by a reader."""
         with self._condition:
             self._changers += 1
-            self._condition.wait_for(lambda: self._readers == 0 and not self._is_changing)
+            self._condition.wait_for(
+                lambda: self._readers == 0 and self._admitted == 0 and not self._is_changing
+            )
             self._is_changing = True
         try:
             yield
@@ -44,4 +58,5 @@ class PassGate:
             with self._condition:
                 self._changers -= 1
                 self._is_changing = False
+                self._admitted = self._waiting
                 self._condition.notify_all()
