@@ -107,12 +107,13 @@ def graph_sizes(graph: Graph) -> dict[str, int]:
 
 @dataclass
 class _Worker:
-    """A process: what it is called, and what it said of its end."""
+    """A process: what it is called, what it said of its end, and whether it was ended because of another."""
 
     rank: int
     process: subprocess.Popen[bytes]
     unread: bytes = b""
     error: GraphboxError | None = None
+    is_ended: bool = False
 
 
 def launch(
@@ -235,7 +236,9 @@ class _Listener:
                 self._end_by = time.monotonic() + _GRACE_SECONDS
         elif time.monotonic() > self._end_by:
             for worker in self._workers:
-                _end(worker.process)
+                if worker.process.poll() is None:
+                    worker.process.kill()  # what it said comes first, and then the end of it: see listen()
+                    worker.is_ended = True
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -257,7 +260,7 @@ def _raise_error(workers: Sequence[_Worker]) -> None:
     own = [each for each in said if not isinstance(each, ProcessLostError)]
     if own:
         raise own[0]
-    silent = [worker for worker in failed if worker.error is None]
+    silent = [worker for worker in failed if worker.error is None and not worker.is_ended]
     if not silent:
         raise said[0]
     lost = ProcessLostError(

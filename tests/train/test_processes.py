@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from graphbox.graph import Graph
 from graphbox.graph.ingest import import_graph
 from graphbox.sample import NeighborLoader
 from graphbox.train import ClassifySplit, ClickSplit, TrainProgress, fit, load_outcome, make_split
+from graphbox.train import launch as launching
 from graphbox.train.launch import launch
 from graphbox.train.processes import ALONE, check_gpus
 from tests.train import test_click
@@ -287,6 +290,21 @@ def test_a_part_is_two_numbers(graph: Graph, part: Any) -> None:
     with pytest.raises(UsageError, match="expected two integers, a part's number") as caught:
         NeighborLoader(graph, {("item", "needs", "item"): [3]}, ("item", np.arange(9)), 3, part=part)
     assert caught.value.where == "part"
+
+
+def test_a_process_that_does_not_answer_is_ended_with_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dies, the other hangs: both are over after a while, and only the first is said to have failed."""
+    monkeypatch.setattr(launching, "_GRACE_SECONDS", 0.1)
+
+    def started(job: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
+        code = "import time; time.sleep(600)" if job["rank"] == 0 else "raise SystemExit(3)"
+        command = [sys.executable, "-S", "-c", code]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(launching, "_started", started)
+    with pytest.raises(ProcessLostError, match=r"rank 1 ended with exit code 3, of 2 processes") as caught:
+        launch({}, 2, progress=None, trackers=(), stop=None)
+    assert "rank 0" not in caught.value.message
 
 
 @pytest.mark.stress
