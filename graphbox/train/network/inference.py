@@ -108,6 +108,11 @@ class _Store:
             self._place = device if needed_bytes < _SHARE_OF_FREE * free_bytes else CPU
 
     def new(self, stage: str) -> Vectors:
+        if self._folder is None and self._place == CPU:
+            # Of NumPy, whose zeros take no memory before they are written: few nodes may be asked for.
+            return {
+                name: torch.from_numpy(np.zeros(shape, np.float32)) for name, shape in self._shapes.items()
+            }
         if self._folder is None:
             return {name: torch.zeros(shape, device=self._place) for name, shape in self._shapes.items()}
         return {
