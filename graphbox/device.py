@@ -15,7 +15,14 @@ from graphbox.errors import BackendMissingError, UsageError, missing_extra
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_device", "chosen_device", "device_in_words", "lacks_for_cuda", "on_device"]
+__all__ = [
+    "check_device",
+    "chosen_device",
+    "device_in_words",
+    "keep_until_used",
+    "lacks_for_cuda",
+    "on_device",
+]
 
 _NAMES = re.compile(r"auto|cpu|cuda(:(?P<number>\d{1,4}))?")
 
@@ -96,6 +103,17 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
     import torch
 
     return torch.cuda.device(device)
+
+
+def keep_until_used(tensor: torch.Tensor) -> None:
+    """Keep the memory of a tensor that is to be let go of until what was launched so far has used it.
+
+    It may be of another stream than the current one, which would give it to others at once.
+    """
+    if tensor.is_cuda:
+        import torch
+
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
 
 
 def lacks_for_cuda() -> str | None:

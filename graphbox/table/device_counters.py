@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from graphbox.device import keep_until_used
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -53,6 +55,7 @@ class DeviceCounters:
     def _factors_for(self, passes: int) -> Tensor:
         if len(self._factors) <= passes:
             factors = _whole_powers(self._decay, 2 * passes + 1)
+            keep_until_used(self._factors)
             self._factors = torch.from_numpy(factors).to(self._device)
         return self._factors
 

@@ -98,7 +98,7 @@ class DeviceRows:
         self._skipped = 0
         self._moved = _Moved()
         if self._last_event is not None:
-            self._last_event.record()
+            self._last_event.record(torch.cuda.current_stream(self.device))
         self._process = os.getpid()
         self._is_open = True
 

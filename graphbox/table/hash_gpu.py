@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from graphbox.device import check_device, on_device
+from graphbox.device import check_device, keep_until_used, on_device
 from graphbox.errors import ConflictError, DoesNotFitError, UsageError
 
 __all__ = ["DeviceHash"]
@@ -270,6 +270,7 @@ class DeviceHash:
         self._counts.zero_()
         self._most_erased = 0
         self._launch(_move, self._entries, old_table, self._table, self._counts)
+        keep_until_used(old_table)
 
     def _empty_table(self) -> torch.Tensor:
         return torch.full((self._entries, 2), _FREE.value, dtype=torch.int64, device=self.device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 
+from graphbox.device import keep_until_used
 from graphbox.table.hash_gpu import DeviceHash
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ class ResidentRows:
         self._hash.erase(self._keys[slots])
         self._last_use[slots] = _FREE
         self._is_changed[slots] = False
-        self._freed = torch.cat([self._freed, slots])
+        freed = self._freed
+        self._freed = torch.cat([freed, slots])
+        keep_until_used(freed)
 
     def clear(self) -> None:
         """Give all slots back."""
