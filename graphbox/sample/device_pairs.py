@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
+from graphbox.device import on_device
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeType
@@ -73,12 +74,11 @@ def pairs_of_tensor(
         keys = torch.where(walks < 0, -1, walks + offsets)
         # Entries after the end of a walk count for nothing, but are no keys that can be looked up either.
         _check_keys(int(keys.max()), keep)
-    places = places_of_walks(
-        walks,
-        _windows(window, column_offsets, dynamic_window, keep, walks.device),
-        _draws(key, 0, len(walks), walks.device),
-    )
-    return write_pairs(places, min(window, max(width - 1, 0)), _room(out, walks.device))
+    windows = _windows(window, column_offsets, dynamic_window, keep, walks.device)
+    room = _room(out, walks.device)
+    with on_device(walks.device):
+        places = places_of_walks(walks, windows, _draws(key, 0, len(walks), walks.device))
+        return write_pairs(places, min(window, max(width - 1, 0)), room)
 
 
 def device_walk_pairs(

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from graphbox.device import check_device
+from graphbox.device import check_device, on_device
 from graphbox.native import batch_number, epoch_number
 from graphbox.philox_gpu import batch_keys, bounded_word, draw_block
 
@@ -36,10 +36,11 @@ def _item(entries, column, coin, inside, IS_UNIFORM: tl.constexpr):
 
 
 @triton.jit
-def _draw(out, entries, keys, items, count, IS_UNIFORM: tl.constexpr, BLOCK: tl.constexpr):
+def _draw(out, entries, keys, items, count, blocks, IS_UNIFORM: tl.constexpr, BLOCK: tl.constexpr):
     """Draw for one batch; a lane draws two, as a block of words has them."""
-    pair = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    batch = tl.program_id(1).to(tl.int64)
+    program = tl.program_id(0).to(tl.int64)  # of one dimension: others end at 65,535
+    batch = program // blocks
+    pair = program % blocks * BLOCK + tl.arange(0, BLOCK)
     inside = 2 * pair < count
     key = tl.load(keys + batch).to(tl.uint64, bitcast=True)
     word0, coin0, word2, coin2 = draw_block(key, 0, 0, pair, 0)
@@ -100,22 +101,19 @@ class DeviceNegatives:
         if out is None:
             out = torch.empty(batches, count, dtype=torch.int64, device=self._device)
         if out.numel():
-            keys = batch_keys(
-                _NEGATIVE_STREAM,
-                self._seed,
-                epoch_number(epoch),
-                batch_number(first_batch),
-                batches,
-                self._device,
-            )
-            _draw[triton.cdiv(count, 2 * _BLOCK), batches](
-                out,
-                self._entries,
-                keys,
-                self._items,
-                count,
-                IS_UNIFORM=self._is_uniform,
-                BLOCK=_BLOCK,
-                enable_fp_fusion=False,
-            )
+            key = epoch_number(epoch), batch_number(first_batch)
+            blocks = triton.cdiv(count, 2 * _BLOCK)
+            with on_device(self._device):
+                keys = batch_keys(_NEGATIVE_STREAM, self._seed, *key, batches, self._device)
+                _draw[blocks * batches,](
+                    out,
+                    self._entries,
+                    keys,
+                    self._items,
+                    count,
+                    blocks,
+                    IS_UNIFORM=self._is_uniform,
+                    BLOCK=_BLOCK,
+                    enable_fp_fusion=False,
+                )
         return out

@@ -16,7 +16,6 @@ from tests.skip_gram.device_skip_gram import DeviceLearning, Learning, assert_le
 pytestmark = pytest.mark.gpu
 
 LARGE = Learning(
-    graph=ring(200_000, 2_000_000),
     dim=128,
     length=80,
     window=10,
@@ -26,6 +25,11 @@ LARGE = Learning(
     dynamic_window=True,
     learning_rate=0.05,
 )
+
+
+@pytest.fixture(scope="module")
+def large() -> Learning:
+    return replace(LARGE, graph=ring(200_000, 2_000_000))
 
 
 class TestCompiledPairs(DevicePairs):
@@ -44,11 +48,11 @@ class TestCompiled(DeviceLearning):
         assert_learned_alike(losses, tables, expected, reference)
 
 
-def test_large_batches_are_the_native_ones(device: torch.device) -> None:
-    reference, tables = LARGE.tables(), LARGE.tables()
-    expected = LARGE.natively(reference, range(1))
-    trainer = LARGE.on_device(tables, device)
-    losses = LARGE.train(trainer, range(1))
+def test_large_batches_are_the_native_ones(device: torch.device, large: Learning) -> None:
+    reference, tables = large.tables(), large.tables()
+    expected = large.natively(reference, range(1))
+    trainer = large.on_device(tables, device)
+    losses = large.train(trainer, range(1))
     trainer.store()
     assert_learned_alike(losses, tables, expected, reference, 1e-3)  # after a hundred batches
 
@@ -68,14 +72,14 @@ def test_same_inputs_give_the_same_rows_a_hundred_times(device: torch.device) ->
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_large_inputs_give_the_pairs_and_negatives_of_the_host(device: torch.device) -> None:
-    start = np.random.default_rng(1).integers(0, LARGE.keys, 50_000)
-    walks = random_walk(LARGE.graph, start, 80, seed=1)
+def test_large_inputs_give_the_pairs_and_negatives_of_the_host(device: torch.device, large: Learning) -> None:
+    start = np.random.default_rng(1).integers(0, large.keys, 50_000)
+    walks = random_walk(large.graph, start, 80, seed=1)
     seed, epoch, batch = KEY
     expected = skip_gram_pairs(walks, 10, dynamic_window=True, seed=seed, epoch=epoch, batch=batch)
     on_device = torch.from_numpy(walks).to(device)
     draws = draws_of_batches(device, WINDOW_STREAM, [len(walks)])
-    sampler = NegativeSampler(np.diff(LARGE.graph.indptr), 0.75, seed=3)
+    sampler = NegativeSampler(np.diff(large.graph.indptr), 0.75, seed=3)
     for _ in range(10):
         pairs = write_pairs(places_of_walks(on_device, DeviceWindows(10, None, True), draws), 10)
         for ours, theirs in zip(pairs, expected, strict=True):
@@ -86,3 +90,10 @@ def test_large_inputs_give_the_pairs_and_negatives_of_the_host(device: torch.dev
         assert np.array_equal(ours.cpu().numpy(), theirs)
     drawn = sampler.on_device(device).sample(10_000_001, 4, 5)
     assert np.array_equal(drawn.cpu().numpy(), sampler.sample(10_000_001, 4, 5))
+
+
+def test_negatives_of_more_batches_than_a_grid_has_rows(device: torch.device) -> None:
+    sampler = NegativeSampler(np.arange(1, 100), 0.75, seed=3)
+    drawn = sampler.on_device(device).sample_batches(2, 1, 0, 70_000).cpu().numpy()
+    for batch in (0, 65_535, 65_536, 69_999):
+        assert np.array_equal(drawn[batch], sampler.sample(2, 1, batch))
