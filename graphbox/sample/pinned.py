@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from graphbox.words import counted_bytes
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["as_tensor", "pinned_copy", "to_device"]
+__all__ = ["as_tensor", "on_own_pages", "pinned_copy", "to_device"]
 
 _PORTABLE = 1  # cudaHostRegisterPortable
 _LEAST_REGISTERED_BYTES = 1 << 20  # smaller ones come from PyTorch's pool
@@ -43,8 +44,7 @@ def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         return tensor
     if tensor.nbytes < _LEAST_REGISTERED_BYTES:
         return tensor.pin_memory()
-    copy = torch.empty_like(tensor)
-    copy.copy_(tensor)
+    copy = on_own_pages(tensor)
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     with torch.cuda.device(device):
         status = int(runtime.cudaHostRegister(copy.data_ptr(), copy.nbytes, _PORTABLE))
@@ -55,6 +55,19 @@ def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         )
     weakref.finalize(copy, _unregister, copy.data_ptr(), device).atexit = False
     return copy
+
+
+def on_own_pages(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy in host memory that begins with a page and shares none: CUDA pins a page once only."""
+    import torch
+
+    tensor = tensor.contiguous()
+    room = torch.empty(tensor.nbytes + 2 * mmap.PAGESIZE, dtype=torch.uint8)
+    first = -room.data_ptr() % mmap.PAGESIZE
+    # Not a view, whose own views would keep the room and not what tells when it is let go of.
+    copy = torch.empty(0, dtype=tensor.dtype)
+    copy.set_(room.untyped_storage(), first // tensor.itemsize, tensor.shape, tensor.stride())
+    return copy.copy_(tensor)
 
 
 def _unregister(address: int, device: torch.device) -> None:
