@@ -209,7 +209,7 @@ class _Group:
             torch.zeros(size.group, walk_tiles + center_tiles, dtype=torch.float64, device=device),
             torch.zeros(1, dtype=torch.int32, device=device),
         )
-        self._is_gpu = device.type == "cuda"
+        self._device, self._is_gpu = device, device.type == "cuda"
         self._result = torch.zeros(2, dtype=torch.float64, pin_memory=self._is_gpu)
         self._is_there = torch.cuda.Event() if self._is_gpu else None  # type: ignore[no-untyped-call]
         self._is_compiled = False
@@ -239,7 +239,9 @@ class _Group:
             return
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            # PyTorch's own stream for it is one of the GPU that was first; other threads may go on.
+            stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
                 self._launch_each()
         self._graph.replay()
 
