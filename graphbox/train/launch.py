@@ -152,12 +152,11 @@ def launch(
 
 
 def _started(job: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(each for each in sys.path if each)
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "graphbox.train.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, **_LOOPBACK, "PYTHONPATH": path, "TMPDIR": str(folder)},
+        env={**os.environ, **_LOOPBACK, "PYTHONPATH": _import_path(), "TMPDIR": str(folder)},
         start_new_session=True,  # Ctrl-C is for this process, which tells them to stop
     )
     assert process.stdin is not None  # noqa: S101 - for the type checker
@@ -165,6 +164,11 @@ def _started(job: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
         process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()
     return process
+
+
+def _import_path() -> str:
+    """Return where this process imports from; an empty entry, as in notebooks, is the current folder."""
+    return os.pathsep.join(each or str(Path.cwd()) for each in sys.path)
 
 
 class _Listener:

@@ -307,6 +307,12 @@ def test_a_process_that_does_not_answer_is_ended_with_another(monkeypatch: pytes
     assert "rank 0" not in caught.value.message
 
 
+def test_processes_import_from_where_a_notebook_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", "/elsewhere"])
+    assert launching._import_path() == os.pathsep.join([str(tmp_path), "/elsewhere"])
+
+
 @pytest.mark.stress
 def test_processes_end_with_the_one_that_started_them(
     click_graph: Graph, click_split: ClickSplit, tmp_path: Path
