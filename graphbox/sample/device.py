@@ -15,6 +15,7 @@ from graphbox.errors import DataError, DoesNotFitError, UnsupportedError, UsageE
 from graphbox.native import Int64Array, integer_array, thread_count
 from graphbox.sample.adjacency import (
     Adjacency,
+    Arrays,
     Direction,
     EdgeColumn,
     EdgeColumnName,
@@ -310,11 +311,19 @@ class DeviceGraph:
             if needed > self._room:
                 self._empty_arena()  # which gets what is left when the pass ends
             fits = needed <= self._room
-            for key, host in hosts.items():
-                self._bring_lists(key, host, arrays[key].indptr, arrays[key].indices, fits=fits)
-            for key in unweighted:
-                self._bring_weights(self._held[key], fits=fits)
-            self._settle()
+            brought: dict[ListKey, _HeldLists] = {}
+            weights: dict[ListKey, tuple[_HeldColumn, _HeldColumn]] = {}
+            try:
+                for key, host in hosts.items():
+                    brought[key] = self._bring_lists(key, host, arrays[key], fits=fits)
+                for key in unweighted:
+                    weights[key] = self._bring_weights(brought.get(key) or self._held[key], fits=fits)
+            finally:  # others find them without the lock, so only when they are there
+                self._settle()
+                for key, columns in weights.items():
+                    held = brought.get(key) or self._held[key]
+                    held.alias_tables, held.weight = columns
+                self._held.update(brought)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -387,9 +396,8 @@ class DeviceGraph:
         residents = self._residents.of(column.tiered)
         return Residents(residents.values.view(column.values.dtype), residents.places)
 
-    def _bring_lists(
-        self, key: ListKey, host: Adjacency, indptr: Int64Array, indices: np.ndarray[Any, Any], *, fits: bool
-    ) -> None:
+    def _bring_lists(self, key: ListKey, host: Adjacency, arrays: Arrays, *, fits: bool) -> _HeldLists:
+        indptr, indices = arrays.indptr, arrays.indices
         name = edge_type_name(key[0])
         num_columns = self.num_nodes(key[0][0] if key[1] == "in" else key[0][2])
         _check_lists(indptr, indices, num_columns, name)
@@ -397,13 +405,13 @@ class DeviceGraph:
         is_near = fits or self._indices_in is not None or known_bytes <= self._room
         held = _HeldLists(host, name, self._whole(indptr, is_near), is_near)
         held.indices = self._column(held, indices, fits=fits, counts=True)
-        self._held[key] = held
+        return held
 
-    def _bring_weights(self, held: _HeldLists, *, fits: bool) -> None:
+    def _bring_weights(self, held: _HeldLists, *, fits: bool) -> tuple[_HeldColumn, _HeldColumn]:
         tables = weights_of(held.host, held.name, self._threads).base.entries
         column = cast("EdgeColumn", edge_column(held.host, "weight", held.name))  # the tables are made of it
-        held.alias_tables = self._column(held, tables.view(np.int32).reshape(-1, 2), fits=fits)
-        held.weight = self._column(held, column.base, fits=fits)
+        alias_tables = self._column(held, tables.view(np.int32).reshape(-1, 2), fits=fits)
+        return alias_tables, self._column(held, column.base, fits=fits)
 
     def _column(
         self, held: _HeldLists, array: np.ndarray[Any, Any], *, fits: bool, counts: bool = False

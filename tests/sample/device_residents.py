@@ -12,7 +12,7 @@ from graphbox.bandwidth import Bandwidths
 from graphbox.errors import DoesNotFitError, UsageError
 from graphbox.sample import DeviceGraph, ExcludedEdges, random_walk, sample_heterogeneous, sample_neighbors
 from graphbox.sample.resident_lists import ListColumn, ResidentLists
-from tests.sample.device_sampling import Lists, assert_same, one_type, random_csc
+from tests.sample.device_sampling import ONE_TYPE, Lists, assert_same, one_type, random_csc
 
 SLOW_PINNED = Bandwidths("any", 1e12, 1e9, (1e12,) * 3, (1e11,) * 3, 1e11, 1e11, 1e12)
 OFFSETS = 20  # bytes of a row, where lists can be resident: its offset, its place, its uses
@@ -139,6 +139,22 @@ class DeviceResidents:
             expected = sample_neighbors(csc, np.arange(20), [3, 2], batch=batch)
             assert_same(sample_neighbors(graph, np.arange(20), [3, 2], batch=batch), expected, device)
         assert graph.statistics.lists > 0
+
+    def test_lists_are_found_when_they_are_there(
+        self, device: torch.device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who finds them, without the lock, launches kernels on another stream than they come on."""
+        graph = DeviceGraph(one_type(random_csc(np.random.default_rng(0), 9, 9, [3])), device)
+        settle, found = graph._settle, []
+
+        def settled() -> None:
+            settle()
+            found.append(graph._has((ONE_TYPE, "in"), weighted=False))
+
+        monkeypatch.setattr(graph, "_settle", settled)
+        graph.weights(ONE_TYPE, "in")
+        assert found == [False]
+        assert graph._has((ONE_TYPE, "in"), weighted=True)
 
     def test_refusals(self, device: torch.device) -> None:
         csc = random_csc(np.random.default_rng(0), 9, 9, [3])
