@@ -79,7 +79,7 @@ test-python: $(VENV)/.core server/static/index.html ## Python tests, but for the
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --ignore tests/e2e -m "not stress" -n $(TEST_PROCESSES) --dist worksteal
 
 .PHONY: test-stress
-test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction and tables, long random changes, plans of large imports
+test-stress: $(VENV)/.core ## a hundred kills of import, append, compaction, tables and streams, long random changes, plans of large imports
 	$(BIN)/python -m pytest --ignore tests/e2e -m stress
 	GRAPHBOX_KILLS=100 $(BIN)/python -m pytest --timeout 1800 tests/graph/test_ingest_crash.py
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -32,11 +34,16 @@ class JobServer:
             text=True,
         )
 
-    def run(self, **job: Any) -> int:
-        """Return the exit code of a job; that of a signal is negative."""
+    def run(self, *, kill_after_s: float | None = None, **job: Any) -> int:
+        """Return the exit code of a job; that of a signal is negative.
+
+        Args:
+            kill_after_s: kill it after so many seconds, if it has not ended then; None: never.
+            **job: arguments of the job.
+        """
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.write(json.dumps([kill_after_s, job]) + "\n")
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
@@ -56,13 +63,26 @@ class JobServer:
 def serve_jobs(run: Callable[..., None]) -> None:
     """Read jobs from standard input, a line of JSON each, and write a line with how each ended."""
     for line in sys.stdin:
+        kill_after_s, job = json.loads(line)
         child = os.fork()
         if not child:
             try:
-                run(**json.loads(line))
+                run(**job)
             except BaseException as error:  # noqa: BLE001 - whatever it is, the child ends here
                 print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
                 os._exit(1)
             os._exit(0)
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        print(os.waitstatus_to_exitcode(_status(child, kill_after_s)), flush=True)
+
+
+def _status(child: int, kill_after_s: float | None) -> int:
+    """Return how a child ended, killed if it had not after some time."""
+    if kill_after_s is not None:
+        deadline = time.monotonic() + kill_after_s
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return status
+            time.sleep(0.001)
+        os.kill(child, signal.SIGKILL)  # it is no other's: it was not waited for yet
+    return os.waitpid(child, 0)[1]
