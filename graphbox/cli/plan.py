@@ -98,12 +98,13 @@ def plan(
     )
     memory_bytes(memory)
     hbm_bytes = memory_bytes(hbm, "--hbm")
+    run = _trained_config(arguments)
+    _check_trained(run, {"--hbm": hbm, "--bandwidths": bandwidths})
     config, threads = read_graph_config(
         session, arguments[0], arguments[1:], options, memory=memory, threads=threads
     )
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
-    run = _trained_config(arguments)
     trainings: Mapping[str, TrainingPlan | None] = {}
     placements: Mapping[str, DevicePlan | None] = {}
     lacking: list[tuple[str, str]] = []
@@ -140,6 +141,17 @@ def _trained_config(arguments: list[str]) -> RunConfig | None:
 
     config = load_config(arguments[0], arguments[1:], check_files=False)
     return config if config.models else None
+
+
+def _check_trained(run: RunConfig | None, options: Mapping[str, object]) -> None:
+    """Refuse options that are about trainings where there are none."""
+    given = [name for name, value in options.items() if value is not None]
+    if run is None and given:
+        raise UsageError(
+            "expected a run file with models, which are planned for a GPU; received none",
+            where=", ".join(given),
+            hint="an import takes the same with a GPU: leave it out",
+        )
 
 
 def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
@@ -215,19 +227,26 @@ def _gpu(
             raise NotFoundError(f"there is no file {bandwidths}", where="--bandwidths") from None
         except (OSError, ValueError) as error:
             raise DataError(f"expected JSON, received: {error}", where=str(bandwidths)) from None
-        rates = Bandwidths.from_dict(_first_bandwidths(document))
+        measured = _first_bandwidths(document)
+        if measured is None:
+            raise DataError(
+                "expected the bandwidths of a GPU, but none were measured there",
+                where=str(bandwidths),
+                hint="`graphbox doctor --json` measures them where there is a GPU",
+            )
+        rates = Bandwidths.from_dict(measured)
     return Gpu("a GPU elsewhere", hbm_bytes, Rates(rates, ssd_bytes_per_s))
 
 
-def _first_bandwidths(document: Any) -> dict[str, Any]:
-    """Return those of the first GPU that `graphbox doctor --json` measured; empty where there are none."""
+def _first_bandwidths(document: Any) -> dict[str, Any] | None:
+    """Return those of the first GPU that `graphbox doctor --json` measured; None where there are none."""
     gpu = document.get("gpu") if isinstance(document, dict) else None
     devices = gpu.get("devices") if isinstance(gpu, dict) else None
     for each in devices if isinstance(devices, list) else ():
         if isinstance(each, dict) and isinstance(each.get("bandwidths"), dict):
             found: dict[str, Any] = each["bandwidths"]
             return found
-    return {}
+    return None
 
 
 def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]:

@@ -255,7 +255,7 @@ def test_what_has_no_room_is_refused_with_what_would_have() -> None:
     plans = plan_devices(run, counts(10_000_000), {}, Gpu("cuda:0 (small)", 8 * GIB))
     ((name, message, hint),) = device_problems(run, counts(10_000_000), plans)
     assert name == "whole"
-    assert "bytes of the memory of cuda:0 (small) to train `whole`, received 8,589,934,592" in message
+    assert "GiB) of the memory of cuda:0 (small) to train `whole`, received 8,589,934,592" in message
     assert "`models.whole.num_neighbors=[10,10]` trains on parts of the graph" in hint
     assert "`device=cpu`" in hint
     smaller = config({"whole": {**MODELS["whole"], "num_neighbors": [5, 5]}})
@@ -314,7 +314,7 @@ def test_trainings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert measured == [device]
     assert plan.as_dict()["bandwidths"] == "measured"
     free = 1 << 20
-    with pytest.raises(DoesNotFitError, match=r"expected .* bytes of the memory of cuda:0 \(small\)"):
+    with pytest.raises(DoesNotFitError, match=r"expected .* bytes \(.*\) of the memory of cuda:0 \(small\)"):
         place_trainings(run, graph, device)
 
 
@@ -338,10 +338,22 @@ def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:
     there.write_text("[]")
     nothing = call_main([*command, "80GiB", "--bandwidths", str(there)])
     assert nothing.code == 4
-    assert "expected the bandwidths of a device" in nothing.err
+    assert f"{there}: expected the bandwidths of a GPU, but none were measured" in nothing.err
+    there.write_text(json.dumps({"gpu": {"devices": [{"bandwidths": {"device": "NVIDIA H200"}}]}}))
+    assert call_main([*command, "80GiB", "--bandwidths", str(there)]).code == 4
     assert call_main([*command[:-1], "--bandwidths", str(there)]).code == 2
     tight = call_main([*command, "1MiB"])
     assert tight.code == 3
     assert "expected 1," in tight.err
     assert "`device=cpu` trains in host memory" in tight.err
+    assert "(1.0 MiB)" in tight.err
+    assert "no room in HBM: computing takes all of it" in tight.out
     assert call_main([*command, "lots"]).code == 2
+
+
+@pytest.mark.parametrize("option", [("--hbm", "80GiB"), ("--bandwidths", "doctor.json")])
+def test_a_table_of_edges_is_not_planned_for_a_gpu(tmp_path: Path, option: tuple[str, str]) -> None:
+    (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
+    outcome = call_main(["-C", str(tmp_path / "workspace"), "plan", str(tmp_path / "edges.csv"), *option])
+    assert outcome.code == 2
+    assert f"{option[0]}: expected a run file with models" in outcome.err

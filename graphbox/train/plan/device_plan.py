@@ -17,6 +17,7 @@ from graphbox.train.plan.accesses import DegreeClasses, things_of
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, place
 from graphbox.train.plan.working_set import working_bytes
+from graphbox.words import counted_bytes
 
 __all__ = [
     "ASSUMED_BANDWIDTHS",
@@ -172,17 +173,17 @@ def device_problems(
         asked = _given(config)
         if plan.working_bytes > room:
             message = (
-                f"expected {plan.working_bytes:,} bytes of the memory of {plan.gpu.name} to train `{name}`, "
-                f"received {room:,}"
+                f"expected {counted_bytes(plan.working_bytes)} of the memory of {plan.gpu.name} "
+                f"to train `{name}`, received {counted_bytes(room)}"
             )
             found.append((name, message, "; ".join(_ways(config, counts, plan))))
         elif plan.working_bytes + sum(asked.values()) > room:
             keys = ", ".join(f"`memory.hbm.{kind}`" for kind in asked)
             message = (
-                f"expected {plan.working_bytes + sum(asked.values()):,} bytes of the memory of "
-                f"{plan.gpu.name} to train `{name}` with its budgets, received {room:,}"
+                f"expected {counted_bytes(plan.working_bytes + sum(asked.values()))} of the memory of "
+                f"{plan.gpu.name} to train `{name}` with its budgets, received {counted_bytes(room)}"
             )
-            hint = f"leave {keys} out, or let them be {room - plan.working_bytes:,} bytes together"
+            hint = f"leave {keys} out, or let them be {counted_bytes(room - plan.working_bytes)} together"
             found.append((name, message, hint))
     return found
 
@@ -233,7 +234,7 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: DevicePlan) -> Iterator[
         while value >= least:
             smaller = working_bytes(model.model_copy(update={key: value}), counts, config)
             if smaller is not None and smaller <= plan.gpu.hbm_bytes:
-                yield f"with `models.{plan.model}.{key}={value}` it takes {smaller:,}"
+                yield f"with `models.{plan.model}.{key}={value}` it takes {counted_bytes(smaller)}"
                 break
             value //= 2
     if getattr(model, "num_neighbors", 0) is None:

@@ -166,7 +166,7 @@ def place(
     placed = []
     for thing, hbm, mem in zip(things, in_hbm, in_mem, strict=True):
         items: dict[Tier, NDArray[np.int64]] = {"HBM": hbm, "MEM": mem, "SSD": thing.items - hbm - mem}
-        placed.append(PlacedThing(thing, items, rates, _why(thing, items, thing.kind in given)))
+        placed.append(PlacedThing(thing, items, rates, _why(thing, items, thing.kind in given, hbm_bytes)))
     return placed
 
 
@@ -212,11 +212,13 @@ def _fill(
     return round(room - left)
 
 
-def _why(thing: Thing, items: Mapping[Tier, NDArray[np.int64]], is_given: bool) -> str:
+def _why(thing: Thing, items: Mapping[Tier, NDArray[np.int64]], is_given: bool, hbm_bytes: int) -> str:
     count, there = int(items["HBM"].sum()), int(thing.items.sum())
     by = f"memory.hbm.{thing.kind}" if is_given else "HBM"
     if count == there:
         return f"all of it fits {by}"
+    if not count and hbm_bytes <= 0:
+        return "no room in HBM: computing takes all of it"
     if not count:
         return f"no room in {by}: others save more there" if not is_given else f"no room in {by}"
     return f"{count / there:.1%} of its items, those that are read most for their size, fill {by}"
