@@ -193,7 +193,7 @@ def changed_bytes(graph: Graph) -> int:
     with pytest.raises(DoesNotFitError, match="which the lists that changes touched take") as caught:
         graph.tiered()
     assert "graphbox compact" in str(caught.value.hint)
-    needed = re.search(r"topology_bytes of ([\d,]+) or more", caught.value.message)
+    needed = re.search(r"topology_bytes of ([\d,]+) bytes", caught.value.message)
     assert needed is not None
     needed_bytes = int(needed[1].replace(",", ""))
     with pytest.raises(DoesNotFitError, match=f"received {needed_bytes - 1:,}"):
