@@ -27,12 +27,14 @@ KILLS = int(os.environ.get("GRAPHBOX_KILLS", "8"))
 """How often an import is killed; a longer stress test sets more."""
 
 IMPORT = """
+    import signal
     import sys
     from pathlib import Path
     from graphbox.errors import DoesNotFitError
     from graphbox.graph import Graph
     from tests.graph.test_ingest_crash import import_numbers, little_memory
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     tables, destination = Path(sys.argv[1]), Path(sys.argv[2])
     if "old" in sys.argv:
         import_numbers(tables, destination, "small")
@@ -121,7 +123,10 @@ def test_ctrl_c_leaves_the_old_graph_and_no_thread(delay_s: float, tables: Path,
         wait_until_ready(process)
         time.sleep(delay_s)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode in (-signal.SIGINT, 130, 1)
     assert "KeyboardInterrupt" in errors
     assert "Fatal" not in errors

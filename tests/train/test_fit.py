@@ -107,7 +107,7 @@ class TestKill:
     ) -> None:
         whole = run(graph, case, tmp_path / "whole")
         folder = tmp_path / "killed"
-        job = {
+        job: dict[str, Any] = {
             "graph": str(graph.path),
             "run": str(folder),
             "sections": {
