@@ -12,6 +12,7 @@ from typing import Any
 from graphbox.config.models import MODEL_SECTIONS
 from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
+from graphbox.config.processes import ONE_PROCESS_FOLLOWS, refusal_of_processes
 from graphbox.config.source import KeyPath, Source
 from graphbox.config.tasks import TASK_KINDS
 from graphbox.errors import did_you_mean
@@ -74,6 +75,7 @@ class _Checker:
             )
             yield from self._check_compressed(name)
         yield from self._check_memory()
+        yield from self._check_processes()
 
     def _check_memory(self) -> Iterator[Problem]:
         """Yield the budgets that nothing would keep to."""
@@ -116,6 +118,26 @@ class _Checker:
                     f"{kind}",
                     f"leave it out, or train models of kind {' or '.join(able)} in a run of their own",
                 )
+
+    def _check_processes(self) -> Iterator[Problem]:
+        """Yield what only one process can train, where there are to be several."""
+        processes = self._source.data.get("processes", 1)
+        if not isinstance(processes, int) or processes <= 1 or not self._models:
+            return
+        if _mapping(self._source.data, "stream").get("folder") is not None:
+            yield self._problem(
+                ("processes",), f"{ONE_PROCESS_FOLLOWS}, received {processes}", "leave `processes` out"
+            )
+            return
+        for name, model in self._models.items():
+            section = MODEL_SECTIONS.get(str(model.get("kind"))) if isinstance(model, dict) else None
+            if section is None:
+                continue
+            task = self._tasks.get(str(model.get("task")))
+            task_kind = task.get("kind") if isinstance(task, dict) else None
+            refusal = refusal_of_processes(name, section, task_kind, model)
+            if refusal is not None:
+                yield self._problem(("processes",), *refusal)
 
     def _check_budget(
         self, budget: str, name: str, model: Mapping[str, Any], section: type[ModelSection]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from graphbox.config import RunConfig, config_digest, dump_config, load_config
+from graphbox.config.processes import ONE_PROCESS_FOLLOWS
 from graphbox.errors import GraphboxError, UsageError
 from graphbox.memory import PeakMemory
 from graphbox.native import default_threads
@@ -208,7 +209,7 @@ def _check_processes(config: RunConfig) -> None:
         return
     if _follows(config):
         raise UsageError(
-            f"expected one process for a model that follows a stream, received {config.processes}",
+            f"{ONE_PROCESS_FOLLOWS}, received {config.processes}",
             where="processes",
             hint="leave `processes` out",
         )

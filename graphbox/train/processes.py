@@ -9,13 +9,8 @@ from typing import Final, cast
 import torch
 from torch import Tensor, nn
 
-from graphbox.config import (
-    ClassifyTaskConfig,
-    GraphNetworkConfig,
-    MemoryConfig,
-    ModelConfig,
-    TaskConfig,
-)
+from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
+from graphbox.config.processes import refusal_of_processes
 from graphbox.errors import BackendMissingError, UsageError
 from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
@@ -160,15 +155,10 @@ def check_processes(
     """
     if processes == 1:
         return
-    reason = _reason(config, task)
-    if reason is not None:
-        raise UsageError(
-            f"expected a model that several processes can train, received `{model}` of kind {config.kind}: "
-            f"{reason}",
-            where="processes",
-            hint="leave `processes` out; graph networks that classify nodes with `num_neighbors` and models "
-            "of clicks take it",
-        )
+    refusal = refusal_of_processes(model, type(config), None if task is None else task.kind, dict(config))
+    if refusal is not None:
+        message, hint = refusal
+        raise UsageError(message, where="processes", hint=hint)
     if memory.tables is not None:
         raise UsageError(
             "expected tables in memory, whose rows the processes divide among them, received a budget",
@@ -199,13 +189,3 @@ def check_gpus(processes: int, device: torch.device) -> None:
             where="processes",
             hint=f"`processes: {there}`, or `device: cpu`",
         )
-
-
-def _reason(config: ModelConfig, task: TaskConfig | None) -> str | None:
-    if config.UNDIVIDED is not None or not isinstance(config, GraphNetworkConfig):
-        return config.UNDIVIDED
-    if not isinstance(task, ClassifyTaskConfig):
-        return "the pairs of a batch are each other's negatives, so that a part of it is another batch"
-    if config.num_neighbors is None:
-        return "the whole graph is its one batch; with `num_neighbors` there are parts to divide"
-    return None

@@ -14,7 +14,7 @@ version: 1
 name: small
 graph:
   name: small
-  nodes: {a: {path: a.csv, id: id}}
+  nodes: {a: {path: a.csv, id: id, features: {label: categorical}}}
   edges: [{type: [a, to, a], path: e.csv, source: s, target: t}]
 """
 

@@ -28,5 +28,47 @@ def test_no_number_of_processes(tmp_path: Path, number: str) -> None:
 
 
 def test_which_kinds_are_divided() -> None:
-    divided = {kind for kind, section in MODEL_SECTIONS.items() if section.UNDIVIDED is None}
+    sampled = {"num_neighbors": [10, 10]}
+    divided = {
+        kind for kind, section in MODEL_SECTIONS.items() if section.undivided("classify", sampled) is None
+    }
     assert divided == {"gnn", "deepfm", "dcn", "wide_and_deep"}
+
+
+_TOPIC = """\
+tasks:
+  topic: {kind: classify, node_type: a, label: label}
+  links: {kind: predict_links, node_type: a, target_type: a, relations: [to]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("{kind: gnn, task: topic, num_neighbors: [5, 5]}", None),
+        ("{kind: gnn, task: topic}", "the whole graph is its one batch"),
+        (
+            "{kind: gnn, task: links, num_neighbors: [5, 5]}",
+            "the pairs of a batch are each other's negatives",
+        ),
+        ("{kind: deepwalk}", "its batches are not divided among processes"),
+    ],
+)
+def test_models_that_one_process_trains_are_told_by_check(
+    tmp_path: Path, model: str, reason: str | None
+) -> None:
+    lines = ("processes: 2", *_TOPIC.splitlines(), "models:", f"  net: {model}")
+    if reason is None:
+        assert load(tmp_path, *lines).processes == 2
+        return
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, *lines)
+    text = str(caught.value)
+    assert f"received `net` of kind {model.split()[1].rstrip(',}')}: {reason}" in text
+    assert "run.yaml:7" in text
+
+
+def test_streams_have_one_process(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, "processes: 2", "stream: {folder: .}", "models:", "  walk: {kind: deepwalk}")
+    assert "expected one process for a model that follows a stream, received 2" in str(caught.value)

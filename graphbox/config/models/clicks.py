@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -37,7 +38,6 @@ class ClickModelSection(ModelSection, OptimizationSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
-    UNDIVIDED: ClassVar[str | None] = None
 
     kind: str
     """Kind of model."""
@@ -79,6 +79,11 @@ class ClickModelSection(ModelSection, OptimizationSection):
     """Learning rate of the embedding tables (Adagrad)."""
     patience: PositiveInt | None = 3
     """Epochs in a row without a better figure on the validation part after which training ends."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return None
 
     @property
     def sees_validation(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -47,8 +48,6 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "features", "tables")
-
-    UNDIVIDED: ClassVar[str | None] = None
 
     kind: Literal["gnn"]
     """Kind of model."""
@@ -95,3 +94,12 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     """Weight decay of the parameters that features are mapped by."""
     layer_weight_decay: _Decay = 0.0
     """Weight decay of the parameters of the layers."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:
+        """See :meth:`ModelSection.undivided`."""
+        if task_kind not in ("classify", None):
+            return "the pairs of a batch are each other's negatives, so that a part of it is another batch"
+        if values.get("num_neighbors") is None:
+            return "the whole graph is its one batch; with `num_neighbors` there are parts to divide"
+        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from graphbox.config.section import Name, Section
 
@@ -22,12 +22,19 @@ class ModelSection(Section):
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {}
     """Settings with which the tables cannot have a budget, and why."""
 
-    UNDIVIDED: ClassVar[str | None] = "its batches are not divided among processes"
-    """Why several processes cannot train models of the kind together; None: they can."""
-
     task: Name | None = None
     """Task the model is trained for or evaluated on, and whose held-out data it does not see; without one it
     sees the whole graph and is not evaluated."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """Return why several processes cannot train a model of the kind together; None: they can.
+
+        Args:
+            task_kind: the kind of its task; None: it has none, or one that is not known.
+            values: its settings by key, as they are in the run file; those left out have their defaults.
+        """
+        return "its batches are not divided among processes"
 
     @property
     def sees_validation(self) -> bool:
