@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,14 @@ import torch
 import torch.distributed as torch_distributed
 from torch import Tensor
 
-from graphbox.errors import GraphboxError, ProcessLostError, TimeLimitError, UnsupportedError, UsageError
+from graphbox.errors import (
+    BackendMissingError,
+    GraphboxError,
+    ProcessLostError,
+    TimeLimitError,
+    UnsupportedError,
+    UsageError,
+)
 from graphbox.native import Int64Array
 from graphbox.table.distributed_board import ProcessBoard
 
@@ -39,6 +46,9 @@ _MEETING_SECONDS = 0.005
 
 _PATH_BYTES = 1024
 
+_REASON_LETTERS = 600
+"""The most letters of what a transport says of its failure: NCCL says the reason last."""
+
 
 class ProcessGroup:
     """The processes that train one model, each with a rank from 0: what they tell each other.
@@ -49,18 +59,23 @@ class ProcessGroup:
     one was doing: a page of shared memory holds where each of them is.
 
     Numbers and what is in host memory go through gloo, tensors on GPUs through NCCL, in groups of their own,
-    which collectives of others cannot get between. A GPU waits for its neighbours without holding up its
-    process: what goes wrong there shows in the next collective of numbers, of which each operation on rows
-    has one; NCCL's own watchdog ends a process whose GPU waits for longer than the time limit.
+    which collectives of others cannot get between. Those of NCCL begin when the stream that is current comes
+    to them, and what follows on that stream waits for them, the process does not: it may use and free
+    tensors at once, as those of any operation on that stream. What goes wrong on a GPU shows in the next
+    collective of numbers, of which each operation on rows has one. A process that waits for its GPU, whose
+    neighbour is gone, cannot look for others: NCCL's own watchdog ends it (SIGABRT) when an operation takes
+    longer than the time limit.
 
     Args:
-        device: where rows and gradients are; ``cuda`` needs a GPU for each process.
+        device: where rows and gradients are; ``cuda`` needs a GPU for each process, which becomes the current
+            one. GPUs are connected here, so that what is wrong with that shows before any work.
         timeout_seconds: the longest wait for another process.
         parent: the group of ``torch.distributed`` whose processes these are; None: all of them.
 
     Raises:
         UsageError: ``torch.distributed`` was not initialized, or this process is none of the group.
         UnsupportedError: the processes are on several machines.
+        BackendMissingError: NCCL is not there, or cannot connect the GPUs.
     """
 
     def __init__(
@@ -77,7 +92,7 @@ class ProcessGroup:
             )
         if not timeout_seconds > 0:
             raise UsageError(f"expected seconds, received {timeout_seconds!r}", where="timeout_seconds")
-        self.device = torch.device(device)
+        self.device = _with_index(torch.device(device))
         self.timeout_seconds = float(timeout_seconds)
         self.rank = torch_distributed.get_rank(parent)
         self.size = torch_distributed.get_world_size(parent)
@@ -87,12 +102,11 @@ class ProcessGroup:
         # A little later than the waits here: they say more.
         limit = timedelta(seconds=self.timeout_seconds + _GRACE_SECONDS)
         self._groups = {"cpu": torch_distributed.new_group(ranks, timeout=limit, backend="gloo")}
-        if self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-            self._groups["cuda"] = torch_distributed.new_group(ranks, timeout=limit, backend="nccl")
         self._failure: GraphboxError | None = None
         self._number = 0
         self._board = self._common_board()
+        if self.device.type == "cuda":
+            self._connect_gpus(ranks, limit)
 
     def __repr__(self) -> str:
         return f"ProcessGroup(rank={self.rank}, size={self.size}, device={str(self.device)!r})"
@@ -149,6 +163,27 @@ class ProcessGroup:
         """Return the ``numbers`` of all processes, int64 [n] each, as int64 [size, n]."""
         return self.exchange(name, np.tile(numbers, (self.size, 1)))
 
+    def gather_rows(self, name: str, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """Return the rows of all processes, those of rank 0 first: [sum of counts, ...].
+
+        Args:
+            name: what it is for.
+            rows: [n, ...] of this process.
+            counts: how many rows each process has, by its rank; the same numbers in all.
+        """
+        most = max(counts)
+        if most == 0:
+            return rows
+        own = rows.contiguous()
+        if len(own) < most:  # all send as much as each other
+            own = rows.new_zeros((most, *rows.shape[1:]))
+            own[: len(rows)] = rows
+        found = rows.new_empty((self.size * most, *rows.shape[1:]))
+        self._run(name, lambda group: torch_distributed.all_gather_into_tensor(found, own, **group), own)
+        if min(counts) == most:
+            return found
+        return torch.cat([part[:count] for part, count in zip(torch.split(found, most), counts, strict=True)])
+
     def add(self, name: str, tensor: Tensor) -> Tensor:
         """Make ``tensor`` the sum of those of all processes, the same bits in each; return it."""
         self._run(name, lambda group: torch_distributed.all_reduce(tensor, **group), tensor)
@@ -199,6 +234,8 @@ class ProcessGroup:
 
     def close(self) -> None:
         """Leave the group; a process that the others still wait for has failed, for them."""
+        if self._failure is None:
+            self._finish_gpu()
         self._board.end()
         if self._failure is None:
             self._failure = UsageError("the group of processes is closed", where=self._me)
@@ -208,6 +245,45 @@ class ProcessGroup:
     @property
     def _me(self) -> str:
         return f"rank {self.rank} of {self.size}"
+
+    def _connect_gpus(self, ranks: list[int], limit: timedelta) -> None:
+        """Let NCCL connect the GPUs: all processes are there, since they have the board."""
+        torch.cuda.set_device(self.device)  # NCCL takes the current one for what it allocates
+        if not torch_distributed.is_nccl_available():
+            raise BackendMissingError(
+                "expected NCCL, by which GPUs talk to each other, this PyTorch was built without it",
+                where=self._me,
+                hint="install PyTorch for CUDA on Linux, or keep rows and models on the CPU",
+            )
+        self._number += 1
+        self._board.enter(self._number, "connect the GPUs")
+        try:
+            self._groups["cuda"] = torch_distributed.new_group(
+                ranks, timeout=limit, backend="nccl", device_id=self.device
+            )
+        except RuntimeError as error:
+            reason = BackendMissingError(
+                f"NCCL cannot connect the GPUs: {_reason_of(error)}",
+                where=f"{self._me}, {self.device}",
+                hint="each process needs a GPU of its own; NCCL_DEBUG=INFO lets NCCL say more",
+            )
+            self.fail(reason)
+            raise reason from error
+        self._board.leave(self._number)
+
+    def _finish_gpu(self) -> None:
+        """Wait until the GPU has done what it was given: NCCL must not go before its last operations."""
+        if self.device.type != "cuda":
+            return
+        done = torch.cuda.current_stream(self.device).record_event()
+        begun = time.monotonic()
+        while not done.query():
+            if time.monotonic() - begun > self.timeout_seconds:
+                raise TimeLimitError(
+                    f"waited {self.timeout_seconds:g} seconds for what the GPU was given last",
+                    where=f"{self._me}, {self.device}",
+                )
+            time.sleep(_MEETING_SECONDS)
 
     def _common_board(self) -> ProcessBoard:
         """Return the board of this group, whose file has no name any more when all have it open."""
@@ -261,7 +337,7 @@ class ProcessGroup:
         self._number += 1
         self._board.enter(self._number, name)
         group = self._groups.get(tensor.device.type)
-        if group is None:
+        if group is None or (tensor.device.type == "cuda" and tensor.device != self.device):
             raise UsageError(
                 f"expected a tensor on {self.device} or in host memory, received one on {tensor.device}",
                 where=name,
@@ -322,7 +398,7 @@ class ProcessGroup:
             time.sleep(0.01)
         what = " and ".join(f"rank {place.rank}, which {place.doing}" for place in gone)
         lost = ProcessLostError(
-            f"lost {what}" if gone else f"the transport failed: {str(error).splitlines()[0]}",
+            f"lost {what}" if gone else f"the transport failed: {_reason_of(error)}",
             where=f"{self._me}, {name}",
             hint="what that process said last tells why; a training goes on from its last checkpoint",
         )
@@ -333,4 +409,16 @@ class ProcessGroup:
     def _end(self, error: GraphboxError) -> None:
         self._failure = error
         for kind, group in self._groups.items():
-            group._get_backend(torch.device(kind)).abort()
+            with suppress(RuntimeError):  # of a connection that is broken already: the error says more
+                group._get_backend(torch.device(kind)).abort()
+
+
+def _with_index(device: torch.device) -> torch.device:
+    """Return a device with its number: where tensors say that they are."""
+    number = None if device.type != "cuda" or device.index is not None else torch.cuda.current_device()
+    return device if number is None else torch.device("cuda", number)
+
+
+def _reason_of(error: RuntimeError) -> str:
+    """Return what a transport says of its failure in one line."""
+    return " ".join(str(error).split())[:_REASON_LETTERS]

@@ -370,8 +370,20 @@ def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:
     counts = group.gather("counts", np.array([parts[0].stop - parts[0].start]))
     assert counts.sum() == 10
     assert counts.max() - counts.min() <= 1
+    rows_of_all_are_gathered(group)
     with pytest.raises(UsageError, match="expected seconds"):
         ProcessGroup(timeout_seconds=0)
+
+
+def rows_of_all_are_gathered(group: ProcessGroup) -> None:
+    for counts in ([3] * group.size, [2 * rank for rank in range(group.size)], [0] * group.size):
+        for shape, dtype in (((5,), torch.float32), ((), torch.int64)):
+            every = torch.arange(sum(counts) * max(1, *shape, 1)).reshape(-1, *shape).to(dtype)
+            parts = every.to(group.device).split(counts)
+            found = group.gather_rows("rows", parts[group.rank], counts)
+            assert found.device == group.device
+            assert found.dtype == dtype
+            assert torch.equal(found.cpu(), every)
 
 
 def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
@@ -432,6 +444,7 @@ def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:
         group.add("sum", torch.full((5,), rank + 1.0, device=device)).tolist() == [size * (size + 1) / 2] * 5
     )
     assert group.broadcast("first", torch.full((2,), rank + 7, device=device)).tolist() == [7, 7]
+    rows_of_all_are_gathered(group)
     keys = torch.randint(-(2**63), 2**63 - 1, (100_000,), device=device)
     for shards in (1, 3, 8, 2**31 - 1):
         found = owners_of(keys, shards).cpu().numpy()
