@@ -192,8 +192,14 @@ def _placements(
     gpu = _gpu(config, hbm_bytes, bandwidths, found.disk.read_bytes_per_s)
     if gpu is None:
         return {}, []
+    if hbm_bytes is not None:  # a GPU is asked for, whatever the run file would take
+        config = config.model_copy(update={"device": "cuda"})
     plans = plan_devices(config, counts, _degrees(session, config), gpu)
-    return plans, [(message, hint) for _, message, hint in device_problems(config, counts, plans)]
+    on_cpu, without_room = device_problems(config, counts, plans)
+    for name, why in on_cpu.items():
+        session.note(f"`{name}` would be trained on the CPU: {why}")
+        plans[name] = None
+    return plans, [(message, hint) for _, message, hint in without_room]
 
 
 def _gpu(

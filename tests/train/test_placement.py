@@ -251,19 +251,21 @@ def test_budgets_overrule() -> None:
 
 
 def test_what_has_no_room_is_refused_with_what_would_have() -> None:
-    run = config({"whole": MODELS["whole"]})
+    run = config({"whole": MODELS["whole"]}, device="cuda")
     plans = plan_devices(run, counts(10_000_000), {}, Gpu("cuda:0 (small)", 8 * GIB))
-    ((name, message, hint),) = device_problems(run, counts(10_000_000), plans)
+    on_cpu, ((name, message, hint),) = device_problems(run, counts(10_000_000), plans)
+    assert on_cpu == {}
     assert name == "whole"
     assert "GiB) of the memory of cuda:0 (small) to train `whole`, received 8,589,934,592" in message
     assert "`models.whole.num_neighbors=[10,10]` trains on parts of the graph" in hint
     assert "`device=cpu`" in hint
     smaller = config({"whole": {**MODELS["whole"], "num_neighbors": [5, 5]}})
     fits = plan_devices(smaller, counts(10_000_000), {}, Gpu("gpu", 8 * GIB))
-    assert device_problems(smaller, counts(10_000_000), fits) == []
+    assert device_problems(smaller, counts(10_000_000), fits) == ({}, [])
     greedy = config({"light": MODELS["light"]}, memory={"hbm": {"tables": "20GiB"}})
     plans = plan_devices(greedy, counts(1000), {}, Gpu("gpu", 8 * GIB))
-    ((_, message, hint),) = device_problems(greedy, counts(1000), plans)
+    on_cpu, ((_, message, hint),) = device_problems(greedy, counts(1000), plans)
+    assert on_cpu == {}
     assert "with its budgets, received 8,589,934,592" in message
     assert "leave `memory.hbm.tables` out, or let them be" in hint
 
@@ -303,19 +305,24 @@ def test_trainings_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "small")
     monkeypatch.setattr("graphbox.train.plan.device_plan.measured_bandwidths", bandwidths)
-    plan = place_trainings(run, graph, device)["rows"]
+    plan = place_trainings(run, graph, device)["rows"].plan
     assert plan is not None
     assert plan.is_whole
     assert not measured
     free = round((plan.working_bytes + sum(plan.budgets.values()) / 2) / 0.95)
-    plan = place_trainings(run, graph, device)["rows"]
+    plan = place_trainings(run, graph, device)["rows"].plan
     assert plan is not None
     assert not plan.is_whole
     assert measured == [device]
     assert plan.as_dict()["bandwidths"] == "measured"
     free = 1 << 20
+    place = place_trainings(run, graph, device)["rows"]
+    assert (place.device.type, place.plan) == ("cpu", None)
+    assert place.why is not None
+    assert "of the memory of cuda:0 (small) to train `rows`, received" in place.why
     with pytest.raises(DoesNotFitError, match=r"expected .* bytes \(.*\) of the memory of cuda:0 \(small\)"):
-        place_trainings(run, graph, device)
+        place_trainings(run.model_copy(update={"device": "cuda"}), graph, device)
+    assert place_trainings(run, graph, torch.device("cpu"))["rows"].why is None
 
 
 def test_the_command_plans_for_another_machine(tmp_path: Path) -> None:

@@ -30,7 +30,10 @@ def _run(context: StageContext) -> StageResult:
         context.progress.note(f"training on the CPU; there is {lacks_for_cuda()}")
     graph = open_graph(context)
     check_room(config, graph)
-    plans = place_trainings(config, graph, device) if device.type == "cuda" else {}
+    places = place_trainings(config, graph, device)
+    for name, place in places.items():
+        if place.why is not None:
+            context.progress.note(f"`{name}` is trained on the CPU: {place.why}")
     splits = load_splits(context)
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
     with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
@@ -49,13 +52,14 @@ def _run(context: StageContext) -> StageResult:
                 progress=lambda at: _show(context, at),
                 stop=context.stop,
                 resume=context.resumed,
-                memory=placed_memory(config.memory, plans.get(name)),
-                device=device,
+                memory=placed_memory(config.memory, places[name].plan),
+                device=places[name].device,
                 processes=config.processes,
             )
     report = {name: asdict(load_outcome(context.run_path, name)) for name in config.models}
-    for name, plan in plans.items():
-        report[name]["placement"] = None if plan is None else plan.as_dict()
+    for name, place in places.items():
+        if place.device.type != "cpu":
+            report[name]["placement"] = None if place.plan is None else place.plan.as_dict()
     return StageResult(
         f"trained {', '.join(config.models)}", {"models": list(config.models)}, {"training": report}
     )

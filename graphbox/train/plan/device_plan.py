@@ -24,6 +24,7 @@ __all__ = [
     "ASSUMED_SSD_BYTES_PER_S",
     "DevicePlan",
     "Gpu",
+    "TrainingPlace",
     "device_problems",
     "place_trainings",
     "placed_memory",
@@ -114,6 +115,21 @@ class DevicePlan:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingPlace:
+    """Where a model is trained.
+
+    Attributes:
+        device: where it computes.
+        plan: what is kept where; None on the CPU, and of kinds that have no plan.
+        why: why it is on the CPU though `device: auto` found a GPU, for people.
+    """
+
+    device: torch.device
+    plan: DevicePlan | None = None
+    why: str | None = None
+
+
 def plan_devices(
     config: RunConfig, counts: GraphCounts, degrees: Mapping[str, DegreeClasses], gpu: Gpu
 ) -> dict[str, DevicePlan | None]:
@@ -128,24 +144,32 @@ def plan_devices(
     return {name: _plan(name, model, config, counts, degrees, gpu) for name, model in config.models.items()}
 
 
-def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> dict[str, DevicePlan | None]:
-    """Return what trainings on a GPU of this machine keep where, before any begins.
+def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> dict[str, TrainingPlace]:
+    """Return where models are trained by name, and what is kept where, before any training begins.
 
-    Bandwidths are measured, and degrees counted, where not everything fits.
+    With `device: auto` models that have no room on the GPU are trained on the CPU. Bandwidths are measured,
+    and degrees counted, where not everything fits.
+
+    Args:
+        config: the run file.
+        graph: what they are trained on.
+        device: of this machine, which `device` of the run file means.
 
     Raises:
-        DoesNotFitError: one has no room.
+        DoesNotFitError: one has no room on the GPU that was asked for.
     """
+    if device.type == "cpu":
+        return {name: TrainingPlace(device) for name in config.models}
     counts, gpu = GraphCounts.of(graph), Gpu.of(device)
     plans = plan_devices(config, counts, {}, gpu)
     if not all(plan is None or plan.is_whole for plan in plans.values()):
         gpu = replace(gpu, rates=Rates(measured_bandwidths(device), ASSUMED_SSD_BYTES_PER_S))
         plans = plan_devices(config, counts, DegreeClasses.of(graph), gpu)
-    found = device_problems(config, counts, plans)
-    if found:
-        model, message, hint = found[0]
+    on_cpu, found = device_problems(config, counts, plans)
+    for model, message, hint in found:
         raise DoesNotFitError(message, where=f"models.{model}", hint=hint)
-    return plans
+    host = {name: TrainingPlace(torch.device("cpu"), why=why) for name, why in on_cpu.items()}
+    return {name: host.get(name, TrainingPlace(device, plan)) for name, plan in plans.items()}
 
 
 def placed_memory(memory: MemoryConfig, plan: DevicePlan | None) -> MemoryConfig:
@@ -157,14 +181,19 @@ def placed_memory(memory: MemoryConfig, plan: DevicePlan | None) -> MemoryConfig
 
 def device_problems(
     config: RunConfig, counts: GraphCounts, plans: Mapping[str, DevicePlan | None]
-) -> list[tuple[str, str, str]]:
-    """Return the trainings that have no room on the GPU: each model's name, what has none, and what would.
+) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
+    """Return the trainings that have no room on the GPU.
 
     Args:
         config: the run file.
         counts: how large its graph is.
         plans: of its models.
+
+    Returns:
+        Those that `device: auto` therefore trains on the CPU, with the reason, by the model's name; and those
+        that cannot be trained: each model's name, what has no room, and what would have.
     """
+    on_cpu: dict[str, str] = {}
     found = []
     for name, plan in plans.items():
         if plan is None:
@@ -176,6 +205,9 @@ def device_problems(
                 f"expected {counted_bytes(plan.working_bytes)} of the memory of {plan.gpu.name} "
                 f"to train `{name}`, received {counted_bytes(room)}"
             )
+            if config.device == "auto":
+                on_cpu[name] = message
+                continue
             found.append((name, message, "; ".join(_ways(config, counts, plan))))
         elif plan.working_bytes + sum(asked.values()) > room:
             keys = ", ".join(f"`memory.hbm.{kind}`" for kind in asked)
@@ -185,7 +217,7 @@ def device_problems(
             )
             hint = f"leave {keys} out, or let them be {counted_bytes(room - plan.working_bytes)} together"
             found.append((name, message, hint))
-    return found
+    return on_cpu, found
 
 
 def _plan(
