@@ -19,6 +19,7 @@ from graphbox.metrics.filtered import FilteredQueries, evaluate_filtered, filter
 from graphbox.metrics.links import link_ranks, link_report
 from graphbox.metrics.ranking import (
     POPULARITY_BUCKETS,
+    DeviceScores,
     PopularityBucket,
     RankingQueries,
     ScoreBlock,
@@ -29,6 +30,7 @@ from graphbox.metrics.ranking import (
 __all__ = [
     "POPULARITY_BUCKETS",
     "CalibrationBin",
+    "DeviceScores",
     "FilteredQueries",
     "PopularityBucket",
     "RankingQueries",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics.blocks import rows_and_threads
-from graphbox.metrics.ranking import ScoreBlock
+from graphbox.metrics.blocks import made_in_turn, rows_and_threads
+from graphbox.metrics.ranking import DEVICE_ROWS, DeviceScores, ScoreBlock, check_numbers, check_shape
 
 __all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
 
@@ -37,12 +36,12 @@ class FilteredQueries:
 
 
 def evaluate_filtered(
-    score: ScoreBlock,
+    score: ScoreBlock | DeviceScores,
     queries: FilteredQueries,
     num_candidates: int,
     *,
     hits: Sequence[int] = (1, 3, 10),
-    block_rows: int = _BLOCK_ROWS,
+    block_rows: int | None = None,
     threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank the target of each query among all candidates but its other known answers.
@@ -87,11 +86,11 @@ def rank_report(ranks: NDArray[np.float64], *, hits: Sequence[int] = (1, 3, 10))
 
 
 def filtered_ranks(
-    score: ScoreBlock,
+    score: ScoreBlock | DeviceScores,
     queries: FilteredQueries,
     num_candidates: int,
     *,
-    block_rows: int = _BLOCK_ROWS,
+    block_rows: int | None = None,
     threads: int | None = None,
 ) -> NDArray[np.float64]:
     """Return the rank of each query's target among all candidates but the query's other known answers.
@@ -102,13 +101,14 @@ def filtered_ranks(
 
     Args:
         score: maps the numbers of queries [b], 0 to q - 1, to scores of all candidates, float32
-            [b, candidates]; higher is better.
+            [b, candidates]; higher is better. Where they are made on a device they are counted there.
         queries: what to find, and what is true besides.
         num_candidates: how many candidates there are.
-        block_rows: queries scored at once; fewer where their scores would fill more than 64 MiB. A score may
-            depend on how many are made at once, by its rounding, so this depends on no number of threads.
-        threads: they call ``score`` side by side, fewer where the scores would fill more than 256 MiB. None:
-            see :func:`graphbox.native.thread_count`.
+        block_rows: queries scored at once, fewer where their scores would fill more than 64 MiB; None: 128,
+            and 4,096 on a device. A score may depend on how many are made at once, by its rounding, so this
+            depends on no number of threads.
+        threads: they call ``score`` side by side, fewer where the scores would fill more than 256 MiB; on a
+            device one does. None: see :func:`graphbox.native.thread_count`.
 
     Returns:
         float64 [q], from 1.
@@ -126,42 +126,53 @@ def filtered_ranks(
             f"expected targets from 0 to {num_candidates - 1}, received {queries.targets[place]}",
             where=f"query {place}",
         )
-    ranks = np.empty(count)
-    rows_of_block, threads = rows_and_threads(block_rows, num_candidates, threads)
+    if isinstance(score, DeviceScores):
+        rows_of_block, threads = rows_and_threads(block_rows or DEVICE_ROWS, num_candidates, 1)
+    else:
+        rows_of_block, threads = rows_and_threads(block_rows or _BLOCK_ROWS, num_candidates, threads)
 
-    def rank(start: int) -> None:
-        block = slice(start, min(start + rows_of_block, count))
-        ranks[block] = _ranks(score, queries, block, num_candidates)
-
-    with ThreadPoolExecutor(threads) as executor:
-        for _ in executor.map(rank, range(0, count, rows_of_block)):
-            pass
-    return ranks
+    starts = range(0, count, rows_of_block)
+    blocks = [slice(start, min(start + rows_of_block, count)) for start in starts]
+    made = made_in_turn(lambda block: _ranks(score, queries, block, num_candidates), blocks, threads)
+    return np.concatenate(list(made))
 
 
 def _ranks(
-    score: ScoreBlock, queries: FilteredQueries, block: slice, num_candidates: int
+    score: ScoreBlock | DeviceScores, queries: FilteredQueries, block: slice, num_candidates: int
 ) -> NDArray[np.float64]:
     numbers = np.arange(block.start, block.stop)
+    targets = queries.targets[block].astype(np.int64)
+    known = queries.known[queries.known_indptr[block.start] : queries.known_indptr[block.stop]]
+    rows = np.repeat(np.arange(len(numbers)), np.diff(queries.known_indptr[block.start : block.stop + 1]))
+    rows, known = np.unique(np.stack([rows, known])[:, known != targets[rows]], axis=1)
+    counts = _counts(score, numbers, num_candidates, targets, (rows, known))
+    return np.asarray(counts[:, 0] + (counts[:, 1] + 1) / 2, dtype=np.float64)
+
+
+def _counts(
+    score: ScoreBlock | DeviceScores,
+    numbers: NDArray[np.int64],
+    candidates: int,
+    targets: NDArray[np.int64],
+    known: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """Count what ranks above each target, and what ties: see ``device_ranking.filtered_counts``."""
+    if isinstance(score, DeviceScores):
+        from graphbox.metrics.device_ranking import filtered_counts  # torch, where there are its tensors
+
+        made = score.score(numbers)
+        check_shape(tuple(made.shape), len(numbers), candidates)
+        counts, is_nan = filtered_counts(made, targets, known)
+        check_numbers(is_nan, numbers)
+        return counts
     scores = np.asarray(score(numbers), dtype=np.float32)
-    if scores.shape != (len(numbers), num_candidates):
-        raise UsageError(
-            f"expected scores of shape {(len(numbers), num_candidates)} (queries, candidates), received "
-            f"{scores.shape}"
-        )
-    if np.isnan(scores).any():
-        row = int(np.isnan(scores).any(axis=1).argmax())
-        raise UsageError("expected numbers, received a score that is NaN", where=f"query {numbers[row]}")
-    local = np.arange(len(numbers))
-    targets = queries.targets[block]
-    reached = scores[local, targets]
+    check_shape(scores.shape, len(numbers), candidates)
+    check_numbers(np.asarray(np.isnan(scores).any(axis=1)), numbers)
+    reached = scores[np.arange(len(numbers)), targets]
     above = (scores > reached[:, None]).sum(axis=1)
     ties = (scores == reached[:, None]).sum(axis=1)  # the target itself among them
     # What is true besides is counted out again: it is little, where a mask would be as large as the scores.
-    known = queries.known[queries.known_indptr[block.start] : queries.known_indptr[block.stop]]
-    rows = np.repeat(local, np.diff(queries.known_indptr[block.start : block.stop + 1]))
-    rows, known = np.unique(np.stack([rows, known])[:, known != targets[rows]], axis=1)
-    filtered = scores[rows, known]
-    above -= np.bincount(rows, filtered > reached[rows], len(numbers)).astype(np.int64)
-    ties -= np.bincount(rows, filtered == reached[rows], len(numbers)).astype(np.int64)
-    return np.asarray(above + (ties + 1) / 2, dtype=np.float64)
+    filtered, against = scores[known], reached[known[0]]
+    above -= np.bincount(known[0], filtered > against, len(numbers)).astype(np.int64)
+    ties -= np.bincount(known[0], filtered == against, len(numbers)).astype(np.int64)
+    return np.stack([above, ties], axis=1)

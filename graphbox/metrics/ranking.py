@@ -7,18 +7,23 @@ Rendle, "On sampled metrics for item recommendation", KDD 2020).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics.blocks import rows_and_threads
+from graphbox.metrics.blocks import made_in_turn, rows_and_threads
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
+    "DEVICE_ROWS",
     "POPULARITY_BUCKETS",
     "RANKED_ROWS",
+    "DeviceScores",
     "PopularityBucket",
     "RankingQueries",
     "ScoreBlock",
@@ -27,10 +32,24 @@ __all__ = [
 ]
 
 RANKED_ROWS = 64
-"""Queries that are ranked at once, unless told otherwise."""
+"""Queries that are ranked at once in host memory, unless told otherwise."""
+
+DEVICE_ROWS = 4096
+"""Queries that are ranked at once on a device, unless told otherwise."""
 
 ScoreBlock = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Maps query nodes [b] to their scores of all candidates, float32 [b, candidates]; higher is better."""
+
+
+@dataclass(frozen=True)
+class DeviceScores:
+    """Scores that are made on a device, and ranked there: the host gets places and counts alone.
+
+    Attributes:
+        score: as :data:`ScoreBlock`, but gives a new tensor on the device, which is overwritten.
+    """
+
+    score: Callable[[NDArray[np.int64]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -133,7 +152,7 @@ def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 
 def evaluate_ranking(
-    score: ScoreBlock,
+    score: ScoreBlock | DeviceScores,
     queries: RankingQueries,
     in_degree: NDArray[np.int64],
     *,
@@ -141,7 +160,7 @@ def evaluate_ranking(
     buckets: Sequence[PopularityBucket] = POPULARITY_BUCKETS,
     query_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     positive_groups: Mapping[str, NDArray[np.bool_]] | None = None,
-    block_rows: int = RANKED_ROWS,
+    block_rows: int | None = None,
     threads: int | None = None,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.
@@ -157,16 +176,18 @@ def evaluate_ranking(
     The report is the same, bit for bit, for any number of threads: blocks do not depend on it.
 
     Args:
-        score: gives the scores of a block of queries.
+        score: gives the scores of a block of queries, in host memory or on a device. Ties are broken alike
+            on both.
         queries: what to find and what to leave out.
         in_degree: int64 [candidates], training in-degree by which targets fall into buckets.
         k: length of the ranked list, or several.
         buckets: popularity buckets, disjoint.
         query_groups: bool [q] by name: which queries are of the group, such as those of one node type.
         positive_groups: bool [p] by name: which positives are of the group, such as those of one edge type.
-        block_rows: queries scored at once; see :func:`graphbox.metrics.blocks.rows_and_threads`, also for
-            when there are fewer. Ranking takes as much memory again as the scores.
-        threads: they call ``score`` side by side. None: see :func:`graphbox.native.thread_count`.
+        block_rows: queries scored at once, fewer where their scores would fill more than 64 MiB; None: 64,
+            and 4,096 on a device. Ranking takes as much memory again as the scores, on a device five times.
+        threads: they call ``score`` side by side; on a device one does. None: see
+            :func:`graphbox.native.thread_count`.
 
     Returns:
         ``recall@k``, ``ndcg@k``, ``hit@k`` and ``coverage@k`` of each k; ``mrr``, ``queries``, ``positives``;
@@ -190,23 +211,28 @@ def evaluate_ranking(
 
     def rank(block: tuple[slice, slice, slice]) -> NDArray[np.int64]:
         rows, positive, masked = block
-        scores = _scores(score, queries.queries[rows], len(in_degree))
-        masked_row = _rows(queries.masked_indptr, rows)
-        positive_row = _rows(queries.positive_indptr, rows)
-        scores[masked_row, queries.masked[masked]] = -np.inf
-        ranked = top_k(scores, min(lengths[-1], scores.shape[1]))
-        places[positive] = _places(ranked, positive_row, queries.positives[positive])
-        reciprocal_rank[rows] = 1.0 / _best_rank(scores, positive_row, queries.positives[positive])
-        ranked[np.take_along_axis(scores, ranked, axis=1) == -np.inf] = -1  # masked ones fill up short lists
+        positive_row, target = _rows(queries.positive_indptr, rows), queries.positives[positive]
+        ranked, counts = _first_places(
+            score,
+            queries.queries[rows],
+            len(in_degree),
+            (_rows(queries.masked_indptr, rows), queries.masked[masked]),
+            (positive_row, target),
+            min(lengths[-1], len(in_degree)),
+        )
+        places[positive] = _places(ranked, positive_row, target)
+        reciprocal_rank[rows] = 1.0 / (counts[:, 0] + (counts[:, 1] + 1) / 2.0)
         return ranked
 
-    rows_of_block, threads = rows_and_threads(block_rows, len(in_degree), threads)
-    with ThreadPoolExecutor(threads) as executor:
-        for ranked in executor.map(rank, queries.blocks(rows_of_block)):
-            for place in range(ranked.shape[1]):
-                shown = ranked[:, place]
-                shown = shown[shown >= 0]
-                best_place[shown] = np.minimum(best_place[shown], place)
+    if isinstance(score, DeviceScores):
+        rows_of_block, threads = rows_and_threads(block_rows or DEVICE_ROWS, len(in_degree), 1)
+    else:
+        rows_of_block, threads = rows_and_threads(block_rows or RANKED_ROWS, len(in_degree), threads)
+    for ranked in made_in_turn(rank, queries.blocks(rows_of_block), threads):
+        for place in range(ranked.shape[1]):
+            shown = ranked[:, place]
+            shown = shown[shown >= 0]
+            best_place[shown] = np.minimum(best_place[shown], place)
     report: dict[str, float | int] = {}
     for length in lengths:
         report |= _at(length, queries, places, query_groups or {})
@@ -284,17 +310,65 @@ def _at(
     return report
 
 
-def _scores(score: ScoreBlock, queries: NDArray[np.int64], candidates: int) -> NDArray[np.float32]:
-    scores = np.array(score(queries), dtype=np.float32, order="C")
-    if scores.shape != (len(queries), candidates):
+_Cells = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows and columns."""
+
+
+def _first_places(
+    score: ScoreBlock | DeviceScores,
+    nodes: NDArray[np.int64],
+    candidates: int,
+    masked: _Cells,
+    positives: _Cells,
+    k: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rank the candidates of some queries; see :func:`graphbox.metrics.device_ranking.first_places`."""
+    if isinstance(score, DeviceScores):
+        from graphbox.metrics.device_ranking import first_places  # torch, where there are its tensors
+
+        made = score.score(nodes)
+        check_shape(tuple(made.shape), len(nodes), candidates)
+        ranked, counts, is_nan = first_places(made, masked, positives, k)
+        check_numbers(is_nan, nodes)
+        return ranked, counts
+    scores = np.array(score(nodes), dtype=np.float32, order="C")
+    check_shape(scores.shape, len(nodes), candidates)
+    check_numbers(np.asarray(np.isnan(scores).any(axis=1)), nodes)
+    scores[masked] = -np.inf
+    ranked = top_k(scores, k)
+    ranked[np.take_along_axis(scores, ranked, axis=1) == -np.inf] = -1  # masked ones fill up short lists
+    best = np.full(len(scores), -np.inf, dtype=np.float32)
+    np.maximum.at(best, positives[0], scores[positives])
+    above, ties = ((scores > best[:, None]).sum(axis=1), (scores == best[:, None]).sum(axis=1))
+    return ranked, np.stack([above, ties], axis=1)
+
+
+def check_shape(shape: tuple[int, ...], queries: int, candidates: int) -> None:
+    """Check the shape of scores.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    if shape != (queries, candidates):
         raise UsageError(
-            f"expected scores of shape {(len(queries), candidates)} (queries, candidates), "
-            f"received {scores.shape}"
+            f"expected scores of shape {(queries, candidates)} (queries, candidates), received {shape}"
         )
-    if np.isnan(scores).any():
-        row = int(np.flatnonzero(np.isnan(scores).any(axis=1))[0])
-        raise UsageError("expected numbers, received a score that is NaN", where=f"query {queries[row]}")
-    return scores
+
+
+def check_numbers(is_nan: NDArray[np.bool_], queries: NDArray[np.int64]) -> None:
+    """Check that no query has a score that is NaN.
+
+    Args:
+        is_nan: bool [n], which have.
+        queries: int64 [n].
+
+    Raises:
+        UsageError: one has.
+    """
+    if is_nan.any():
+        raise UsageError(
+            "expected numbers, received a score that is NaN", where=f"query {queries[is_nan.argmax()]}"
+        )
 
 
 def _places(
@@ -303,14 +377,3 @@ def _places(
     """Return where in its row's ranked list each target stands, -1 where it does not."""
     matches = ranked[row] == target[:, None]
     return np.where(matches.any(axis=1), matches.argmax(axis=1), -1)
-
-
-def _best_rank(
-    scores: NDArray[np.float32], row: NDArray[np.int64], target: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return the rank from 1 of the best target of each row, the middle one where it ties."""
-    best = np.full(len(scores), -np.inf, dtype=np.float32)
-    np.maximum.at(best, row, scores[row, target])
-    above = (scores > best[:, None]).sum(axis=1)
-    ties = (scores == best[:, None]).sum(axis=1)
-    return np.asarray(above + (ties + 1) / 2.0, dtype=np.float64)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from graphbox.metrics import ScoreBlock
+from graphbox.metrics import DeviceScores, ScoreBlock
+from graphbox.train.transfer import tensor_on
 
-__all__ = ["cosine_scores"]
+__all__ = ["cosine_scores", "product_scores"]
 
 
 def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
@@ -15,3 +17,18 @@ def cosine_scores(vectors: NDArray[np.float32]) -> ScoreBlock:
     norm = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = (vectors / np.where(norm > 0, norm, 1.0)).astype(np.float32)
     return lambda queries: np.asarray(unit[queries] @ unit.T, dtype=np.float32)
+
+
+def product_scores(queries: Tensor, candidates: Tensor) -> ScoreBlock | DeviceScores:
+    """Return the function that scores candidates by inner products, float32, where the vectors are.
+
+    In host memory they are ranked by NumPy, as torch took half as long again there.
+
+    Args:
+        queries: float32 [nodes, dim].
+        candidates: float32 [candidates, dim], on the same device.
+    """
+    if queries.device.type == "cpu":
+        of_queries, of_candidates = queries.numpy(), candidates.numpy()
+        return lambda nodes: np.asarray(of_queries[nodes] @ of_candidates.T, dtype=np.float32)
+    return DeviceScores(lambda nodes: queries[tensor_on(nodes, queries.device)] @ candidates.T)

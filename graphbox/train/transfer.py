@@ -10,9 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["CPU", "LossOnItsWay", "moved", "tensor_on"]
+__all__ = ["CPU", "LossOnItsWay", "moved", "place_of", "tensor_on"]
 
 CPU: Final = torch.device("cpu")
+
+_SHARE_OF_FREE = 0.5
+"""Of the memory that a GPU has free, for what is measured with beside a training."""
 
 Batch = TypeVar("Batch")
 
@@ -34,6 +37,19 @@ def moved(batch: Batch, device: torch.device) -> Batch:
 def tensor_on(array: NDArray[Any], device: torch.device) -> Tensor:
     """Return an array as a tensor on a device; on the CPU it has the memory of the array."""
     return moved(torch.from_numpy(array), device)
+
+
+def place_of(needed_bytes: int, device: torch.device) -> torch.device:
+    """Return where so many bytes are kept for a while: on the device of a training, or the CPU.
+
+    Args:
+        needed_bytes: how many.
+        device: of the training.
+    """
+    if device.type != "cuda":
+        return CPU
+    free, _ = torch.cuda.mem_get_info(device)
+    return device if needed_bytes <= _SHARE_OF_FREE * free else CPU
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from graphbox.config import CompleteTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
-from graphbox.metrics import FilteredQueries, filtered_ranks, rank_report
+from graphbox.metrics import DeviceScores, FilteredQueries, filtered_ranks, rank_report
 from graphbox.train.completion.queries import DirectedQueries, answers_of
+from graphbox.train.completion.triple_rows import DeviceTriples
 from graphbox.train.tasks import CompleteSplit, Fold
 from graphbox.train.trained import TrainedModel
 
@@ -64,7 +65,7 @@ def rank_triples(
     split: CompleteSplit,
     fold: Fold,
     num_nodes: Mapping[str, int],
-    score: TripleScores,
+    score: TripleScores | DeviceTriples,
     *,
     triples: NDArray[np.int64] | None = None,
     threads: int | None = None,
@@ -78,7 +79,7 @@ def rank_triples(
         split: the split of the task.
         fold: validation or test.
         num_nodes: number of nodes by type.
-        score: what is measured.
+        score: what is measured, in host memory or on a device.
         triples: int64 [n, 3], those of the fold to rank; all when absent.
         threads: they score side by side. None: see :func:`graphbox.native.thread_count`.
 
@@ -120,7 +121,7 @@ def _ranks(
     split: CompleteSplit,
     true: DirectedQueries,
     triples: NDArray[np.int64],
-    score: TripleScores,
+    score: TripleScores | DeviceTriples,
     candidates: int,
     to_heads: bool,
     threads: int | None,
@@ -129,9 +130,13 @@ def _ranks(
     asked, answer = (2, 0) if to_heads else (0, 2)
     nodes, relations = triples[:, asked], triples[:, 1]
     indptr, known = answers_of(true, nodes, relations + len(split.relations) * to_heads)
+    queries = FilteredQueries(triples[:, answer], indptr, known)
+    if isinstance(score, DeviceTriples):
+        on_device = DeviceScores(lambda numbers: score(nodes[numbers], relations[numbers], to_heads=to_heads))
+        return filtered_ranks(on_device, queries, candidates)
     return filtered_ranks(
         lambda numbers: score(nodes[numbers], relations[numbers], to_heads=to_heads),
-        FilteredQueries(triples[:, answer], indptr, known),
+        queries,
         candidates,
         threads=threads,
     )

@@ -21,9 +21,9 @@ from graphbox.config.models.knowledge_graph import TranslationSection
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
-from graphbox.train.completion.evaluation import rank_triples, sampled_triples
+from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
-from graphbox.train.completion.triple_rows import TripleRows, score_of
+from graphbox.train.completion.triple_rows import DeviceTriples, TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import set_table_learning_rates
@@ -33,7 +33,7 @@ from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import CompleteSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import Selection, Trainer
-from graphbox.train.transfer import CPU, tensor_on
+from graphbox.train.transfer import CPU, place_of, tensor_on
 from graphbox.train.view import GraphView
 
 __all__ = ["CompletionTrainer", "KnowledgeGraphConfig", "make_completion_trainer"]
@@ -164,7 +164,7 @@ class CompletionTrainer(Trainer):
             self._split,
             "validation",
             dict(zip(self._split.node_types, self._num_nodes, strict=True)),
-            trained.score_triples,
+            self._scores_of(trained),
             triples=sampled_triples(
                 self._split.validation, _VALIDATION_TRIPLES, seed_of(self._seed, _VALIDATION_STREAM)
             ),
@@ -208,6 +208,14 @@ class CompletionTrainer(Trainer):
         )
 
     # ----------------------------------------------------------------------------- details
+
+    def _scores_of(self, trained: TrainedModel) -> TripleScores | DeviceTriples:
+        """Return what scores triples: on the device, if it has room for all rows."""
+        assert trained.triples is not None  # noqa: S101 - for the type checker
+        rows = [trained.triples.rows, *trained.embeddings.values()]
+        if place_of(sum(each.nbytes for each in rows), self._device) == CPU:
+            return trained.score_triples
+        return DeviceTriples(trained.triples, trained.embeddings, self._device)
 
     def _draw(
         self, epoch: int, batch: int

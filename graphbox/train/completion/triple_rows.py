@@ -8,14 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from graphbox.config.models.knowledge_graph import KnowledgeGraphSection, TranslationSection
 from graphbox.errors import UsageError, did_you_mean
 from graphbox.models.bilinear import ComplEx, DistMult
-from graphbox.models.knowledge_graph import TripleScore, directed_queries
+from graphbox.models.knowledge_graph import TripleScore
 from graphbox.models.translation import Distance, RotatE, TransE
+from graphbox.train.transfer import tensor_on
 
-__all__ = ["TripleRows", "make_score", "score_of"]
+__all__ = ["DeviceTriples", "TripleRows", "make_score", "score_of"]
 
 _CHUNK_ROWS = 65_536
 """Candidates that are compared at once."""
@@ -100,19 +102,11 @@ class TripleRows:
         Raises:
             UsageError: relations of several pairs of types.
         """
-        ends = np.unique(self.relation_ends[relations], axis=0)
-        if len(ends) != 1:
-            raise UsageError(f"expected relations of one pair of node types, received {len(ends)} pairs")
-        head, tail = (self.node_types[end] for end in ends[0])
-        asked, candidates = (tail, head) if to_heads else (head, tail)
+        asked, candidates = self.asked_and_candidates(relations, to_heads=to_heads)
         rows = torch.from_numpy(np.array(embeddings[asked][nodes], dtype=np.float32))
         score = self.score(rows.shape[1])
-        if self.reciprocal:
-            place = relations + len(self.relations) * to_heads
-            queries = score.tail_queries(rows, torch.from_numpy(self.rows[place]))
-        else:
-            directions = torch.full((len(nodes),), to_heads)
-            queries = directed_queries(score, rows, torch.from_numpy(self.rows[relations]), directions)
+        relation_rows = torch.from_numpy(self.rows[self.rows_asked(relations, to_heads=to_heads)])
+        queries = self.queries(score, rows, relation_rows, to_heads=to_heads)
         vectors = embeddings[candidates]
         result = np.empty((len(nodes), len(vectors)), dtype=np.float32)
         for start in range(0, len(vectors), _CHUNK_ROWS):
@@ -120,6 +114,71 @@ class TripleRows:
             chunk = torch.from_numpy(np.array(vectors[start : start + _CHUNK_ROWS], dtype=np.float32))
             result[:, start : start + len(chunk)] = score(queries, chunk).numpy()
         return result
+
+    def asked_and_candidates(self, relations: NDArray[np.int64], *, to_heads: bool) -> tuple[str, str]:
+        """Return the node types of the entities asked about, and of candidates.
+
+        Args:
+            relations: int64 [n].
+            to_heads: whether heads are asked for.
+
+        Raises:
+            UsageError: relations of several pairs of types.
+        """
+        ends = np.unique(self.relation_ends[relations], axis=0)
+        if len(ends) != 1:
+            raise UsageError(f"expected relations of one pair of node types, received {len(ends)} pairs")
+        head, tail = (self.node_types[end] for end in ends[0])
+        return (tail, head) if to_heads else (head, tail)
+
+    def rows_asked(self, relations: NDArray[np.int64], *, to_heads: bool) -> NDArray[np.int64]:
+        """Return which rows relations are asked by: int64 [n]."""
+        return relations + len(self.relations) * (to_heads and self.reciprocal)
+
+    def queries(self, score: TripleScore, rows: Tensor, relation_rows: Tensor, *, to_heads: bool) -> Tensor:
+        """Return what is compared with candidates: float32 [n, dim].
+
+        Args:
+            score: the score.
+            rows: float32 [n, dim], of the entities asked about.
+            relation_rows: float32 [n, relation_dim], those of :meth:`rows_asked`.
+            to_heads: whether heads are asked for.
+        """
+        if to_heads and not self.reciprocal:
+            return score.head_queries(rows, relation_rows)
+        return score.tail_queries(rows, relation_rows)
+
+
+class DeviceTriples:
+    """Rows of entities and relations on a device, whose scores are ranked there.
+
+    Args:
+        triples: what completes triples.
+        embeddings: float32 [nodes, dim] by node type, the rows of entities.
+        device: where they are brought.
+    """
+
+    def __init__(
+        self, triples: TripleRows, embeddings: Mapping[str, NDArray[np.float32]], device: torch.device
+    ) -> None:
+        self._triples = triples
+        self._entities = {name: tensor_on(rows, device) for name, rows in embeddings.items()}
+        self._relations = tensor_on(triples.rows, device)
+        self._device = device
+
+    @torch.no_grad()
+    def __call__(
+        self, nodes: NDArray[np.int64], relations: NDArray[np.int64], *, to_heads: bool = False
+    ) -> Tensor:
+        """Return the scores of all candidates, float32 [n, candidates]; see :meth:`TripleRows.scores`."""
+        triples = self._triples
+        asked, candidates = triples.asked_and_candidates(relations, to_heads=to_heads)
+        rows = self._entities[asked][tensor_on(nodes, self._device)]
+        place = tensor_on(triples.rows_asked(relations, to_heads=to_heads), self._device)
+        score = triples.score(rows.shape[1])
+        queries = triples.queries(score, rows, self._relations[place], to_heads=to_heads)
+        scores: Tensor = score(queries, self._entities[candidates])
+        return scores
 
 
 def make_score(kind: str, dim: int, distance: Distance | None = None, margin: float = 0.0) -> TripleScore:

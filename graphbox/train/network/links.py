@@ -30,6 +30,7 @@ from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.queries import known_links, ranking_queries
 from graphbox.train.registry import Assignment
+from graphbox.train.scores import product_scores
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit, RecommendSplit
 from graphbox.train.trained import TrainedModel
@@ -158,21 +159,21 @@ class GraphLinkTrainer(NetworkTrainer):
             "two_tower",
             self._config.task,
             split.node_type,
-            {split.node_type: sources},
+            {split.node_type: sources.cpu().numpy()},
             target_type=split.target_type,
-            target=targets,
+            target=targets.cpu().numpy(),
             network=network,
         )
 
     def _measured(self) -> dict[str, float]:
         sources, targets = self._towers(None, "train")
         if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
-            score = inner_products(sources, targets)
+            score = inner_products(sources.cpu().numpy(), targets.cpu().numpy())
             report = evaluate_pairs(self._split, self._task, score, "validation")
             names: tuple[str, ...] = ("average_precision", "auc")
         else:
             report = evaluate_ranking(
-                lambda queries: np.asarray(sources[queries] @ targets.T, dtype=np.float32),
+                product_scores(sources, targets),
                 self._validation_queries(),
                 self._degree.astype(np.int64),
                 k=self._k,
@@ -182,8 +183,11 @@ class GraphLinkTrainer(NetworkTrainer):
             names = (f"ndcg@{self._k}", f"recall@{self._k}")
         return {f"validation_{name}": float(report[name]) for name in names}
 
-    def _towers(self, view: GraphView | None, fold: Fold) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the vectors of all sources and all targets, over a graph (None: as training sees it)."""
+    def _towers(self, view: GraphView | None, fold: Fold) -> tuple[Tensor, Tensor]:
+        """Return the vectors of all sources and all targets, over a graph (None: as training sees it).
+
+        They are where the network computes.
+        """
         split = self._split
         view_or_own = self._graph.view if view is None else view
         ends = dict.fromkeys((split.node_type, split.target_type))
@@ -192,7 +196,7 @@ class GraphLinkTrainer(NetworkTrainer):
         degree = tensor_on(self._in_degree(split.known(fold)), self._device)
         sources = self._head.sources(tensor_on(vectors[split.node_type], self._device))
         targets = self._head.targets(tensor_on(vectors[split.target_type], self._device), degree)
-        return sources.cpu().numpy(), targets.cpu().numpy()
+        return sources, targets
 
     # ----------------------------------------------------------------------------- details
 

@@ -32,6 +32,7 @@ from graphbox.train.optimization import set_table_learning_rates
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
+from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
@@ -162,9 +163,9 @@ class RecommendationTrainer(Trainer):
         if self._validation is None:
             queries = ranking_queries(self._view, self._split, "validation")
             self._validation = queries.sample(_VALIDATION_QUERIES, self._seed)
-        model = self.trained("", self._view)
+        score = product_scores(*self._vectors())
         report = evaluate_ranking(
-            model.score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
+            score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
         )
         names = (f"recall@{self._k}", f"ndcg@{self._k}")
         return {f"validation_{name}": float(report[name]) for name in names}
@@ -191,12 +192,7 @@ class RecommendationTrainer(Trainer):
 
         They come from the graph that the model was trained on, whatever else ``view`` shows.
         """
-        self.model.eval()
-        with torch.no_grad():
-            query, target = (functional.normalize(each, dim=1) for each in self.model.all_vectors())
-        if self._config.popularity:
-            query = torch.cat([query, torch.ones(len(query), 1, device=query.device)], dim=1)
-            target = torch.cat([target, self.temperature * self._bias[:, None]], dim=1)
+        query, target = self._vectors()
         split = self._split
         return TrainedModel(
             name,
@@ -224,6 +220,16 @@ class RecommendationTrainer(Trainer):
         if _TARGETS in self._rows:
             return {_QUERIES: queries, _TARGETS: targets}
         return {_QUERIES: np.concatenate([queries, targets])}
+
+    @torch.no_grad()
+    def _vectors(self) -> tuple[Tensor, Tensor]:
+        """Return the vectors of all queries and of all candidates, where they are computed."""
+        self.model.eval()
+        query, target = (functional.normalize(each, dim=1) for each in self.model.all_vectors())
+        if self._config.popularity:
+            query = torch.cat([query, torch.ones(len(query), 1, device=query.device)], dim=1)
+            target = torch.cat([target, self.temperature * self._bias[:, None]], dim=1)
+        return query, target
 
     def _batches_of_epoch(self) -> int:
         return math.ceil(len(self._order) / self._config.batch_size)
