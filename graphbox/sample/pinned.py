@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import warnings
 import weakref
@@ -15,7 +16,7 @@ from graphbox.words import counted_bytes
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["as_tensor", "on_own_pages", "pinned_copy", "to_device"]
+__all__ = ["as_tensor", "on_own_pages", "pinned_copy", "pinned_empty", "to_device"]
 
 _PORTABLE = 1  # cudaHostRegisterPortable
 _LEAST_REGISTERED_BYTES = 1 << 20  # smaller ones come from PyTorch's pool
@@ -33,6 +34,17 @@ def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return a tensor in host memory that ``device`` reads; for the CPU the same one.
 
+    Raises:
+        DoesNotFitError: there is not so much memory that can be pinned.
+    """
+    if device.type != "cuda":
+        return tensor
+    return pinned_empty(tuple(tensor.shape), tensor.dtype, device).copy_(tensor)
+
+
+def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return a tensor in host memory that ``device`` reads, not initialised.
+
     Memory of a large one is just as large: PyTorch's own pool would round it up to a power of two.
 
     Raises:
@@ -40,34 +52,35 @@ def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """
     import torch
 
-    if device.type != "cuda":
-        return tensor
-    if tensor.nbytes < _LEAST_REGISTERED_BYTES:
-        return tensor.pin_memory()
-    copy = on_own_pages(tensor)
+    size_bytes = dtype.itemsize * math.prod(shape)
+    if device.type != "cuda" or size_bytes < _LEAST_REGISTERED_BYTES:
+        return torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
+    tensor = on_own_pages(shape, dtype)
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     with torch.cuda.device(device):
-        status = int(runtime.cudaHostRegister(copy.data_ptr(), copy.nbytes, _PORTABLE))
+        status = int(runtime.cudaHostRegister(tensor.data_ptr(), size_bytes, _PORTABLE))
     if status != 0:
         raise DoesNotFitError(
-            f"expected {counted_bytes(copy.nbytes)} of host memory to pin, CUDA refused with error {status}",
+            f"expected {counted_bytes(size_bytes)} of host memory to pin, CUDA refused with error {status}",
             hint="`ulimit -l` bounds what a process may pin, and a container its memory",
         )
-    weakref.finalize(copy, _unregister, copy.data_ptr(), device).atexit = False
-    return copy
+    weakref.finalize(tensor, _unregister, tensor.data_ptr(), device).atexit = False
+    return tensor
 
 
-def on_own_pages(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy in host memory that begins with a page and shares none: CUDA pins a page once only."""
+def on_own_pages(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor in host memory, not initialised, that begins with a page and shares none.
+
+    CUDA pins a page once only.
+    """
     import torch
 
-    tensor = tensor.contiguous()
-    room = torch.empty(tensor.nbytes + 2 * mmap.PAGESIZE, dtype=torch.uint8)
+    room = torch.empty(dtype.itemsize * math.prod(shape) + 2 * mmap.PAGESIZE, dtype=torch.uint8)
     first = -room.data_ptr() % mmap.PAGESIZE
     # Not a view, whose own views would keep the room and not what tells when it is let go of.
-    copy = torch.empty(0, dtype=tensor.dtype)
-    copy.set_(room.untyped_storage(), first // tensor.itemsize, tensor.shape, tensor.stride())
-    return copy.copy_(tensor)
+    tensor = torch.empty(0, dtype=dtype)
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return tensor.set_(room.untyped_storage(), first // dtype.itemsize, shape, strides)
 
 
 def _unregister(address: int, device: torch.device) -> None:
