@@ -311,7 +311,9 @@ class ShardedTable:
                 where=self.name,
                 hint="make ProcessGroup(device) on the device of the table",
             )
-        settings = json.dumps(table_settings(self.local), sort_keys=True).encode()
+        # Rows on GPUs go another way than those in host memory: all wait for all on the same one.
+        place = {"rows": self.device.type}
+        settings = json.dumps(table_settings(self.local) | place, sort_keys=True).encode()
         digest = np.frombuffer(_digest(settings), np.int64)
         # Some may still be loading their rows.
         group.barrier(self._named("begin"), timeout_seconds=FILES_TIMEOUT_SECONDS)
@@ -321,7 +323,8 @@ class ShardedTable:
             raise ConflictError(
                 f"expected tables of the same settings in all processes, rank {other} has others than rank 0",
                 where=self.name,
-                hint="make all with the same arguments; only memory_bytes, path and threads may differ",
+                hint="make all with the same arguments, rows on GPUs in all or in none; only memory_bytes, "
+                "path, threads and hbm_bytes may differ",
             )
         keys = self.local.keys()
         foreign = keys[shard_of(keys, group.size) != group.rank] if len(keys) else keys

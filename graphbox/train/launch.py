@@ -36,6 +36,7 @@ from graphbox.train.tracking.trackers import Tracker
 
 __all__ = ["TrainingOptions", "graph_sizes", "job_of", "launch"]
 
+_WORKER = "graphbox.train.worker"
 _LOOK_SECONDS = 0.1
 _GRACE_SECONDS = 10.0
 """How long the others have to end by themselves, and to say why, when one has ended with an error."""
@@ -153,7 +154,7 @@ def launch(
 
 def _started(job: Mapping[str, Any], folder: Path) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "graphbox.train.worker"],
+        [sys.executable, "-P", "-m", _WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, **_LOOPBACK, "PYTHONPATH": _import_path(), "TMPDIR": str(folder)},

@@ -17,6 +17,7 @@ from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
+from graphbox.table.distributed_kind import is_sharded
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
@@ -181,14 +182,15 @@ class TrainingMemory:
     ) -> dict[str, EmbeddingTable]:
         """Return tables for modules: on a GPU with their rows there, which share its budget by their sizes.
 
-        What was returned before for tables of these names is given up.
+        What was returned before for tables of these names is given up. Of a table in several processes each
+        has its rows on its own GPU, all of them or none.
 
         Args:
             tables: what keeps the rows, by name.
             sizes: of those that :meth:`new_table` did not make, by name; they have the same one without.
         """
         self.release(tables)
-        if not has_kernels(self.device) or self.processes.size > 1:
+        if not has_kernels(self.device):
             return dict(tables)
         known = {name: (sizes or {}).get(name, self._sizes.get(name, 1)) for name in tables}
         room, total = self._table_room(), sum(known.values())
@@ -223,12 +225,22 @@ class TrainingMemory:
         from graphbox.table import DeviceTable
 
         self._why_below.pop(name, None)
+        near: DeviceTable | None = None
         try:
-            self._on_device[name] = DeviceTable(table, self.device, hbm_bytes=budget)
+            near = DeviceTable(table.local, self.device, hbm_bytes=budget)
         except (UnsupportedError, DoesNotFitError) as error:
             self._why_below[name] = error.message
+        if is_sharded(table):
+            refusing = self.processes.first_with(f"rows of {name} on GPUs", is_so=near is None)
+            if near is not None and refusing is not None:
+                near.close()
+                near, self._why_below[name] = None, f"the GPU of rank {refusing} cannot have its rows"
+        if near is None:
             return table
-        return cast("EmbeddingTable", self._on_device[name])  # modules know it by the face that both have
+        self._on_device[name] = near
+        if is_sharded(table):
+            return self.processes.table(near, name)
+        return cast("EmbeddingTable", near)  # modules know it by the face that both have
 
     def clear(self) -> None:
         """Remove rows that an earlier training left: its checkpoints have them."""
@@ -242,7 +254,7 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def table_below(table: EmbeddingTable) -> EmbeddingTable:
-    """Return what keeps the rows of a table on a GPU; any other table as it is."""
+    """Return what keeps the rows of a table on a GPU; any other, as one in several processes, as it is."""
     below: EmbeddingTable = getattr(table, "table", table)
     return below
 

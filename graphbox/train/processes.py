@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +15,9 @@ from graphbox.config.processes import refusal_of_processes
 from graphbox.errors import BackendMissingError, UsageError
 from graphbox.table import EmbeddingTable, ProcessGroup, ShardedTable
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS
+
+if TYPE_CHECKING:
+    from graphbox.table import DeviceTable
 
 __all__ = ["ALONE", "TrainingProcesses", "check_processes"]
 
@@ -73,6 +77,13 @@ class TrainingProcesses:
             return value
         return float(self._group.add(name, torch.tensor(value, dtype=torch.float64)))
 
+    def first_with(self, name: str, *, is_so: bool) -> int | None:
+        """Return the lowest rank of the processes in which something is so; None: it is in none."""
+        if self._group is None:
+            return 0 if is_so else None
+        found = np.flatnonzero(self._group.gather(name, np.array([int(is_so)]))[:, 0])
+        return int(found[0]) if len(found) else None
+
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Give each parameter the sum of its gradients; none where no process has one."""
         if self._group is None:
@@ -116,10 +127,15 @@ class TrainingProcesses:
         """Let the others fail too if the block does."""
         return nullcontext() if self._group is None else self._group.failing()
 
-    def table(self, table: EmbeddingTable, name: str) -> EmbeddingTable:
-        """Return the table of which ``table`` has the rows of this process; gradients are added up."""
+    def table(self, table: EmbeddingTable | DeviceTable, name: str) -> EmbeddingTable:
+        """Return the table of which ``table`` has the rows of this process; gradients are added up.
+
+        Args:
+            table: the rows; of one in several processes, they are on devices in all, or in none.
+            name: what messages call it.
+        """
         if self._group is None:
-            return table
+            return cast("EmbeddingTable", table)
         # Trainers know it by the face that both have.
         return cast("EmbeddingTable", ShardedTable(table, self._group, name=name, average_gradients=False))
 

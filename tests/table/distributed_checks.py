@@ -379,7 +379,7 @@ def rows_of_all_are_gathered(group: ProcessGroup) -> None:
     for counts in ([3] * group.size, [2 * rank for rank in range(group.size)], [0] * group.size):
         for shape, dtype in (((5,), torch.float32), ((), torch.int64)):
             every = torch.arange(sum(counts) * max(1, *shape, 1)).reshape(-1, *shape).to(dtype)
-            parts = every.to(group.device).split(counts)
+            parts = torch.split(every.to(group.device), counts)
             found = group.gather_rows("rows", parts[group.rank], counts)
             assert found.device == group.device
             assert found.dtype == dtype
@@ -424,6 +424,39 @@ def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
         with pytest.raises(DataError, match="users, key 0: gradients must be finite; one of rank 0"):
             table.push(torch.arange(3, device=group.device), wrong if group.is_first else wrong.nan_to_num(0))
         assert table.erase([0, 1, 2] if group.is_first else []) == 3
+
+
+def rows_on_devices_in_all_or_none(group: ProcessGroup, folder: Path) -> None:
+    """Where one process has no room, all keep rows in host memory; and what came to devices goes back."""
+    from unittest import mock
+
+    from graphbox.config import HbmConfig, MemoryConfig
+    from graphbox.train.memory import TrainingMemory, table_below
+    from graphbox.train.processes import TrainingProcesses
+
+    def place(hbm_bytes: int) -> TrainingMemory:
+        return TrainingMemory(
+            MemoryConfig(hbm=HbmConfig(tables=hbm_bytes)), processes=TrainingProcesses(group)
+        )
+
+    with mock.patch("graphbox.train.memory.has_kernels", return_value=True):
+        without_room = place(0 if group.rank == 1 else 1 << 20)
+        table = without_room.new_table("users", DIM, "sgd", 0.1)
+        assert without_room.near({"users": table}) == {"users": table}
+        if group.is_first:
+            assert without_room.table_places() == {
+                "tables": "users on the cpu: the GPU of rank 1 cannot have its rows"
+            }
+        with_room = place(1 << 20)
+        near = with_room.near({"users": table})["users"]
+        assert "DeviceTable" in repr(near._rows)  # type: ignore[attr-defined]
+        assert table_below(near) is near
+        keys = np.arange(7) + group.rank
+        near.push(keys, np.ones((7, DIM), np.float32))
+        expected = near.pull(np.arange(10))
+        assert with_room.table_places() == {"tables": "cpu"}
+        with_room.release()
+        np.testing.assert_array_equal(table.pull(np.arange(10)), expected)
 
 
 def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:

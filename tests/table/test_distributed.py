@@ -57,6 +57,7 @@ def test_modules_learn_as_in_one_process(
 def test_rows_may_be_on_devices(processes: Processes, tmp_path: Path) -> None:
     pytest.importorskip("triton")
     processes.run("rows_of_device_tables", 2, tmp_path)
+    processes.run("rows_on_devices_in_all_or_none", 2, tmp_path / "of trainings")
 
 
 def test_a_step_of_one_lookup_sends_keys_once(processes: Processes, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, MemoryConfig
+from graphbox.config import ClassifyTaskConfig, GraphNetworkConfig, HbmConfig, MemoryConfig
 from graphbox.errors import (
     BackendMissingError,
     GraphboxError,
@@ -188,6 +188,77 @@ class TestClicks:
         with pytest.raises(GraphboxError, match="KeyError"):
             launch({"device": "cpu"}, 2, progress=None, trackers=(), stop=None)
         assert not children()
+
+
+@pytest.mark.gpu_kernel
+class TestRowsOnDevices:
+    """Each process has its part of the rows on its device, under a budget that leaves some of them below."""
+
+    memory = MemoryConfig(hbm=HbmConfig(tables=160 << 10, topology=1 << 20))
+
+    @pytest.fixture(autouse=True)
+    def workers_run_kernels(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("triton")
+        monkeypatch.setattr(launching, "_WORKER", "tests.train.kernel_worker")
+
+    def test_clicks_learn_as_from_rows_in_memory_and_go_on_in_another_number_of_processes(
+        self, click_graph: Graph, click_split: ClickSplit, tmp_path: Path
+    ) -> None:
+        config = test_click.section("deepfm", dropout=0.0, row_dropout=0.0, average_decay=0.9)
+        one, several = tmp_path / "one", tmp_path / "several"
+        expected = test_click.run(click_graph, click_split, one, config)
+        stopped = threading.Event()
+
+        def stop(at: Any) -> None:
+            if at.epoch >= 0.5:
+                stopped.set()
+
+        options: dict[str, Any] = {"memory": self.memory}
+        with pytest.raises(InterruptedRunError, match="training of model stopped on request"):
+            test_click.run(
+                click_graph,
+                click_split,
+                several,
+                config,
+                processes=2,
+                progress=stop,
+                stop=stopped.is_set,
+                **options,
+            )
+        found = test_click.run(click_graph, click_split, several, config, processes=3, resume=True, **options)
+        np.testing.assert_allclose(figures(several, "loss"), figures(one, "loss"), rtol=2e-3)
+        for name in ("validation_auc", "validation_log_loss"):
+            np.testing.assert_allclose(figures(several, name), figures(one, name), atol=5e-3)
+        rows = new_rows()
+        np.testing.assert_allclose(found.click.predict(rows), expected.click.predict(rows), atol=0.01)
+        assert load_outcome(several, "model").places["tables"] == "cpu"
+
+    def test_networks_learn_as_from_rows_in_memory(
+        self,
+        graph: Graph,
+        classify_split: ClassifySplit,
+        classify_task: ClassifyTaskConfig,
+        network: GraphNetworkConfig,
+        tmp_path: Path,
+    ) -> None:
+        config = network.model_copy(
+            update={"epochs": 1, "num_neighbors": (2, 2), "batch_size": 80, "embeddings": ("item",)}
+        )
+        options: dict[str, Any] = {"processes": 2}
+        host, device = tmp_path / "host", tmp_path / "device"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launching, "_WORKER", "graphbox.train.worker")
+            expected = fit_network(graph, classify_split, classify_task, host, config, **options)
+        options["memory"] = self.memory
+        found = fit_network(graph, classify_split, classify_task, device, config, **options)
+        np.testing.assert_allclose(figures(device, "loss"), figures(host, "loss"), rtol=1e-5)
+        for name, vectors in expected.embeddings.items():
+            np.testing.assert_allclose(found.embeddings[name], vectors, atol=1e-5, err_msg=name)
+        assert load_outcome(device, "net").places == {
+            "features": "cpu",
+            "sampling": "cpu",
+            "tables": "cpu",
+        }
 
 
 def new_rows() -> pa.Table:
