@@ -77,7 +77,8 @@ class ClickNetwork(nn.Module, ABC):
 
     def fetch(self, batch: FieldBatch) -> dict[str, Tensor]:
         """Return what the rows of a batch have in the tables: float32 [rows, fields, dim] by table."""
-        return {"fields": self._sums("fields", batch, batch.keys, batch.offsets, batch.weights)}
+        fields = self.shape.fields
+        return {"fields": self._sums("fields", fields, batch, batch.keys, batch.offsets, batch.weights)}
 
     def keys(self, batch: FieldBatch) -> dict[str, NDArray[np.int64]]:
         """Return the keys that :meth:`fetch` looks up, by table."""
@@ -92,12 +93,14 @@ class ClickNetwork(nn.Module, ABC):
             numbers: float32 [rows, numbers].
         """
 
-    def _sums(self, name: str, batch: FieldBatch, keys: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+    def _sums(
+        self, name: str, fields: int, batch: FieldBatch, keys: Tensor, offsets: Tensor, weights: Tensor
+    ) -> Tensor:
         """Return the weighted sums of the bags: float32 [rows, fields, dim]."""
         if not self.training:
             weights = weights * torch.as_tensor(self._table(name).contains(keys), device=weights.device)
         sums: Tensor = self.bags[name](keys, offsets, weights)
-        return sums.view(-1, len(batch), sums.shape[1]).transpose(0, 1)
+        return sums.view(fields, len(batch), sums.shape[1]).transpose(0, 1)
 
     def _table(self, name: str) -> EmbeddingTable:
         bag = self.bags[name]

@@ -49,6 +49,7 @@ class WideAndDeep(ClickNetwork):
         ends = batch.offsets[-1] + torch.arange(1, crosses + 1, device=batch.offsets.device)
         wide = self._sums(
             "wide",
+            self.shape.fields + len(batch.crosses),
             batch,
             torch.cat([batch.keys, batch.crosses.flatten()]),
             torch.cat([batch.offsets, ends]),

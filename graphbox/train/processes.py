@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, cast
 
@@ -55,6 +55,12 @@ class TrainingProcesses:
         """Return the part of ``count`` things in order that is this process's: all of them alone."""
         return slice(0, count) if self._group is None else self._group.slice_of(count)
 
+    def slices_of(self, count: int) -> list[slice]:
+        """Return the parts of ``count`` things in order that the processes have, by their ranks."""
+        return [
+            slice(rank * count // self.size, (rank + 1) * count // self.size) for rank in range(self.size)
+        ]
+
     def seeds(self) -> tuple[int, ...]:
         """Return numbers that make draws of this process unlike those of others; none alone."""
         return () if self._group is None else (self.size, self.rank + 1)
@@ -83,6 +89,16 @@ class TrainingProcesses:
             return 0 if is_so else None
         found = np.flatnonzero(self._group.gather(name, np.array([int(is_so)]))[:, 0])
         return int(found[0]) if len(found) else None
+
+    def gather_rows(self, name: str, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """Return the rows of all processes, those of rank 0 first: [sum of counts, ...].
+
+        Args:
+            name: what messages call it.
+            rows: [n, ...] of this process.
+            counts: how many rows each process has, by its rank; the same numbers in all.
+        """
+        return rows if self._group is None else self._group.gather_rows(name, rows, counts)
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Give each parameter the sum of its gradients; none where no process has one."""

@@ -19,13 +19,14 @@ from graphbox.config import ClickModelSection, DCNConfig, DeepFMConfig, ModelCon
 from graphbox.fields import Field, NumberScale, Rows, row_count, take_rows
 from graphbox.graph.feature_rows import read_feature_rows
 from graphbox.graph.source import TableLike
-from graphbox.models.click_fields import ClickFields, scale_from_tensors, scale_tensors
+from graphbox.models.click_fields import ClickFields, FieldBatch, scale_from_tensors, scale_tensors
 from graphbox.models.click_network import ClickNetwork, ClickShape
 from graphbox.models.dcn import DCN
 from graphbox.models.deepfm import DeepFM
 from graphbox.models.wide_and_deep import WideAndDeep
 from graphbox.table import EmbeddingTable
 from graphbox.train.click.rows import LogRows
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.storage import write_atomically
 from graphbox.train.transfer import moved
 
@@ -110,11 +111,24 @@ class ClickModel:
         found = (self.predict_rows(self.fields.prepare(part.columns)) for part in parts)
         return np.concatenate([np.zeros(0, np.float32), *found])
 
-    def predict_log(self, log: LogRows) -> NDArray[np.float32]:
-        """Return the probability of each row of a log, in order: float32 [rows]."""
-        return np.concatenate(
-            [np.zeros(0, np.float32), *(self.predict_rows(rows) for rows, _ in log.windows())]
-        )
+    @torch.no_grad()
+    def predict_log(self, log: LogRows, processes: TrainingProcesses = ALONE) -> NDArray[np.float32]:
+        """Return the probability of each row of a log, in order: float32 [rows].
+
+        Several processes, which all call this, divide the log; each gets all, the bits that one finds.
+        """
+        windows, sizes = log.measured_windows(), log.block_sizes()
+        rows = [int(sizes[window].sum()) for window in windows]
+        parts = processes.slices_of(len(windows))
+        batches = [sum(-(-count // _BATCH_ROWS) for count in rows[part]) for part in parts]
+        own = [self.predict_rows(log.read(window)[0]) for window in windows[parts[processes.rank]]]
+        if batches[processes.rank] < max(batches):  # rows of others are looked up in tables of all
+            nothing = self._batch(take_rows(log.read(windows[0][:1])[0], np.zeros(0, np.int64)))
+            for _ in range(max(batches) - batches[processes.rank]):
+                self.network.fetch(nothing)
+        found = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *own]))
+        counts = [sum(rows[part]) for part in parts]
+        return processes.gather_rows("probabilities", found, counts).numpy()
 
     @torch.no_grad()
     def predict_rows(self, rows: Rows) -> NDArray[np.float32]:
@@ -123,11 +137,14 @@ class ClickModel:
         found = [np.zeros(0, np.float32)]
         self.network.eval()
         for start in range(0, count, _BATCH_ROWS):
-            part = take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count)))
-            batch = moved(self.fields.batch(part, self.scale), self.network.bias.device)
+            batch = self._batch(take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count))))
             logits = self.network(self.network.fetch(batch), batch.numbers)
             found.append(torch.sigmoid(logits).cpu().numpy())
         return np.concatenate(found)
+
+    def _batch(self, rows: Rows) -> FieldBatch:
+        batch: FieldBatch = moved(self.fields.batch(rows, self.scale), self.network.bias.device)
+        return batch
 
 
 def save_click_model(model: ClickModel, folder: Path) -> None:

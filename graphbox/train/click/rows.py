@@ -25,6 +25,7 @@ BLOCK_ROWS = 8192
 
 _WINDOW_BLOCKS = 32
 _SPREAD_BLOCKS = 8
+_MEASURED_ROWS = 32_768
 
 Window = tuple[Rows, NDArray[np.bool_]]
 
@@ -83,6 +84,17 @@ class LogRows:
         blocks = np.flatnonzero(self.block_sizes())
         for start in range(0, len(blocks), _WINDOW_BLOCKS):
             yield self.read(blocks[start : start + _WINDOW_BLOCKS])
+
+    def measured_windows(self) -> list[NDArray[np.int64]]:
+        """Return the blocks of windows over all rows in order, small enough for processes to divide.
+
+        They depend on the rows alone, so that each window is measured by the same operations in one process
+        and in several.
+        """
+        sizes = self.block_sizes()
+        blocks = np.flatnonzero(sizes)
+        number = (np.cumsum(sizes[blocks]) - sizes[blocks]) // _MEASURED_ROWS
+        return np.split(blocks, np.flatnonzero(np.diff(number)) + 1) if len(blocks) else []
 
     def _columns(self, places: Sequence[NDArray[np.int64]]) -> dict[str, Column]:
         return {

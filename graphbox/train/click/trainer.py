@@ -175,7 +175,7 @@ class ClickTrainer(StreamingTrainer):
         if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
             return {}
         with self._optimization.averaged():
-            probabilities = self._model(self._scale).predict_log(self._validation)
+            probabilities = self._model(self._scale).predict_log(self._validation, self._processes)
         report = click_report(self._validation.labels[self._validation.chosen], probabilities)
         return {f"validation_{name}": float(report[name]) for name in ("auc", "log_loss")}
 

@@ -6,7 +6,7 @@ mapped: then memory holds a block of nodes with their neighbours, whatever the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from graphbox.models.graph_network import GraphNetwork
 from graphbox.sample import DeviceGraph, sample_heterogeneous
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.node_data import NodeData
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.transfer import CPU, moved, tensor_on
 
 __all__ = ["BLOCK_NODES", "embed_graph"]
@@ -44,6 +45,7 @@ def embed_graph(
     block_nodes: int = BLOCK_NODES,
     sampled: DeviceGraph | None = None,
     threads: int | None = None,
+    processes: TrainingProcesses = ALONE,
 ) -> dict[str, NDArray[np.float32]]:
     """Return the embeddings of nodes: float32 [nodes of the type, dim] by node type.
 
@@ -62,30 +64,36 @@ def embed_graph(
         sampled: the same graph, where its neighbours are sampled on the device of the network; None: they are
             on the CPU.
         threads: threads of the sampler.
+        processes: which all call this, divide the blocks and give each other what they found, so that all
+            get the bits that one finds.
     """
     needed = _needed(graph, nodes, network.shape.layers)
     device = next(network.parameters()).device
     store = _Store(graph, network.shape.dim, folder, device)
-    first = store.new("first")
-    for name, block in _blocks(needed[0], block_nodes):
+    first, nothing = store.new("first"), torch.zeros(0, network.shape.dim, device=device)
+    for name, blocks in _rounds(needed[0], block_nodes, processes.size):
+        block = blocks[processes.rank]
         batch = {name: moved(data[name].take(torch.from_numpy(block)), device)}
-        rows = {name: network.input_module(name).fetch(batch[name])}
-        store.write(first[name], block, network.enter(batch, rows)[name])
+        rows = {name: network.input_module(name).fetch(batch[name])}  # of tables of all, if only by others
+        own = network.enter(batch, rows)[name] if len(block) else nothing
+        store.write(first[name], blocks, _of_all(processes, own, blocks))
     vectors = first
     for number in range(network.shape.layers):
         following = store.new(f"layer{number}")
-        for name, block in _blocks(needed[number + 1], block_nodes):
-            sample = sample_heterogeneous(
-                graph.view if sampled is None else sampled,
-                {name: tensor_on(block, CPU if sampled is None else sampled.device)},
-                {edge_type: [-1] for edge_type in graph.edge_types},
-                edge_attributes=graph.edge_attributes,
-                threads=threads,
-            )
-            (edges,) = graph.layers_of(moved(sample, device), 1)
-            before, start = (moved(_rows(each, sample.nodes), device) for each in (vectors, first))
-            found = network.layer(number, before, edges, start)
-            store.write(following[name], block, found[name][: len(block)])
+        for name, blocks in _rounds(needed[number + 1], block_nodes, processes.size):
+            block, own = blocks[processes.rank], nothing
+            if len(block):
+                sample = sample_heterogeneous(
+                    graph.view if sampled is None else sampled,
+                    {name: tensor_on(block, CPU if sampled is None else sampled.device)},
+                    {edge_type: [-1] for edge_type in graph.edge_types},
+                    edge_attributes=graph.edge_attributes,
+                    threads=threads,
+                )
+                (edges,) = graph.layers_of(moved(sample, device), 1)
+                before, start = (moved(_rows(each, sample.nodes), device) for each in (vectors, first))
+                own = network.layer(number, before, edges, start)[name][: len(block)]
+            store.write(following[name], blocks, _of_all(processes, own, blocks))
         if vectors is not first:
             store.remove(f"layer{number - 1}")
         vectors = following
@@ -122,8 +130,8 @@ class _Store:
             for name, shape in self._shapes.items()
         }
 
-    def write(self, vectors: Tensor, nodes: NDArray[np.int64], values: Tensor) -> None:
-        vectors[tensor_on(nodes, self._place)] = values.to(self._place)
+    def write(self, vectors: Tensor, blocks: Sequence[NDArray[np.int64]], values: Tensor) -> None:
+        vectors[tensor_on(np.concatenate(blocks), self._place)] = values.to(self._place)
 
     def remove(self, stage: str) -> None:
         if self._folder is not None:
@@ -155,11 +163,18 @@ def _needed(graph: NetworkGraph, nodes: Mapping[str, NDArray[np.int64]] | None, 
     return found
 
 
-def _blocks(masks: Masks, block_nodes: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
+def _rounds(masks: Masks, block_nodes: int, processes: int) -> Iterator[tuple[str, list[NDArray[np.int64]]]]:
+    """Yield a node type and a block of its nodes for each process, until all nodes had their turn."""
     for name, mask in masks.items():
         nodes = np.flatnonzero(mask)
-        for start in range(0, len(nodes), block_nodes):
-            yield name, nodes[start : start + block_nodes]
+        for start in range(0, len(nodes), processes * block_nodes):
+            of_round = nodes[start : start + processes * block_nodes]
+            yield name, np.split(of_round, block_nodes * np.arange(1, processes))
+
+
+def _of_all(processes: TrainingProcesses, own: Tensor, blocks: Sequence[NDArray[np.int64]]) -> Tensor:
+    """Return the vectors of the blocks of all processes."""
+    return processes.gather_rows("vectors of nodes", own, [len(block) for block in blocks])
 
 
 def _rows(vectors: Vectors, nodes: Mapping[str, Tensor]) -> dict[str, Tensor]:

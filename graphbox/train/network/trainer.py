@@ -29,6 +29,7 @@ from graphbox.train.network.inference import embed_graph
 from graphbox.train.network.node_data import node_data
 from graphbox.train.network.trained_network import Head, RowsOfTable, TrainedNetwork, network_shape
 from graphbox.train.optimization import Optimization
+from graphbox.train.processes import ALONE
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seeded
 from graphbox.train.trainer import Selection, Trainer
@@ -222,6 +223,8 @@ class NetworkTrainer(Trainer):
             if view is None
             else self._memory.sampled_on_device(graph.view, ()),
             threads=self._threads,
+            # At the end rank 0 is alone with the trained model.
+            processes=self._processes if view is None else ALONE,
         )
 
     def _graph_on_device(self) -> DeviceGraph | None:
