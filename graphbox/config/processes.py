@@ -31,7 +31,7 @@ def refusal_of_processes(
         f"{values.get('kind')}: {reason}"
     )
     hint = (
-        "leave `processes` out; graph networks that classify nodes with `num_neighbors` and models of clicks "
-        "take it"
+        "leave `processes` out; graph networks with `num_neighbors`, models of clicks and of knowledge "
+        "graphs, and matrix_factorization take it"
     )
     return message, hint

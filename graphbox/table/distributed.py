@@ -128,7 +128,7 @@ class ProcessGroup:
 
     def slice_of(self, count: int) -> slice:
         """Return this process's part of ``count`` things in order: parts differ by one thing at most."""
-        return slice(self.rank * count // self.size, (self.rank + 1) * count // self.size)
+        return _slice_of(self.rank, self.size, count)
 
     # ------------------------------------------------------------------------- collectives
 
@@ -183,6 +183,34 @@ class ProcessGroup:
         if min(counts) == most:
             return found
         return torch.cat([part[:count] for part, count in zip(torch.split(found, most), counts, strict=True)])
+
+    def gather_slices(self, name: str, rows: Tensor, count: int) -> Tensor:
+        """Return ``count`` rows in order, of which each process gives its :meth:`slice_of` them.
+
+        Gradients flow back: each process gets those of its slice, those of all processes added up in the
+        order of their ranks. So the backward pass is a collective as well: all processes come to it, by way
+        of a loss that depends on the result, and to several of them in the same order.
+
+        Args:
+            name: what they are for.
+            rows: floats [slice, ...].
+            count: how many all processes have together.
+
+        Returns:
+            [count, ...] on the device of ``rows``, the same bits in each process.
+
+        Raises:
+            UsageError: rows that are not as many as the slice has.
+        """
+        slices = [_slice_of(rank, self.size, count) for rank in range(self.size)]
+        counts = [each.stop - each.start for each in slices]
+        if len(rows) != counts[self.rank]:
+            raise UsageError(
+                f"expected {counts[self.rank]} of {count} rows, received {len(rows)}",
+                where=f"{self._me}, {name}",
+            )
+        gathered: Tensor = _GatheredSlices.apply(rows, self, name, counts)  # type: ignore[no-untyped-call]
+        return gathered
 
     def add(self, name: str, tensor: Tensor) -> Tensor:
         """Make ``tensor`` the sum of those of all processes, the same bits in each; return it."""
@@ -422,3 +450,27 @@ def _with_index(device: torch.device) -> torch.device:
 def _reason_of(error: RuntimeError) -> str:
     """Return what a transport says of its failure in one line."""
     return " ".join(str(error).split())[:_REASON_LETTERS]
+
+
+def _slice_of(rank: int, size: int, count: int) -> slice:
+    return slice(rank * count // size, (rank + 1) * count // size)
+
+
+class _GatheredSlices(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, group: ProcessGroup, name: str, counts: list[int]) -> Tensor:
+        ctx.group, ctx.name, ctx.counts = group, name, counts
+        return group.gather_rows(name, rows.detach(), counts)
+
+    @staticmethod
+    def backward(ctx: Any, *of_results: Tensor) -> tuple[Tensor | None, ...]:
+        group, counts = ctx.group, ctx.counts
+        own = counts[group.rank]
+        came = group.all_to_all(
+            f"{ctx.name}: gradients", of_results[0].contiguous(), counts, [own] * group.size
+        )
+        # One after the other, so that the order of additions is that of ranks on every device.
+        total, *others = came.view(group.size, own, *came.shape[1:])
+        for each in others:
+            total += each
+        return total, None, None, None

@@ -122,28 +122,29 @@ def self_adversarial(positive: Tensor, negatives: Tensor, query: Tensor, tempera
     return 0.5 * (functional.softplus(-positive) + against[query]).mean()
 
 
-def perturbed(vectors: Tensor, magnitude: float, generator: torch.Generator) -> Tensor:
+def perturbed(vectors: Tensor, magnitude: float, drawn: Tensor) -> Tensor:
     """Return vectors with noise of a length, in the orthant of each: a view for :func:`simgcl`.
 
     Args:
         vectors: float32 [n, dim].
         magnitude: length of the noise.
-        generator: what draws it, on the CPU whatever the device of the vectors.
+        drawn: float32 [n, dim], numbers from 0 to 1, which say its direction.
     """
-    noise = torch.rand(vectors.shape, generator=generator, dtype=vectors.dtype).to(vectors.device)
-    return vectors + magnitude * functional.normalize(noise, dim=1) * vectors.detach().sign()
+    return vectors + magnitude * functional.normalize(drawn, dim=1) * vectors.detach().sign()
 
 
-def simgcl(first: Tensor, second: Tensor, temperature: float = 0.2) -> Tensor:
+def simgcl(first: Tensor, second: Tensor, temperature: float = 0.2, *, start: int = 0) -> Tensor:
     """Return the mean InfoNCE between two views of the same nodes (Yu et al., SIGIR 2022).
 
     The vector of a node in the one view is the positive of its vector in the other, those of all other nodes
     are negatives.
 
     Args:
-        first: float32 [n, dim].
-        second: float32 [n, dim].
+        first: float32 [n, dim], of some of the nodes, one after the other.
+        second: float32 [m, dim], of all.
         temperature: what cosines are divided by.
+        start: place of the first of them among all.
     """
     cosines = functional.normalize(first, dim=1) @ functional.normalize(second, dim=1).T
-    return functional.cross_entropy(cosines / temperature, torch.arange(len(first), device=first.device))
+    places = torch.arange(start, start + len(first), device=first.device)
+    return functional.cross_entropy(cosines / temperature, places)

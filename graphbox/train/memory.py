@@ -177,22 +177,19 @@ class TrainingMemory:
         table.reserve(rows)  # an index that grows is there twice, and leaves less to rows
         return table
 
-    def near(
-        self, tables: Mapping[str, EmbeddingTable], sizes: Mapping[str, int] | None = None
-    ) -> dict[str, EmbeddingTable]:
+    def near(self, tables: Mapping[str, EmbeddingTable]) -> dict[str, EmbeddingTable]:
         """Return tables for modules: on a GPU with their rows there, which share its budget by their sizes.
 
         What was returned before for tables of these names is given up. Of a table in several processes each
         has its rows on its own GPU, all of them or none.
 
         Args:
-            tables: what keeps the rows, by name.
-            sizes: of those that :meth:`new_table` did not make, by name; they have the same one without.
+            tables: what keeps the rows, by name; the size counts of those that :meth:`new_table` made.
         """
         self.release(tables)
         if not has_kernels(self.device):
             return dict(tables)
-        known = {name: (sizes or {}).get(name, self._sizes.get(name, 1)) for name in tables}
+        known = {name: self._sizes.get(name, 1) for name in tables}
         room, total = self._table_room(), sum(known.values())
         found: dict[str, EmbeddingTable] = {}
         for name, table in tables.items():

@@ -19,6 +19,7 @@ from graphbox.train.transfer import LossOnItsWay
 __all__ = [
     "Optimization",
     "RunningAverage",
+    "find_gradients",
     "learning_rate_share",
     "set_learning_rates",
     "set_table_learning_rates",
@@ -69,6 +70,26 @@ def set_table_learning_rates(
     """
     for table in tables:
         table.lr = max(learning_rate * learning_rate_share(config, done), _LEAST_TABLE_LEARNING_RATE)
+
+
+def find_gradients(
+    loss: Tensor, optimizers: Iterable[torch.optim.Optimizer], processes: TrainingProcesses = ALONE
+) -> float:
+    """Find the gradients of a loss in the place of those before; return its value, in all processes.
+
+    A GPU is not waited for in between. The gradients of a loss that is no finite number are to be forgotten:
+    no step must follow. It is found in all processes alike, so that they come to the same collectives.
+
+    Args:
+        loss: of this process's part of a batch, its share of that of the batch.
+        optimizers: what has the gradients.
+        processes: which learn together.
+    """
+    on_its_way = LossOnItsWay(loss)
+    for each in optimizers:
+        each.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    return processes.sum("loss", on_its_way.value())
 
 
 class RunningAverage:
@@ -150,15 +171,8 @@ class Optimization:
         self._rows = TableOptimizer(*modules) if modules else None
 
     def backward(self, loss: Tensor) -> float:
-        """Find the gradients of a loss in the place of those before; return its value, in all processes.
-
-        A GPU is not waited for in between. The gradients of a loss that is no finite number are to be
-        forgotten: :meth:`step` must not follow.
-        """
-        on_its_way = LossOnItsWay(loss)
-        self.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return self._processes.sum("loss", on_its_way.value())
+        """Find the gradients of a loss; return its value in all processes: see :func:`find_gradients`."""
+        return find_gradients(loss, self._optimizers(), self._processes)
 
     def step(self, done: float) -> None:
         """Apply the gradients, when the share ``done`` of the training is over."""
@@ -173,12 +187,6 @@ class Optimization:
             self._rows.step()
         if config.average_decay is not None:
             self._average.add(dict(self._model.named_parameters()))
-
-    def zero_grad(self) -> None:
-        """Forget gradients."""
-        self._optimizer.zero_grad()
-        if self._rows is not None:
-            self._rows.zero_grad()
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -208,6 +216,9 @@ class Optimization:
         restore_optimizer(self._optimizer, parts[_OPTIMIZER])
         self._average.restore(parts[_AVERAGE], next(self._model.parameters()).device)
         self.reset_tables()
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return [self._optimizer] if self._rows is None else [self._optimizer, self._rows]
 
     def _set_parameters(self, values: Mapping[str, Tensor]) -> None:
         with torch.no_grad():

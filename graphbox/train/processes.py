@@ -70,12 +70,20 @@ class TrainingProcesses:
 
         Args:
             mean: the mean loss of the part; no finite number, but a gradient of zeros, for a part of nothing.
-            count: how many things it is the mean of.
+            count: how many things it is the mean of; of nothing the share is nothing, also alone.
             whole: how many things the batch has in all processes.
         """
-        if self._group is None:
-            return mean
-        return mean * (count / whole) if count else torch.nan_to_num(mean) * 0.0
+        if not count:
+            return torch.nan_to_num(mean) * 0.0
+        return mean if self._group is None else mean * (count / whole)
+
+    def gather_slices(self, name: str, rows: Tensor, count: int) -> Tensor:
+        """Return ``count`` rows, of which each process gives its :meth:`slice_of` them; with gradients.
+
+        For what the parts of a batch share, like the negatives of all its queries: each process makes a slice
+        of it, and its gradients are those of all. See :meth:`ProcessGroup.gather_slices`.
+        """
+        return rows if self._group is None else self._group.gather_slices(name, rows, count)
 
     def sum(self, name: str, value: float) -> float:
         """Return the sum of the values of all processes."""

@@ -29,16 +29,18 @@ def test_no_number_of_processes(tmp_path: Path, number: str) -> None:
 
 def test_which_kinds_are_divided() -> None:
     sampled = {"num_neighbors": [10, 10]}
-    divided = {
-        kind for kind, section in MODEL_SECTIONS.items() if section.undivided("classify", sampled) is None
+    divided = {kind for kind, section in MODEL_SECTIONS.items() if section.undivided(None, sampled) is None}
+    assert divided == {
+        *("gnn", "deepfm", "dcn", "wide_and_deep"),
+        *("distmult", "complex", "transe", "rotate", "matrix_factorization"),
     }
-    assert divided == {"gnn", "deepfm", "dcn", "wide_and_deep"}
 
 
 _TOPIC = """\
 tasks:
   topic: {kind: classify, node_type: a, label: label}
   links: {kind: predict_links, node_type: a, target_type: a, relations: [to]}
+  best: {kind: recommend, node_type: a, relations: [to]}
 """
 
 
@@ -47,10 +49,9 @@ tasks:
     [
         ("{kind: gnn, task: topic, num_neighbors: [5, 5]}", None),
         ("{kind: gnn, task: topic}", "the whole graph is its one batch"),
-        (
-            "{kind: gnn, task: links, num_neighbors: [5, 5]}",
-            "the pairs of a batch are each other's negatives",
-        ),
+        ("{kind: gnn, task: links, num_neighbors: [5, 5]}", None),
+        ("{kind: matrix_factorization, task: best}", None),
+        ("{kind: lightgcn, task: best}", "each batch smooths the rows of all nodes over the whole graph"),
         ("{kind: deepwalk}", "its batches are not divided among processes"),
     ],
 )

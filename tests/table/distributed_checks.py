@@ -386,6 +386,35 @@ def rows_of_all_are_gathered(group: ProcessGroup) -> None:
             assert torch.equal(found.cpu(), every)
 
 
+def gathered_slices_have_gradients(group: ProcessGroup, folder: Path) -> None:
+    """Those of all processes, of two gathers in one graph; slices may be of nothing."""
+    device = group.device
+    for count in (0, 1, 2, 7):
+        generator = torch.Generator().manual_seed(count)
+        first, second = (torch.randn(n, 3, generator=generator).to(device) for n in (count, count + 4))
+        weights = torch.randn(group.size, count, count + 4, generator=generator).to(device)
+        expected = [each.clone().requires_grad_() for each in (first, second)]
+        torch.sum(weights * (expected[0] @ expected[1].T).square()).backward()
+        slices = [group.slice_of(len(each)) for each in (first, second)]
+        parts = [
+            each[own].clone().requires_grad_() for each, own in zip((first, second), slices, strict=True)
+        ]
+        one, other = (
+            group.gather_slices("rows", part, n) for part, n in zip(parts, (count, count + 4), strict=True)
+        )
+        assert torch.equal(one, first)
+        assert torch.equal(other, second)
+        torch.sum(weights[group.rank] * (one @ other.T).square()).backward()
+        for part, own, each in zip(parts, slices, expected, strict=True):
+            assert part.grad is not None
+            assert each.grad is not None
+            torch.testing.assert_close(part.grad, each.grad[own], rtol=1e-4, atol=1e-4)
+    with pytest.raises(
+        UsageError, match=f"expected {5 // group.size if group.is_first else '[0-9]'} of 5 rows"
+    ):
+        group.gather_slices("rows", torch.zeros(6, 2, device=device), 5)
+
+
 def rows_of_device_tables(group: ProcessGroup, folder: Path) -> None:
     """Each process has its rows on its device: a GPU, or the CPU by Triton's interpreter."""
     from graphbox.table import DeviceTable
@@ -478,6 +507,7 @@ def tensors_on_gpus(group: ProcessGroup, folder: Path) -> None:
     )
     assert group.broadcast("first", torch.full((2,), rank + 7, device=device)).tolist() == [7, 7]
     rows_of_all_are_gathered(group)
+    gathered_slices_have_gradients(group, folder)
     keys = torch.randint(-(2**63), 2**63 - 1, (100_000,), device=device)
     for shards in (1, 3, 8, 2**31 - 1):
         found = owners_of(keys, shards).cpu().numpy()

@@ -189,10 +189,13 @@ class TestByLoop:
             total -= math.log(cosines[one] / sum(cosines))
         loss = simgcl(torch.tensor(first), torch.tensor(second), temperature=0.5)
         assert loss.item() == pytest.approx(total / 6)
+        views = torch.tensor(first), torch.tensor(second)
+        parts = [simgcl(views[0][start:stop], views[1], 0.5, start=start) for start, stop in ((0, 2), (2, 6))]
+        assert parts[0].item() * 2 + parts[1].item() * 4 == pytest.approx(total)
 
     def test_perturbed_moves_by_the_magnitude_within_the_orthant(self) -> None:
         vectors = torch.randn(20, 8, generator=torch.Generator().manual_seed(0))
-        moved = perturbed(vectors, 0.1, torch.Generator().manual_seed(1))
+        moved = perturbed(vectors, 0.1, torch.rand(20, 8, generator=torch.Generator().manual_seed(1)))
         np.testing.assert_allclose((moved - vectors).norm(dim=1).numpy(), 0.1, rtol=1e-4)
         assert (moved.sign() == vectors.sign()).all()
 

@@ -65,8 +65,7 @@ def made() -> tuple[Model, Optimization]:
 
 def learn(model: Model, optimization: Optimization, first: int, last: int) -> None:
     for step in range(first, last):
-        optimization.zero_grad()
-        model.loss(step - 2.5).backward()  # type: ignore[no-untyped-call]
+        optimization.backward(model.loss(step - 2.5))
         optimization.step(step / STEPS)
 
 

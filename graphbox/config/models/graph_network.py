@@ -96,10 +96,8 @@ class GraphNetworkConfig(ModelSection, OptimizationSection):
     """Weight decay of the parameters of the layers."""
 
     @classmethod
-    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
         """See :meth:`ModelSection.undivided`."""
-        if task_kind not in ("classify", None):
-            return "the pairs of a batch are each other's negatives, so that a part of it is another batch"
         if values.get("num_neighbors") is None:
             return "the whole graph is its one batch; with `num_neighbors` there are parts to divide"
         return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -61,6 +62,11 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
     patience: PositiveInt | None = 5
     """Measurements on the validation part in a row without a better one after which training ends."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return None
 
     @property
     def sees_validation(self) -> bool:

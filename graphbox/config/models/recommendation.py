@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -72,6 +73,11 @@ class LightGCNConfig(RecommendationSection):
     layers: PositiveInt = 2
     """Steps over the graph; a vector is the mean of the rows after each and before the first."""
 
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return "each batch smooths the rows of all nodes over the whole graph, which parts would do again"
+
 
 class MatrixFactorizationConfig(RecommendationSection):
     """A row for each query and candidate, without a graph between them."""
@@ -80,3 +86,8 @@ class MatrixFactorizationConfig(RecommendationSection):
 
     kind: Literal["matrix_factorization"]
     """Kind of model."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return None

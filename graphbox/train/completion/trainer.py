@@ -20,13 +20,14 @@ from graphbox.config import CompleteTaskConfig, ComplExConfig, DistMultConfig, R
 from graphbox.config.models.knowledge_graph import TranslationSection
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.completion.evaluation import TripleScores, rank_triples, sampled_triples
 from graphbox.train.completion.queries import DirectedQueries, answer_types
 from graphbox.train.completion.triple_rows import DeviceTriples, TripleRows, score_of
 from graphbox.train.losses import info_nce, self_adversarial
 from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import set_table_learning_rates
+from graphbox.train.optimization import find_gradients, set_table_learning_rates
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment
 from graphbox.train.seeded import seed_of
 from graphbox.train.stage_clock import StageClock
@@ -62,6 +63,7 @@ class CompletionTrainer(Trainer):
         clock: measures the stages.
         memory: where rows are computed with; all of them are in memory.
         device: where scores are computed.
+        processes: which train together, each on a slice of the queries of every batch.
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class CompletionTrainer(Trainer):
         clock: StageClock | None = None,
         memory: TrainingMemory | None = None,
         device: torch.device = CPU,
+        processes: TrainingProcesses = ALONE,
     ) -> None:
+        self._processes = processes
         self._device, self._memory = device, memory or TrainingMemory()
         self._clock = clock or StageClock()
         self._split, self._config = split, config
@@ -137,9 +141,10 @@ class CompletionTrainer(Trainer):
             queries, row, answers, candidates = self._draw(epoch, batch)
         with self._clock.stage("compute"):
             loss = self._loss(queries, row, answers, candidates, epoch, batch)
-            value = loss.item()
-            if math.isfinite(value):  # the loop stops at any other, before rows take it up
-                loss.backward()  # type: ignore[no-untyped-call]
+            value = find_gradients(loss, [self._optimizer], self._processes)
+        if math.isfinite(value):  # the loop stops at any other, before rows take it up
+            with self._clock.stage("push"):
+                self._optimizer.step()
         return value, len(answers)
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
@@ -237,15 +242,27 @@ class CompletionTrainer(Trainer):
         epoch: int,
         batch: int,
     ) -> Tensor:
-        config = self._config
+        """Return the loss of a batch, or of several processes the share of this one's queries.
+
+        Candidates are those of all queries: each process looks a slice of them up, and all get their rows.
+        """
+        config, processes = self._config, self._processes
+        number, _ = self._batches[batch]
+        num_queries, num_answers = len(queries), len(answers)
+        part, some = processes.slice_of(num_queries), processes.slice_of(len(candidates))
+        of_part = slice(*np.searchsorted(row, (part.start, part.stop)))
+        queries, row, answers = queries[part], row[of_part] - part.start, answers[of_part]
         relations = self.queries.relations[queries]
-        number = self._answer_types[relations[0]]
         asked = self.queries.entities[queries] + self._offsets[self._asked_types[relations]]
         self.model.train()
         vectors, entity_rows, relation_rows = self.model(self._tensor(asked), self._tensor(relations))
-        candidate_rows = self.model.entities(self._tensor(candidates + self._offsets[number]))
+        candidate_rows = processes.gather_slices(
+            "candidates",
+            self.model.entities(self._tensor(candidates[some] + self._offsets[number])),
+            len(candidates),
+        )
         if config.dropout:
-            vectors = vectors * self._kept(vectors.shape, epoch, batch)
+            vectors = vectors * self._kept(num_queries, part, epoch, batch)
         scores = self._score(vectors, candidate_rows)
         of_query = self._tensor(row)
         column = self._tensor(np.searchsorted(candidates, answers))
@@ -264,9 +281,10 @@ class CompletionTrainer(Trainer):
                 of_query,
                 log_probability=None if log_probability is None else self._tensor(log_probability),
             )
+        loss = processes.share(loss, len(answers), num_answers)
         if config.regularization:
             cubes = self._cubes(entity_rows, of_query) + self._cubes(relation_rows, of_query)
-            loss = loss + config.regularization * (cubes + self._cubes(candidate_rows, column)) / len(answers)
+            loss = loss + config.regularization * (cubes + self._cubes(candidate_rows, column)) / num_answers
         return loss
 
     def _cubes(self, rows: Tensor, used: Tensor) -> Tensor:
@@ -283,10 +301,12 @@ class CompletionTrainer(Trainer):
         cubes = self._score.sizes(rows).pow(3).sum(dim=1)
         return torch.dot(cubes, times.to(cubes.dtype))
 
-    def _kept(self, shape: torch.Size, epoch: int, batch: int) -> Tensor:
-        """Return what numbers are multiplied by when some are left out: float32 of ``shape``."""
+    def _kept(self, queries: int, part: slice, epoch: int, batch: int) -> Tensor:
+        """Return what the numbers of a part of the queries are multiplied by: float32 [part, dim]."""
         generator = np.random.default_rng([self._seed, _DROPOUT_STREAM, epoch, batch])
-        kept = generator.random(tuple(shape), dtype=np.float32) >= self._config.dropout
+        # Drawn for all, so that a part leaves out what it does in the whole.
+        drawn = generator.random((queries, self._score.dim), dtype=np.float32)
+        kept = drawn[part] >= self._config.dropout
         return self._tensor(kept.astype(np.float32) / np.float32(1.0 - self._config.dropout))
 
     def _inclusion(self) -> list[NDArray[np.float32]]:
@@ -312,21 +332,19 @@ class CompletionTrainer(Trainer):
     def _new_table(self, name: str) -> EmbeddingTable:
         config, of_entities = self._config, name == _ENTITIES
         angles = config.kind == "rotate" and not of_entities
-        return EmbeddingTable(
+        return self._memory.new_table(
+            name,
             self._score.dim if of_entities else self._score.relation_dim,
             "adagrad",
             config.learning_rate,
+            rows=sum(self._num_nodes) if of_entities else len(self._relation_keys),
             init_scale=math.pi if angles else config.initial_row_scale,
             seed=seed_of(self._seed, _ROW_STREAM, 0 if of_entities else 1),
             threads=self._threads,
         )
 
     def _set_tables(self, tables: Mapping[str, EmbeddingTable]) -> None:
-        sizes = {
-            _ENTITIES: sum(self._num_nodes) * self._score.dim,
-            _RELATIONS: len(self._relation_keys) * self._score.relation_dim,
-        }
-        near = self._memory.near(tables, sizes)
+        near = self._memory.near(tables)
         self.model = KnowledgeGraphModel(
             TableEmbedding(near[_ENTITIES]),
             TableEmbedding(near[_RELATIONS]),
@@ -334,6 +352,7 @@ class CompletionTrainer(Trainer):
             len(self._split.relations),
             reciprocal=self._config.reciprocal,
         ).to(self._device)
+        self._optimizer = TableOptimizer(self.model)
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / len(self._batches)) / self.epochs
@@ -358,4 +377,5 @@ def make_completion_trainer(config: KnowledgeGraphConfig, assignment: Assignment
         clock=assignment.clock,
         memory=assignment.memory,
         device=assignment.device,
+        processes=assignment.processes,
     )

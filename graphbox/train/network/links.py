@@ -124,26 +124,34 @@ class GraphLinkTrainer(NetworkTrainer):
         return {"links": self._links_of(batch), "candidates": self._drawn(epoch, batch)}
 
     def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
-        clock, split = self._clock, self._split
+        """Return the loss of a batch, or of several processes the share of this one's slice of its links.
+
+        Candidates are those of all links: each process embeds a slice of them, and all get their vectors.
+        """
+        clock, split, processes = self._clock, self._split, self._processes
         with clock.stage("sample"):
-            links, drawn = self._links_of(batch), self._drawn(epoch, batch)
+            every_link, drawn = self._links_of(batch), self._drawn(epoch, batch)
+            links = every_link[processes.slice_of(len(every_link))]
+            some = drawn[processes.slice_of(len(drawn))]
             sources, row = np.unique(links[:, 0], return_inverse=True)
-            seeds = _seeds(split, sources, np.concatenate([links[:, 1], drawn]))
+            seeds = _seeds(split, sources, np.concatenate([links[:, 1], some]))
             excluded = tensor_on(self._no_negatives(sources, drawn), self._device)
         vectors = self._vectors(seeds, epoch, batch)
         with clock.stage("compute"):
             source = self._head.sources(self._at(vectors, seeds, split.node_type, sources))
             answer = self._targets(vectors, seeds, links[:, 1])
-            others = self._targets(vectors, seeds, drawn)
+            others = processes.gather_slices("candidates", self._targets(vectors, seeds, some), len(drawn))
             place, offset = tensor_on(row, self._device), self._head.offset
             positive = (source[place] * answer).sum(dim=1) + offset
             negative = (source @ others.T + offset).masked_fill(excluded, -math.inf)
             if self._loss_name == "sampled_softmax":
                 log_probability = self._candidates.log_probability[tensor_on(drawn, self._device)]
-                return info_nce(positive, negative, place, log_probability=log_probability), len(links)
-            counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
-            told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
-            return sigmoid(positive, positive.new_zeros(len(links), 0)) + told[place].mean(), len(links)
+                loss = info_nce(positive, negative, place, log_probability=log_probability)
+            else:
+                counts = (~excluded).sum(dim=1).clamp(min=1).to(negative.dtype)
+                told = torch.nn.functional.softplus(negative).sum(dim=1) / counts
+                loss = sigmoid(positive, positive.new_zeros(len(links), 0)) + told[place].mean()
+            return processes.share(loss, len(links), len(every_link)), len(every_link)
 
     # --------------------------------------------------------------------------- inference
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,11 +25,12 @@ from graphbox.errors import DataError
 from graphbox.metrics import RankingQueries, evaluate_ranking
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
-from graphbox.table import EmbeddingTable, TableEmbedding
+from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid, simgcl
 from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import set_table_learning_rates
+from graphbox.train.optimization import find_gradients, set_table_learning_rates
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.registry import Assignment
@@ -61,6 +63,33 @@ Drawn: TypeAlias = tuple[NDArray[np.int64], sp.csr_array, NDArray[np.int64]]
 """Queries of a batch, their answers, and the candidates drawn for it."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What one process learns of a batch: all of it alone.
+
+    Attributes:
+        queries: int64 [queries].
+        of_queries: which of the batch's queries these are.
+        num_queries: how many the batch has.
+        row: int64 [answers], the query of each answer.
+        answers: int64 [answers].
+        of_answers: which of the batch's answers these are.
+        num_answers: how many the batch has.
+        candidates: int64 [candidates], of the whole batch, ascending.
+        excluded: bool [queries, candidates], what is no negative of a query.
+    """
+
+    queries: NDArray[np.int64]
+    of_queries: slice
+    num_queries: int
+    row: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    of_answers: slice
+    num_answers: int
+    candidates: NDArray[np.int64]
+    excluded: NDArray[np.bool_]
+
+
 class RecommendationTrainer(Trainer):
     """See the module.
 
@@ -74,6 +103,7 @@ class RecommendationTrainer(Trainer):
         clock: measures the stages.
         memory: where the tables are kept.
         device: where vectors and logits are computed.
+        processes: which train together, each on a slice of the queries of every batch.
 
     Raises:
         DataError: there are no answers to learn from.
@@ -91,7 +121,9 @@ class RecommendationTrainer(Trainer):
         clock: StageClock | None = None,
         memory: TrainingMemory | None = None,
         device: torch.device = CPU,
+        processes: TrainingProcesses = ALONE,
     ) -> None:
+        self._processes = processes
         self._memory = memory or TrainingMemory()
         self._device = device
         self._clock = clock or StageClock()
@@ -138,16 +170,14 @@ class RecommendationTrainer(Trainer):
         """Train on a batch of queries with all their answers."""
         self._set_learning_rate(epoch, batch)
         with self._clock.stage("sample"):
-            queries, known, drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
-            excluded = self._no_negatives(queries, known, drawn)
-        row = self._tensor(np.repeat(np.arange(len(queries)), np.diff(known.indptr)))
-        positive = self._tensor(known.indices.astype(np.int64))
+            drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
+            part = self._part(drawn)
         with self._clock.stage("compute"):
-            loss = self._loss(queries, row, positive, drawn, excluded, (epoch, batch))
-            value = loss.item()
-            if math.isfinite(value):  # the loop stops at any other, before rows take it up
-                loss.backward()  # type: ignore[no-untyped-call]
-        return value, len(positive)
+            value = find_gradients(self._loss(part, epoch, batch), [self._optimizer], self._processes)
+        if math.isfinite(value):  # the loop stops at any other, before rows take it up
+            with self._clock.stage("push"):
+                self._optimizer.step()
+        return value, part.num_answers
 
     def batch_arrays(self, epoch: int, batch: int) -> Mapping[str, NDArray[Any]]:
         """Return the queries, their answers and the drawn candidates of a batch."""
@@ -234,87 +264,116 @@ class RecommendationTrainer(Trainer):
     def _batches_of_epoch(self) -> int:
         return math.ceil(len(self._order) / self._config.batch_size)
 
-    def _loss(
-        self,
-        queries: NDArray[np.int64],
-        row: Tensor,
-        positive: Tensor,
-        drawn: NDArray[np.int64],
-        excluded: Tensor,
-        place: tuple[int, int],
-    ) -> Tensor:
-        candidates = self._tensor(drawn)
-        self.model.train()
-        query, answer, negative = (
-            functional.normalize(each, dim=1)
-            for each in self.model(self._tensor(queries), positive, candidates)
+    def _part(self, drawn: Drawn) -> _Part:
+        """Return what this process learns of a batch: a slice of its queries."""
+        queries, known, candidates = drawn
+        of_queries = self._processes.slice_of(len(queries))
+        of_answers = slice(*known.indptr[[of_queries.start, of_queries.stop]].tolist())
+        row = np.repeat(np.arange(len(queries)), np.diff(known.indptr))[of_answers] - of_queries.start
+        answers = known.indices[of_answers].astype(np.int64)
+        excluded = self._no_negatives(queries[of_queries], row, answers, candidates)
+        return _Part(
+            queries[of_queries],
+            of_queries,
+            len(queries),
+            row,
+            answers,
+            of_answers,
+            len(known.indices),
+            candidates,
+            excluded,
         )
+
+    def _loss(self, part: _Part, epoch: int, batch: int) -> Tensor:
+        """Return the loss of a batch, or of several processes the share of this one's queries.
+
+        Candidates are those of all queries: each process looks a slice of them up, and all get their vectors.
+        """
+        processes = self._processes
+        row, positive, candidates = (self._tensor(each) for each in (part.row, part.answers, part.candidates))
+        of_candidates = processes.slice_of(len(candidates))
+        self.model.train()
+        query, answer, some = (
+            functional.normalize(each, dim=1)
+            for each in self.model(self._tensor(part.queries), positive, candidates[of_candidates])
+        )
+        negative = processes.gather_slices("candidates", some, len(candidates))
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
         against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / self.temperature)
-        against = against.masked_fill(excluded, -torch.inf)
-        loss = self._answer_loss(found, against, row, (positive, candidates), place)
+        against = against.masked_fill(self._tensor(part.excluded), -torch.inf)
+        loss = self._answer_loss(found, against, part, epoch, batch)
         if self._config.contrast:
-            loss = loss + self._config.contrast * self._contrast(query, negative, *place)
+            loss = loss + self._config.contrast * self._contrast(query, negative, part, epoch, batch)
         return loss
 
-    def _answer_loss(
-        self,
-        found: Tensor,
-        against: Tensor,
-        row: Tensor,
-        nodes: tuple[Tensor, Tensor],
-        place: tuple[int, int],
-    ) -> Tensor:
+    def _answer_loss(self, found: Tensor, against: Tensor, part: _Part, epoch: int, batch: int) -> Tensor:
         """Return the loss of answers.
 
         Args:
             found: float32 [answers], their logits.
             against: float32 [queries, candidates], logits of drawn candidates; -inf for what is no negative.
-            row: int64 [answers], the query of each.
-            nodes: node of each answer, and of each candidate.
-            place: epoch and batch.
+            part: what is learnt.
+            epoch: number of the epoch.
+            batch: number of the batch.
         """
-        positive, candidates = nodes
+        candidates = self._tensor(part.candidates)
         if self._config.loss == "sampled_softmax":
-            return info_nce(found, against, row, log_probability=self._candidates.log_probability[candidates])
-        generator = np.random.default_rng([self._seed, *place])
-        column = self._tensor(generator.integers(0, len(candidates), len(row)))
-        drawn = against[row, column]
+            log_probability = self._candidates.log_probability[candidates]
+            loss = info_nce(found, against, self._tensor(part.row), log_probability=log_probability)
+            return self._processes.share(loss, len(found), part.num_answers)
+        generator = np.random.default_rng([self._seed, epoch, batch])
+        place = generator.integers(0, len(candidates), part.num_answers)[part.of_answers]
         # Where an answer was drawn there is no pair, and none to divide by.
-        paired = torch.isfinite(drawn)
-        if not paired.any():
-            return found.sum() * 0.0
-        found, drawn = found[paired], drawn[paired, None]
+        paired = np.flatnonzero(~part.excluded[part.row, place])
+        pairs = int(self._processes.sum("pairs of a batch", len(paired)))
+        row, column = self._tensor(part.row[paired]), self._tensor(place[paired])
+        found, drawn = found[self._tensor(paired)], against[row, column][:, None]
         if self._config.loss == "nce":
-            noise = self._candidates.log_noise
-            return nce(found, drawn, noise[positive[paired]], noise[candidates[column[paired]], None])
-        return _PAIR_LOSSES[self._config.loss](found, drawn)
+            noise, positive = self._candidates.log_noise, self._tensor(part.answers[paired])
+            loss = nce(found, drawn, noise[positive], noise[candidates[column], None])
+        else:
+            loss = _PAIR_LOSSES[self._config.loss](found, drawn)
+        return self._processes.share(loss, len(paired), pairs)
 
-    def _contrast(self, query: Tensor, negative: Tensor, epoch: int, batch: int) -> Tensor:
+    def _contrast(self, query: Tensor, negative: Tensor, part: _Part, epoch: int, batch: int) -> Tensor:
         """Return the loss of telling queries, and as many candidates, apart by two noisy views of each."""
         generator = torch.Generator()
         generator.manual_seed(seed_of(self._seed, epoch, batch, _CONTRAST_STREAM))
-        some = negative[:: max(1, len(negative) // len(query))]
-        noise = self._config.contrast_noise
-        first, second = (
-            simgcl(perturbed(each, noise, generator), perturbed(each, noise, generator))
-            for each in (query, some)
+
+        def view(vectors: Tensor, of_all: slice, count: int) -> Tensor:
+            # Drawn for all, so that a part has the noise that it has in the whole.
+            drawn = torch.rand(count, vectors.shape[1], generator=generator)[of_all]
+            return perturbed(vectors, self._config.contrast_noise, drawn.to(vectors.device))
+
+        processes, queries = self._processes, part.num_queries
+        first, second = (view(query, part.of_queries, queries) for _ in range(2))
+        second = processes.gather_slices("views of queries", second, queries)
+        of_queries = simgcl(first, second, start=part.of_queries.start)
+        some = negative[:: max(1, len(negative) // queries)]
+        first, second = (view(some, slice(None), len(some)) for _ in range(2))
+        own = processes.slice_of(len(some))
+        of_candidates = simgcl(first[own], second, start=own.start)
+        return processes.share(of_queries, len(query), queries) + processes.share(
+            of_candidates, own.stop - own.start, len(some)
         )
-        return first + second
 
     def _no_negatives(
-        self, queries: NDArray[np.int64], known: sp.csr_array, candidates: NDArray[np.int64]
-    ) -> Tensor:
+        self,
+        queries: NDArray[np.int64],
+        row: NDArray[np.int64],
+        answers: NDArray[np.int64],
+        candidates: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
         """Return which candidates are answers of a query, or the query itself: bool [queries, candidates]."""
         place = np.full(len(self._degree), -1, dtype=np.int64)
         place[candidates] = np.arange(len(candidates))
         excluded = np.zeros((len(queries), len(candidates)), dtype=bool)
-        row, column = np.repeat(np.arange(len(queries)), np.diff(known.indptr)), place[known.indices]
+        column = place[answers]
         excluded[row[column >= 0], column[column >= 0]] = True
         if self._split.within_one_type:
             own = place[queries]
             excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
-        return self._tensor(excluded)
+        return excluded
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return tensor_on(array, self._device)
@@ -342,6 +401,7 @@ class RecommendationTrainer(Trainer):
             )
         else:
             self.model = MatrixFactorization(queries, targets, self.answers.shape, self._device)
+        self._optimizer = TableOptimizer(self.model)
 
     def _set_learning_rate(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / self._batches_of_epoch()) / self.epochs
@@ -379,4 +439,5 @@ def make_recommendation_trainer(
         clock=assignment.clock,
         memory=assignment.memory,
         device=assignment.device,
+        processes=assignment.processes,
     )

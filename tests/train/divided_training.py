@@ -1,0 +1,80 @@
+"""Trainings of small models in forked processes, each with its part of every batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from graphbox.config import MODEL_SECTIONS, TaskConfig
+from graphbox.graph import Graph
+from graphbox.table import EmbeddingTable, ProcessGroup
+from graphbox.table.distributed_kind import is_sharded
+from graphbox.train import GraphView, load_split
+from graphbox.train.memory import TrainingMemory
+from graphbox.train.processes import ALONE, TrainingProcesses
+from graphbox.train.registry import Assignment, make_trainer
+from tests.table.distributed_processes import serve_checks
+
+Learnt = dict[str, NDArray[Any]]
+
+
+def task_of(settings: Mapping[str, Any]) -> Any:
+    """Return the section of a task, of settings as JSON has them."""
+    return TypeAdapter[Any](TaskConfig).validate_json(json.dumps(settings))
+
+
+def learnt(
+    graph: Graph,
+    split: Any,
+    config: Mapping[str, Any],
+    task: Mapping[str, Any],
+    processes: TrainingProcesses = ALONE,
+) -> Learnt:
+    """Return losses and figures of a training, and the rows and parameters that this process ends with."""
+    section = MODEL_SECTIONS[config["kind"]].model_validate_json(json.dumps({"task": "task", **config}))
+    trainer = make_trainer(
+        section,
+        Assignment(
+            "model",
+            GraphView(graph, split),
+            split,
+            task_of(task),
+            3,
+            1,
+            memory=TrainingMemory(processes=processes),
+            processes=processes,
+        ),
+    )
+    losses: list[tuple[float, int]] = []
+    figures: list[float] = []
+    for epoch in range(trainer.epochs):
+        losses += [trainer.train_batch(epoch, batch) for batch in range(trainer.begin_epoch(epoch))]
+        figures += trainer.end_epoch(epoch).values()
+    found: Learnt = {"losses": np.array(losses), "figures": np.array(figures)}
+    for name, value in trainer.dense().items():
+        found[f"dense.{name}"] = value.cpu().numpy()
+    for name, table in trainer.tables().items():
+        assert is_sharded(table) == (processes.size > 1), name
+        local: EmbeddingTable = table.local
+        keys = np.sort(local.keys())
+        found[f"keys.{name}"], found[f"rows.{name}"] = keys, local.pull(keys, create=False)
+    trainer.close()
+    return found
+
+
+def trains(group: ProcessGroup, folder: Path, *, models: str) -> None:
+    """Train models, each told of in a file as JSON, one after the other."""
+    for name, model in json.loads(Path(models).read_text()).items():
+        graph, split = Graph.open(model["graph"]), load_split(Path(model["split"]))
+        found = learnt(graph, split, model["config"], model["task"], TrainingProcesses(group))
+        np.savez(folder / f"{name}-{group.rank}.npz", **found)
+
+
+if __name__ == "__main__":
+    serve_checks({"trains": trains})
