@@ -175,12 +175,18 @@ def command(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         wrapped = _with_global_options(function)
-        app.command(name, **settings)(wrapped)
+        app.command(name, help=_in_paragraphs(function.__doc__ or ""), **settings)(wrapped)
         if default:
             app.callback(invoke_without_command=True)(_only_without_command(wrapped))
         return function
 
     return register
+
+
+def _in_paragraphs(docstring: str) -> str:
+    """Return a docstring whose paragraphs are one line each, which a terminal wraps by its own width."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
 def _with_global_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,14 @@ def test_every_command_has_help_and_json(command: tuple[str, ...], graphbox: Cal
     assert outcome.code == 0
     assert "--json" in outcome.out
     assert len(outcome.out.splitlines()[3].strip()) > 10, "no description"
+
+
+def test_paragraphs_of_help_are_wrapped_by_the_terminal(graphbox: Call) -> None:
+    described = graphbox("predict", "--help").out.partition("╭")[0].splitlines()[3:]
+    widest = max(len(line.rstrip()) for line in described)
+    for line, following in pairwise(described):
+        if line.strip() and following.strip():
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > widest, line
 
 
 def test_document_and_progress_do_not_mix(graphbox: Call) -> None:

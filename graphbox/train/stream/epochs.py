@@ -155,6 +155,10 @@ class ChunkEpochs(Trainer):
             return None
         return sum(report.dropped for report in [table.shrink() for table in tables])
 
+    def close(self) -> None:
+        """Let the trainer that learns let go of its threads."""
+        self._trainer.close()
+
     def _open_chunk(self) -> Chunk:
         if self._chunk is None:
             raise RuntimeError("has_epoch comes first")

@@ -124,22 +124,26 @@ def follow(
             clock=assignment.clock,
             waiting=waiting,
         )
-        with summing_in_order(device, wanted=trainer.sums_in_order):
-            outcome = train(
-                trainer,
-                model=model.name,
-                run_folder=run_folder,
-                settings=model.settings,
-                clock=assignment.clock,
-                trackers=trackers,
-                progress=progress,
-                stop=stop,
-                resume=True,
-                threads=threads,
-                checkpoint_interval_s=checkpoint_interval_s,
-            )
-        graph = feed.graph()
-        save_trained(trainer.trained(model.name, GraphView(graph, None)), graph, run_folder)
+        try:
+            with summing_in_order(device, wanted=trainer.sums_in_order):
+                outcome = train(
+                    trainer,
+                    model=model.name,
+                    run_folder=run_folder,
+                    settings=model.settings,
+                    clock=assignment.clock,
+                    trackers=trackers,
+                    progress=progress,
+                    stop=stop,
+                    resume=True,
+                    threads=threads,
+                    checkpoint_interval_s=checkpoint_interval_s,
+                )
+            graph = feed.graph()
+            save_trained(trainer.trained(model.name, GraphView(graph, None)), graph, run_folder)
+        finally:
+            trainer.close()
+            memory.release()
     with write_atomically(run_folder / "trained" / model.name / "outcome.json") as stream:
         stream.write(json.dumps(asdict(outcome), indent=1).encode())
     return outcome
