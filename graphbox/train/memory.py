@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -15,6 +15,7 @@ from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import DeviceGraph
 from graphbox.sample.adjacency import GraphLike
+from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.table import EmbeddingTable
 from graphbox.table.arguments import Optimizer
 from graphbox.table.distributed_kind import is_sharded
@@ -33,6 +34,8 @@ __all__ = [
     "has_kernels",
     "table_below",
 ]
+
+Key = TypeVar("Key", bound=Hashable)
 
 MOST_NEIGHBORS_ON_DEVICE = 512
 """Of a node at a hop, without replacement; see :func:`graphbox.sample.sample_neighbors`."""
@@ -62,10 +65,11 @@ class TrainingMemory:
         """Whether batches are sampled from disk."""
         return self.config.topology is not None or self.config.features is not None
 
-    def holds_on_device(self, feature_bytes: int) -> bool:
-        """Return whether features of so many bytes are to be kept where the model computes."""
-        budget = self.config.hbm.features
-        return budget is None or feature_bytes <= budget
+    def features_on_device(self, arrays: Mapping[Key, RowBlocks]) -> DeviceArrays[Key] | None:
+        """Return features where kernels of the device read them, within their budget; None: it has none."""
+        if not has_kernels(self.device):
+            return None
+        return DeviceArrays(arrays, self.device, hbm_bytes=self.config.hbm.features, misses="read")
 
     def sampled_on_device(self, graph: GraphLike, num_neighbors: Sequence[int]) -> DeviceGraph | None:
         """Return a graph whose neighbours are sampled where the model computes; None: on the CPU.

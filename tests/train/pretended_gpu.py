@@ -2,14 +2,15 @@
 
 Every operation is done by the CPU, in the same order and with the same random numbers as on the CPU. It is
 refused where tensors of both devices meet, and where one is read by the host without a copy. So a training
-on it ends with the bits of one on the CPU, or shows where something was made on the wrong device. What
-kernels of a GPU do it cannot tell.
+on it ends with the bits of one on the CPU, or shows where something was made on the wrong device. Triton's
+interpreter runs kernels, in the thread that pretends: they may read what is there or in pinned host memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any, NoReturn, Self
 from unittest import mock
 
@@ -21,6 +22,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 GPU = torch.device("cuda", 0)
 
 _aten = torch.ops.aten
+_pinned: set[int] = set()
+"""Where memory begins that was pinned."""
+
 _CROSSING = {_aten.copy_.default, _aten._to_copy.default, _aten.lift_fresh.default, _aten.set_.source_Tensor}
 """Operations that take tensors of several devices."""
 
@@ -94,6 +98,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             if each.dim() and not isinstance(each, PretendedTensor):
                 raise RuntimeError(f"{func}: expected all tensors on {GPU}, found one of {each.shape} on cpu")
     device = kwargs.get("device")
+    is_pinned = bool(kwargs.get("pin_memory"))
     if device is not None:
         on_gpu = torch.device(device).type in ("cuda", "meta")  # what autograd takes this class for
         kwargs = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
@@ -106,6 +111,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         lambda each: each.content if isinstance(each, PretendedTensor) else each, (args, kwargs)
     )
     found = func(*plain_args, **plain_kwargs)
+    if is_pinned:
+        _pin(found)
     if not on_gpu:
         return found
 
@@ -118,6 +125,24 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if func is _aten._to_copy.default:
         return made
     return return_and_correct_aliasing(func, args, kwargs, made)  # type: ignore[no-untyped-call]
+
+
+def _pin(tensor: Tensor) -> Tensor:
+    _pinned.add(tensor.untyped_storage().data_ptr())
+    return tensor
+
+
+def _launch(run: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a kernel of Triton's interpreter, which knows tensors of the CPU alone."""
+    for each in (*args, *kwargs.values()):
+        is_of_host = isinstance(each, Tensor) and not isinstance(each, PretendedTensor)
+        if is_of_host and each.numel() and each.untyped_storage().data_ptr() not in _pinned:
+            raise RuntimeError(f"{executor.fn.__name__}: expected pinned memory, found {each.shape}")
+    return run(executor, *map(_content, args), **{name: _content(each) for name, each in kwargs.items()})
+
+
+def _content(value: Any) -> Any:
+    return value.content if isinstance(value, PretendedTensor) else value
 
 
 @contextmanager
@@ -135,9 +160,19 @@ def pretended_gpu() -> Iterator[torch.device]:
         "manual_seed": None,
         "mem_get_info": (1 << 40, 1 << 40),
         "set_rng_state": None,
+        "synchronize": None,
     }
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(Tensor, "pin_memory", lambda tensor: tensor))
+        stack.enter_context(mock.patch.object(Tensor, "pin_memory", _pin))
+        if find_spec("triton"):
+            from triton.runtime.interpreter import GridExecutor
+
+            run = GridExecutor.__call__
+
+            def launch(executor: Any, *args: Any, **kwargs: Any) -> Any:
+                return _launch(run, executor, *args, **kwargs)
+
+            stack.enter_context(mock.patch.object(GridExecutor, "__call__", launch))
         for name, value in cuda.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
         stack.enter_context(mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,10 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     # ----------------------------------------------------------------------------- details
 
+    @property
+    def _fetches_ahead(self) -> bool:
+        return self._loader is not None and self._graph_on_device() is not None
+
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
 
@@ -174,6 +179,7 @@ class GraphNetworkTrainer(NetworkTrainer):
         # Relations that are taken as one are in memory: what is on disk is then read batch by batch.
         tiered = None if self._graph.is_merged else self._tiered
         on_device = self._graph_on_device()
+        with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
         return NeighborLoader(
             tiered or on_device or self._graph.view,
             dict.fromkeys(self._graph.edge_types, hops),
@@ -183,6 +189,8 @@ class GraphNetworkTrainer(NetworkTrainer):
             features={}
             if tiered is None
             else {name: data.stored_vectors for name, data in self._data.items()},
+            fetch=None if on_device is None else self._data,
+            transform=None if tiered is None else with_vectors,
             edge_attributes=self._graph.edge_attributes,
             output="torch",
             part=self._processes.shard,

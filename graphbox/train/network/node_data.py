@@ -1,10 +1,9 @@
-"""What the nodes of a graph have, gathered for the batches of a network."""
+"""What the nodes of a graph have, gathered for the batches of a network, on a GPU or in host memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,29 +16,30 @@ from graphbox.graph.schema import FeatureSpec
 from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.models.features import LearntFeature, NodeFeatures
 from graphbox.models.graph_inputs import InputSizes, NodeBatch, SlotBatch
+from graphbox.sample import Batch
+from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.sample.gather import gather_rows
-from graphbox.train.transfer import CPU, moved, tensor_on
+from graphbox.sample.sampled import HeteroSample
+from graphbox.train.transfer import CPU, moved
 from graphbox.train.view import GraphView
+from graphbox.words import counted_bytes
 
-__all__ = ["NodeData", "node_data"]
+__all__ = ["ArrayKey", "NetworkData", "NodeData", "node_data"]
+
+ArrayKey = tuple[str, str]
+"""A node type, and what is held of its nodes."""
+
+_CODES, _NUMBERS, _VECTORS = "codes", "numbers", "vectors"
+_INPUTS = "inputs"
+_PASS_BATCHES = 256
 
 
-@dataclass(frozen=True, eq=False)
-class _Slot:
-    offsets: Tensor
-    numbers: Tensor
-    size: int
+class _Arrays(Protocol):
+    """Where rows are read, and on which device they then are."""
 
-    @property
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        return self.offsets, self.numbers
+    device: torch.device
 
-    def take(self, nodes: Tensor) -> SlotBatch:
-        begins = self.offsets[nodes]
-        lengths = self.offsets[nodes + 1] - begins
-        offsets = functional.pad(lengths.cumsum(0), (1, 0))
-        shifts = (begins - offsets[:-1]).repeat_interleave(lengths)
-        return SlotBatch(self.numbers[torch.arange(len(shifts), device=shifts.device) + shifts], offsets)
+    def rows(self, key: ArrayKey, index: Tensor) -> Tensor: ...
 
 
 class NodeData:
@@ -56,9 +56,9 @@ class NodeData:
             features; None: it is learnt of these nodes. Categories and slots it does not know are missing.
 
     Attributes:
-        place: where the features are kept that are not read from disk.
         learnt: what is known of the features by name, in the order in which they are read.
         stored_vectors: names of the vectors that are read from disk, in the order of their columns.
+        blocks: what is to be held of the nodes; rows are taken once :meth:`read_from` said where they are.
 
     Raises:
         UsageError: there is no such feature, or it is what is to be predicted.
@@ -88,70 +88,186 @@ class NodeData:
             for name in chosen
             if known[name].kind not in {"vector", "slots"}
         }
-        self.place = CPU
         self.learnt = (
             {name: LearntFeature.of(known[name], view.feature(node_type, name)) for name in chosen}
             if learnt is None
             else dict(learnt)
         )
         features = NodeFeatures.build(columns, count, self.learnt)
-        self._feature_sizes = features.sizes
-        self._codes, self._numbers = torch.from_numpy(features.codes), torch.from_numpy(features.numbers)
         vectors = {name: view.feature(node_type, name) for name in chosen if known[name].kind == "vector"}
         self._node_type, self._stored = node_type, stored
         self._width = sum(each.shape[1] for each in vectors.values())
+        self._feature_sizes = features.sizes
         self.stored_vectors = () if stored is None else tuple(vectors)
-        self._vectors: Tensor | None = None
+        self.blocks = {
+            _CODES: RowBlocks.of(torch.from_numpy(features.codes.astype(np.int32))),
+            _NUMBERS: RowBlocks.of(torch.from_numpy(features.numbers)),
+        }
         if not self.stored_vectors:
-            self._vectors = torch.from_numpy(_side_by_side(count, vectors.values()))
-        slots = [name for name in chosen if known[name].kind == "slots"]
-        self._slots = [_slot(view, node_type, name, self.learnt[name]) for name in slots]
+            self.blocks[_VECTORS] = _side_by_side_of(count, self._width, list(vectors.values()))
+        self._slots: dict[str, int] = {}
+        for name in chosen:
+            if known[name].kind == "slots":
+                offsets, numbers = self.learnt[name].numbered(*view.slot_lists(node_type, name))
+                self.blocks[_offsets(name)] = RowBlocks.of(torch.from_numpy(offsets))
+                self.blocks[_values(name)] = RowBlocks.of(torch.from_numpy(numbers))
+                slots = self.learnt[name].slots
+                self._slots[name] = max(1, 0 if slots is None else len(slots))
+        self._arrays: _Arrays | None = None
 
     @property
     def sizes(self) -> InputSizes:
         """What the network must know to have parameters."""
-        return InputSizes(self._feature_sizes, self._width, tuple(slot.size for slot in self._slots))
+        return InputSizes(self._feature_sizes, self._width, tuple(self._slots.values()))
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the features that are not read from disk."""
-        held = [self._codes, self._numbers, *([] if self._vectors is None else [self._vectors])]
-        return sum(each.nbytes for each in (*held, *(part for slot in self._slots for part in slot.tensors)))
+    def read_from(self, arrays: _Arrays) -> None:
+        """Read rows from arrays that have all of ``blocks``, which are let go of."""
+        self._arrays = arrays
+        self.blocks = {}
 
-    def move(self, place: torch.device) -> None:
-        """Keep the features elsewhere."""
-        self.place = place
-        self._codes, self._numbers = moved((self._codes, self._numbers), place)
-        self._vectors = None if self._vectors is None else moved(self._vectors, place)
-        self._slots = [moved(each, place) for each in self._slots]
-
-    def take(self, nodes: Tensor, fetched: Mapping[str, Tensor] | None = None) -> NodeBatch:
-        """Return what some nodes have, in their order, where it is kept.
+    def take(self, nodes: Tensor, read_ahead: Tensor | None = None) -> NodeBatch:
+        """Return what some nodes have, in their order, on the device where it is read.
 
         Args:
             nodes: int64 [n].
-            fetched: rows [n, ...] of those of ``stored_vectors`` that were read ahead, by name.
+            read_ahead: rows [n, width] of ``stored_vectors`` that were read ahead, see :meth:`side_by_side`.
         """
-        nodes = moved(nodes, self.place)
+        assert self._arrays is not None  # noqa: S101 - for the type checker
+        nodes = moved(nodes, self._arrays.device)
+        if self.stored_vectors:
+            vectors = self._from_disk(nodes) if read_ahead is None else read_ahead
+            vectors = moved(vectors, self._arrays.device)
+        else:
+            vectors = self._read(_VECTORS, nodes)
         return NodeBatch(
             keys=nodes,
-            codes=_taken(self._codes, nodes),
-            numbers=_taken(self._numbers, nodes),
-            vectors=self._vectors_of(nodes, fetched or {}),
-            slots=tuple(slot.take(nodes) for slot in self._slots),
+            codes=self._read(_CODES, nodes).to(torch.int64),
+            numbers=self._read(_NUMBERS, nodes),
+            vectors=vectors,
+            slots=tuple(self._slot(name, nodes) for name in self._slots),
         )
 
-    def _vectors_of(self, nodes: Tensor, fetched: Mapping[str, Tensor]) -> Tensor:
-        if self._vectors is not None:
-            return _taken(self._vectors, nodes)
+    def side_by_side(self, rows: Mapping[str, Tensor]) -> Tensor:
+        """Return rows of ``stored_vectors``, by name and in host memory, as a network reads them."""
+        vectors = [rows[name].numpy() for name in self.stored_vectors]
+        return _side_by_side(len(vectors[0]), vectors)
+
+    def _read(self, part: str, index: Tensor) -> Tensor:
+        assert self._arrays is not None  # noqa: S101 - for the type checker
+        return self._arrays.rows((self._node_type, part), index)
+
+    def _slot(self, name: str, nodes: Tensor) -> SlotBatch:
+        begins = self._read(_offsets(name), nodes)
+        lengths = self._read(_offsets(name), nodes + 1) - begins
+        offsets = functional.pad(lengths.cumsum(0), (1, 0))
+        shifts = (begins - offsets[:-1]).repeat_interleave(lengths)
+        places = torch.arange(len(shifts), device=shifts.device) + shifts
+        return SlotBatch(self._read(_values(name), places), offsets)
+
+    def _from_disk(self, nodes: Tensor) -> Tensor:
         assert self._stored is not None  # noqa: S101 - for the type checker
-        found = [
-            fetched[name].numpy()
-            if name in fetched
-            else self._stored.feature_rows(self._node_type, name, nodes.cpu().numpy())
-            for name in self.stored_vectors
+        wanted = nodes.cpu().numpy()
+        found = [self._stored.feature_rows(self._node_type, name, wanted) for name in self.stored_vectors]
+        return _side_by_side(len(nodes), found)
+
+
+class NetworkData(Mapping[str, NodeData]):
+    """The features of all node types of a network, by type.
+
+    Codes, numbers, vectors, and offsets and values of slots are arrays, whose rows are read where they lie.
+    It is what loaders over a graph on a device fetch by: batches then come with what their nodes have.
+
+    Args:
+        types: by name.
+        on_device: brings arrays to where kernels of the network's device read them. None, here or from it:
+            they are in host memory, gathered there and copied to where the network computes.
+
+    Attributes:
+        arrays: what kernels read; None: all is in host memory.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, NodeData],
+        on_device: Callable[[Mapping[ArrayKey, RowBlocks]], DeviceArrays[ArrayKey] | None] | None = None,
+    ) -> None:
+        self._types = dict(types)
+        blocks = {
+            (node_type, part): each for node_type in types for part, each in types[node_type].blocks.items()
+        }
+        self.arrays = None if on_device is None else on_device(blocks)
+        held = self.arrays or _HostArrays(blocks)
+        for each in self._types.values():
+            each.read_from(held)
+        self._batches = 0
+
+    def __getitem__(self, node_type: str) -> NodeData:
+        return self._types[node_type]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    @property
+    def place(self) -> str:
+        """Where features are, in words."""
+        if any(each.stored_vectors for each in self._types.values()):
+            vectors = "vectors on disk, read ahead in host memory and copied; the rest: "
+        else:
+            vectors = ""
+        return f"{vectors}{CPU if self.arrays is None else _place_of(self.arrays)}"
+
+    def inputs(
+        self, nodes: Mapping[str, Tensor], ahead: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> dict[str, NodeBatch]:
+        """Return what the nodes of a batch have, by type, where it is read.
+
+        Args:
+            nodes: int64 [n] by type; those of other types are passed over.
+            ahead: what :meth:`fetch` or :meth:`with_vectors` put into the batch.
+        """
+        found = {}
+        for name, each in self._types.items():
+            made = (ahead or {}).get(name, {})
+            found[name] = made[_INPUTS] if _INPUTS in made else each.take(nodes[name], made.get(_VECTORS))
+        return found
+
+    # What loaders do ahead
+
+    def fetch(self, samples: Sequence[HeteroSample[Any]]) -> list[dict[str, dict[str, NodeBatch]]]:
+        """Return what the nodes of each sample have, by type: see :class:`graphbox.sample.NeighborLoader`."""
+        return [
+            {name: {_INPUTS: each.take(sample.nodes[name])} for name, each in self._types.items()}
+            for sample in samples
         ]
-        return tensor_on(_side_by_side(len(nodes), found), self.place)
+
+    def with_vectors(self, batch: Batch[Tensor], *, pinned: bool) -> Batch[Tensor]:
+        """Return a batch whose vectors were read from disk with these as a network reads them.
+
+        Args:
+            batch: made by a loader, which fetched ``stored_vectors``.
+            pinned: put them where a GPU copies from without anybody waiting.
+        """
+        features: dict[str, dict[str, Any]] = {}
+        for name, each in self._types.items():
+            if each.stored_vectors:
+                vectors = each.side_by_side(batch.features[name])
+                features[name] = {_VECTORS: vectors.pin_memory() if pinned else vectors}
+        return Batch(batch.epoch, batch.number, batch.sample, features, batch.seeds)
+
+    def count_batch(self) -> None:
+        """Count a batch that no loader fetched, and end a pass after some of them."""
+        self._batches += 1
+        if self._batches % _PASS_BATCHES == 0:
+            self.end_pass()
+
+    def end_pass(self) -> None:
+        """Let the rows that were read the most be on the device; what is read does not change by it."""
+        self._batches = 0
+        if self.arrays is not None:
+            self.arrays.end_pass()
 
 
 def node_data(
@@ -159,14 +275,16 @@ def node_data(
     node_types: Sequence[str],
     features: Mapping[str, Sequence[str]] | None,
     stored: TieredGraph | None = None,
-) -> dict[str, NodeData]:
-    """Return the data of node types by name.
+    on_device: Callable[[Mapping[ArrayKey, RowBlocks]], DeviceArrays[ArrayKey] | None] | None = None,
+) -> NetworkData:
+    """Return the data of node types.
 
     Args:
         view: the graph.
         node_types: which.
         features: names of features by node type; None: all that may be read, of all types.
         stored: reads vectors from disk; None: they are in memory.
+        on_device: see :class:`NetworkData`.
 
     Raises:
         UsageError: a type or feature that is not there.
@@ -178,26 +296,51 @@ def node_data(
                 where="features",
                 hint=did_you_mean(name, node_types) or f"there are: {', '.join(node_types)}",
             )
-    return {
+    types = {
         name: NodeData(view, name, None if features is None else features.get(name, ()), stored)
         for name in node_types
     }
+    return NetworkData(types, on_device)
 
 
-def _side_by_side(count: int, vectors: Iterable[NDArray[Any]]) -> NDArray[np.float32]:
-    """Return vectors of ``count`` nodes as one, zeros where a value is missing."""
-    columns = np.concatenate([np.zeros((count, 0), np.float32), *vectors], axis=1).astype(np.float32)
-    return np.nan_to_num(columns, copy=False)
+class _HostArrays:
+    """Arrays in host memory, whose rows the host gathers."""
+
+    def __init__(self, arrays: Mapping[ArrayKey, RowBlocks]) -> None:
+        self.device = CPU
+        self._arrays = {
+            key: each.copy_to(torch.empty(each.shape, dtype=each.dtype)) for key, each in arrays.items()
+        }
+
+    def rows(self, key: ArrayKey, index: Tensor) -> Tensor:
+        return torch.from_numpy(gather_rows(self._arrays[key].numpy(), index.numpy(), threads=1))
 
 
-def _slot(view: GraphView, node_type: str, name: str, learnt: LearntFeature) -> _Slot:
-    offsets, numbers = learnt.numbered(*view.slot_lists(node_type, name))
-    size = max(1, 0 if learnt.slots is None else len(learnt.slots))
-    return _Slot(torch.from_numpy(offsets), torch.from_numpy(numbers), size)
+def _side_by_side_of(count: int, width: int, vectors: Sequence[NDArray[Any]]) -> RowBlocks:
+    def read(first: int, last: int) -> Tensor:
+        return _side_by_side(last - first, [each[first:last] for each in vectors])
+
+    return RowBlocks((count, width), torch.float32, read)
 
 
-def _taken(table: Tensor, nodes: Tensor) -> Tensor:
-    """Return rows of a table that is where the nodes are."""
-    if table.device.type != "cpu":
-        return table.index_select(0, nodes)
-    return torch.from_numpy(gather_rows(table.numpy(), nodes.numpy(), threads=1))
+def _side_by_side(count: int, vectors: Sequence[NDArray[Any]]) -> Tensor:
+    """Return vectors of ``count`` nodes as one, float32, zeros where a value is missing."""
+    columns = np.concatenate([np.zeros((count, 0), np.float32), *vectors], axis=1, dtype=np.float32)
+    return torch.from_numpy(np.nan_to_num(columns, copy=False))
+
+
+def _offsets(slot: str) -> str:
+    return f"offsets of {slot}"
+
+
+def _values(slot: str) -> str:
+    return f"values of {slot}"
+
+
+def _place_of(arrays: DeviceArrays[ArrayKey]) -> str:
+    if not arrays.pinned_bytes:
+        return str(arrays.device)
+    pinned = f"{counted_bytes(arrays.pinned_bytes)} in pinned host memory, which it reads"
+    if not arrays.device_bytes:
+        return f"{arrays.device}: {pinned}"
+    return f"{arrays.device}: {counted_bytes(arrays.device_bytes)} there, rows by their use; {pinned}"

@@ -35,7 +35,7 @@ from graphbox.table import EmbeddingTable
 from graphbox.train.import_path import import_by_path
 from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.inference import embed_graph
-from graphbox.train.network.node_data import NodeData
+from graphbox.train.network.node_data import NetworkData, NodeData
 from graphbox.train.storage import write_atomically
 from graphbox.train.view import GraphView
 
@@ -285,7 +285,7 @@ class TrainedNetwork:
             )
         return found
 
-    def _data(self, view: GraphView) -> dict[str, NodeData]:
+    def _data(self, view: GraphView) -> NetworkData:
         for node_type, features in self.learnt.items():
             there = view.features(node_type)
             for name, learnt in features.items():
@@ -298,7 +298,9 @@ class TrainedNetwork:
                         where=f"node type {node_type}",
                         hint="import the graph with the features that it had in training",
                     )
-        return {name: NodeData(view, name, list(each), learnt=each) for name, each in self.learnt.items()}
+        return NetworkData(
+            {name: NodeData(view, name, list(each), learnt=each) for name, each in self.learnt.items()}
+        )
 
     def _network(self, kind: LayerKind, graph: NetworkGraph) -> GraphNetwork:
         sizes = {name: _sizes(features) for name, features in self.learnt.items()}

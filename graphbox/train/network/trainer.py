@@ -95,10 +95,14 @@ class NetworkTrainer(Trainer):
                 )
         self._memory = assignment.memory
         self._tiered = self._open_tiers(assignment.name)
-        self._data = node_data(self._view, self._graph.node_types, config.features, self._tiered)
-        if self._memory.holds_on_device(sum(each.bytes for each in self._data.values())):
-            for each in self._data.values():
-                each.move(self._device)
+        self._data = node_data(
+            self._view,
+            self._graph.node_types,
+            config.features,
+            self._tiered,
+            # Over a whole graph all are copied at once, and stay where the network computes.
+            None if config.num_neighbors is None else self._memory.features_on_device,
+        )
         shape = network_shape(config, kind, weighted=bool(self._graph.edge_attributes))
         sizes = {name: data.sizes for name, data in self._data.items()}
         with self._seeded():
@@ -134,8 +138,7 @@ class NetworkTrainer(Trainer):
         hops = self._config.num_neighbors
         reason = None if hops is None else self._memory.why_on_cpu(hops)
         of_sampling = str(self._device) if reason is None else f"cpu: {reason}"
-        features = dict.fromkeys(str(each.place) for each in self._data.values())
-        found = {"features": ", ".join(features)}
+        found = {"features": str(self._device) if hops is None else self._data.place}
         if hops is not None:
             found["sampling"] = of_sampling
         elif self._device.type == "cuda":
@@ -157,10 +160,14 @@ class NetworkTrainer(Trainer):
         if math.isfinite(value):  # the loop stops at any other, before anything takes it up
             with self._clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
+        if not self._fetches_ahead:
+            self._data.count_batch()
         return value, count
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return figures of the validation part, every few epochs and after the last."""
+        if not self._fetches_ahead:
+            self._data.end_pass()
         if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
             return {}
         self.network.eval()
@@ -189,6 +196,11 @@ class NetworkTrainer(Trainer):
         self._optimization.restore(rest)
 
     # ------------------------------------------------------------------- what each kind does
+
+    @property
+    def _fetches_ahead(self) -> bool:
+        """Whether a loader fetches features, and ends passes over them."""
+        return False
 
     @abstractmethod
     def _loss(self, epoch: int, batch: int) -> tuple[Tensor, int]:
@@ -258,11 +270,7 @@ class NetworkTrainer(Trainer):
     def _inputs(
         self, nodes: Mapping[str, Tensor], fetched: Mapping[str, Any] | None = None
     ) -> dict[str, NodeBatch]:
-        rows = fetched or {}
-        return {
-            name: moved(self._data[name].take(nodes[name], rows.get(name)), self._device)
-            for name in self._graph.node_types
-        }
+        return moved(self._data.inputs(nodes, fetched), self._device)
 
     def _all_inputs(self) -> dict[str, NodeBatch]:
         """Return what all nodes have."""

@@ -41,6 +41,8 @@ _SECTOR_BYTES = 32
 _POINTER_BYTES = 8
 _SLOT_BYTES = 24
 """What a row in HBM takes beside itself: its key, its place in the hash, and marks."""
+_KNOWN_BYTES = 20
+"""What is known in HBM of a row of features that may be there: its place, its name and its uses."""
 _BLOCK_EDGES = 1 << 22
 
 _STATE_NUMBERS = {"rowwise_adagrad": (0, 1), "adagrad": (1, 0), "adam": (2, 1)}
@@ -172,7 +174,7 @@ def things_of(
         case SageConfig():
             things = _towers(model, about, task)
         case GraphNetworkConfig():
-            things = _network(model, about, task)
+            things = _network(model, about, task, on_disk=config.memory.features is not None)
         case KnowledgeGraphSection():
             things = _triples(model, about)
         case TemporalConfig():
@@ -244,7 +246,9 @@ def _towers(model: SageConfig, about: _Model, task: TaskConfig | None) -> list[T
     return things
 
 
-def _network(model: GraphNetworkConfig, about: _Model, task: TaskConfig | None) -> list[Thing]:
+def _network(
+    model: GraphNetworkConfig, about: _Model, task: TaskConfig | None, *, on_disk: bool
+) -> list[Thing]:
     """Count the lists, features and rows that batches read; over a whole graph all are read, once."""
     types = about.types(model.relations)
     rowed = types if model.embeddings is None else [name for name in types if name in model.embeddings]
@@ -256,6 +260,9 @@ def _network(model: GraphNetworkConfig, about: _Model, task: TaskConfig | None) 
     per_type = max(1, relations // max(1, len(types)))
     expanded = seeds * sum(prod(hops[:hop]) * per_type**hop for hop in range(len(hops)))
     reached = expanded + seeds * prod(hops) * per_type ** len(hops)
+    not_in_hbm = "vectors are read from SSD ahead of batches, and copied" if on_disk else ""
+    if model.num_neighbors is None:
+        not_in_hbm = "copied once: all of them are part of what computing takes"
     things = []
     for name in types:
         classes = about.classes(name)
@@ -268,17 +275,18 @@ def _network(model: GraphNetworkConfig, about: _Model, task: TaskConfig | None) 
         stored = about.counts.feature_bytes.get(name, 0) / max(classes.count, 1)
         if stored and (model.features is None or name in model.features):
             width = max(1, round(stored))
-            size = np.full(len(classes.nodes), stored)
+            known = 0 if not_in_hbm else _KNOWN_BYTES
             things.append(
                 Thing(
                     f"features of {name}",
                     "features",
                     classes.nodes,
-                    size,
-                    read,
+                    np.full(len(classes.nodes), stored + known),
+                    read / model.epochs if model.num_neighbors is None else read,
                     width,
                     width,
                     classes.known_by,
+                    not_in_hbm,
                 )
             )
         if name in rowed and (model.embeddings is not None or not stored):

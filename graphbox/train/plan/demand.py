@@ -177,6 +177,7 @@ def _network(
     types = {end for edge_type in touched for end in (edge_type[0], edge_type[2])}
     nodes = sum(counts.nodes.get(name, 0) for name in types)
     stored = sum(counts.feature_bytes.get(name, 0) for name in types)
+    # Of the files that are mapped, and as they are read: by the host, or by a GPU from pinned memory.
     features = 2 * stored if memory.features is None else memory.features + 24 * nodes
     scores = 0.0
     if isinstance(task, RecommendTaskConfig):

@@ -100,8 +100,8 @@ class DevicePlan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is in the GPU's memory."""
-        return all(each.bytes("HBM") == each.thing.bytes for each in self.things)
+        """Whether all that can be in the GPU's memory is there."""
+        return all(each.bytes("HBM") == each.thing.bytes for each in self.things if not each.thing.not_in_hbm)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""

@@ -41,6 +41,7 @@ class Thing:
         read_bytes: what an access reads and writes.
         row_bytes: how much of it is in one piece.
         known_by: where the numbers of accesses are from, for people.
+        not_in_hbm: why no item of it can be there, for people; empty: any can.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Thing:
     read_bytes: float
     row_bytes: int
     known_by: str
+    not_in_hbm: str = ""
 
     @property
     def bytes(self) -> int:
@@ -150,10 +152,11 @@ def place(
     given, limits = hbm_budgets or {}, mem_budgets or {}
     left = max(0, hbm_bytes)
     in_hbm = [np.zeros_like(each.items) for each in things]
+    near = [number for number, each in enumerate(things) if not each.not_in_hbm]
     for kind in given:
-        chosen = [number for number, each in enumerate(things) if each.kind == kind]
+        chosen = [number for number in near if things[number].kind == kind]
         left -= _fill(things, in_hbm, chosen, min(given[kind], left), rates, ("HBM", "MEM"))
-    free = [number for number, each in enumerate(things) if each.kind not in given]
+    free = [number for number in near if things[number].kind not in given]
     _fill(things, in_hbm, free, left, rates, ("HBM", "MEM"))
     in_mem = [np.zeros_like(each.items) for each in things]
     for kind in KINDS:
@@ -166,7 +169,8 @@ def place(
     placed = []
     for thing, hbm, mem in zip(things, in_hbm, in_mem, strict=True):
         items: dict[Tier, NDArray[np.int64]] = {"HBM": hbm, "MEM": mem, "SSD": thing.items - hbm - mem}
-        placed.append(PlacedThing(thing, items, rates, _why(thing, items, thing.kind in given, hbm_bytes)))
+        why = thing.not_in_hbm or _why(thing, items, thing.kind in given, hbm_bytes)
+        placed.append(PlacedThing(thing, items, rates, why))
     return placed
 
 

@@ -29,6 +29,10 @@ _CONTEXT_BYTES = 1 << 30
 _COPIES = 6.0
 """How often a vector of a batch is there: itself, what layers make of it, gradients, batches ahead."""
 _INFERENCE_NODES = 8192
+_BATCHES_THERE = 3.0
+"""The features of a batch, and of those that loaders have made ahead."""
+_DROPPED_COPIES = 2.0
+"""Of features some of which are left out: what is left, and which."""
 
 
 def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> int | None:
@@ -81,11 +85,15 @@ def _network(model: GraphNetworkConfig, counts: GraphCounts) -> float:
     types = {end for each in relations for end in (each[0], each[2])}
     nodes = sum(counts.nodes.get(name, 0) for name in types)
     edges = sum(counts.edges.get(each, 0) for each in relations) * (2 if model.reverse else 1)
+    stored = sum(counts.feature_bytes.get(name, 0) for name in types) / 4.0
+    dropped = _DROPPED_COPIES * stored if model.input_dropout else 0.0
     messages = (MESSAGE_BYTES.get(model.layer, max(MESSAGE_BYTES.values())) / 4.0 + 1.0) * model.dim
     if model.num_neighbors is None:
-        return (15.0 + 7.0 * model.layers) * model.dim * nodes + (6.0 + messages * model.layers) * edges
+        layers = (15.0 + 7.0 * model.layers) * model.dim * nodes + (6.0 + messages * model.layers) * edges
+        return layers + stored + dropped
     drawn = model.batch_size * sum(prod(model.num_neighbors[:hop]) for hop in range(model.layers + 1))
     met = nodes * -math.expm1(-drawn / max(nodes, 1))
     mean_degree = edges / max(nodes, 1)
     of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
-    return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges), of_block)
+    features = (_BATCHES_THERE * stored + dropped) * met / max(nodes, 1)
+    return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features, of_block)
