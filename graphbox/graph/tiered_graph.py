@@ -93,6 +93,7 @@ class TieredGraph:
                 hint="give more, or make the changes part of the base with `graphbox compact`",
             )
         self._overlay_bytes = overlay_bytes
+        self._topology_bytes = topology_bytes
         self._lists = open_lists(files, budget_bytes=topology_bytes - overlay_bytes, options=self._options)
         self._overlays: dict[tuple[EdgeType, Direction], EdgeOverlay | None] = {}
         self._feature_bytes = feature_bytes
@@ -122,6 +123,24 @@ class TieredGraph:
     def graph(self) -> Graph:
         """The graph: its types, counts and ids."""
         return self._graph
+
+    def with_topology_bytes(self, cache_bytes: int) -> TieredGraph:
+        """Return the same edges with other memory for lists, and without any for features.
+
+        Args:
+            cache_bytes: beside the lists that changes touched.
+        """
+        return TieredGraph(
+            self._graph,
+            topology_bytes=self._overlay_bytes + cache_bytes,
+            pass_bytes=self._pass_bytes,
+            options=self._options,
+        )
+
+    @property
+    def list_bytes(self) -> int:
+        """The most memory for neighbour lists, beside those that changes touched."""
+        return self._topology_bytes - self._overlay_bytes
 
     @property
     def feature_bytes(self) -> int:

@@ -1,18 +1,17 @@
-"""Graphs in the memory of a device, or in host memory that it reads, for samplers that run on it."""
+"""Graphs in the memory of a device, in host memory that it reads, or on disk, for samplers that run on it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from graphbox.device import check_device, on_device
-from graphbox.errors import DataError, DoesNotFitError, UnsupportedError, UsageError
-from graphbox.native import Int64Array, integer_array, thread_count
+from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
+from graphbox.native import integer_array, thread_count
 from graphbox.sample.adjacency import (
     Adjacency,
     Arrays,
@@ -27,6 +26,9 @@ from graphbox.sample.adjacency import (
     is_tiered,
 )
 from graphbox.sample.derived import no_column, weights_of
+from graphbox.sample.device_lists import DeviceAdjacency, DeviceWeights, HeldColumn, HeldLists
+from graphbox.sample.disk_lists import DiskLists, DiskTier
+from graphbox.sample.list_checks import check_lists
 from graphbox.sample.list_order import most_parallel_edges
 from graphbox.sample.pass_gate import PassGate
 from graphbox.sample.pinned import as_tensor, pinned_copy, to_device
@@ -35,6 +37,7 @@ from graphbox.sample.resident_lists import (
     ResidentLists,
     Residents,
     ResidentStatistics,
+    age_uses,
     sectors_of_byte,
 )
 from graphbox.words import counted_bytes
@@ -43,74 +46,18 @@ if TYPE_CHECKING:
     import torch
 
     from graphbox.bandwidth import Bandwidths
+    from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "node_tensor"]
 
 ListKey = tuple[EdgeType, Direction]
 
 DEFAULT_RELABEL_BYTES = 1 << 30
-_LARGEST_DEGREE = 2**31 - 1
 _UNBOUNDED_BYTES = 2**63
 _SHARE_OF_FREE = 0.75
 _LIST_BYTES = 256  # a usual list
+_WEIGHT_BYTES = 20  # of an edge: weight and alias table, which the host has as well
 _PLACES = (None, "device", "pinned")
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceAdjacency:
-    """Compressed rows where kernels read them; see :class:`graphbox.sample.adjacency.Adjacency`.
-
-    Attributes:
-        indptr: int64 [rows + 1], on the device or in pinned host memory.
-        indices: int32 or int64 [edges], on the device or in pinned host memory.
-        residents: lists that are on the device as well, while ``indices`` are not; None: there can be none.
-        uses: int32 [rows], on the device, where kernels count the sectors they read of each list; None:
-            nobody wants to know.
-    """
-
-    indptr: torch.Tensor
-    indices: torch.Tensor
-    residents: Residents | None = None
-    uses: torch.Tensor | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceWeights:
-    """What weighted draws among the edges of a :class:`DeviceAdjacency` need, in the places of its edges.
-
-    Attributes:
-        alias_tables: int32 [edges, 2], bits of thresholds and aliases: see ``csrc/sample/alias.h``.
-        weight: float32 [edges].
-        alias_residents: lists of ``alias_tables`` that are on the device as well; ``places`` count pairs.
-        weight_residents: lists of ``weight`` that are.
-    """
-
-    alias_tables: torch.Tensor
-    weight: torch.Tensor
-    alias_residents: Residents | None = None
-    weight_residents: Residents | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _HeldColumn:
-    """A column of edges: the whole of it, and what says which lists of it are resident, if they can be."""
-
-    values: torch.Tensor
-    tiered: ListColumn | None
-
-
-@dataclass(slots=True)
-class _HeldLists:
-    """The lists of an edge type in a direction."""
-
-    host: Adjacency
-    name: str
-    indptr: torch.Tensor
-    is_indptr_near: bool
-    indices: _HeldColumn = field(init=False)
-    uses: torch.Tensor | None = None
-    alias_tables: _HeldColumn | None = None
-    weight: _HeldColumn | None = None
 
 
 class DeviceGraph:
@@ -124,8 +71,14 @@ class DeviceGraph:
     resident; the rest they read from pinned host memory by themselves. Where not even the offsets fit, all is
     in pinned memory. Arrays are copied there: their pages in the page cache can go.
 
+    Of a graph in tiers (:meth:`graphbox.graph.Graph.tiered`) ``topology_bytes`` bounds what is in pinned
+    memory. Where that has no room for lists as a whole either, they are on disk, and those that are read most
+    on the device and in pinned memory: see :mod:`graphbox.sample.disk_lists`. Neighbours are sampled then,
+    every one equally likely; walks and draws by weight are refused. Of a graph that changed all lists are
+    read through host memory.
+
     Args:
-        graph: a graph in host memory, as it is now: later changes do not show.
+        graph: a graph in host memory, as it is now: later changes do not show; or one in tiers.
         device: where kernels run.
         hbm_bytes: the most memory of the device for lists, weights and what is known about them; None: three
             quarters of what is free when the first lists are asked for, and any number on the CPU. Samples,
@@ -140,13 +93,12 @@ class DeviceGraph:
 
     Raises:
         BackendMissingError: Triton or the device is not there.
-        UnsupportedError: the graph is read in tiers.
         UsageError: another wrong argument.
     """
 
     def __init__(
         self,
-        graph: GraphLike,
+        graph: GraphLike | TieredGraph,
         device: torch.device | str = "cuda",
         *,
         hbm_bytes: int | None = None,
@@ -157,7 +109,8 @@ class DeviceGraph:
     ) -> None:
         import torch
 
-        _check_graph(graph)
+        if not is_tiered(graph) and not isinstance(graph, GraphLike):
+            raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
         if indices_in not in _PLACES:
             raise UsageError(f"expected device or pinned, received {indices_in!r}", where="indices_in")
         for name, value in (("hbm_bytes", hbm_bytes), ("relabel_bytes", relabel_bytes)):
@@ -168,11 +121,13 @@ class DeviceGraph:
         if str(self.device) == "cuda":
             self.device = torch.device("cuda", torch.cuda.current_device())
         self.relabel_bytes = relabel_bytes
-        self._graph = graph
+        self._tiered = graph if is_tiered(graph) else None
+        self._graph = cast("GraphLike", graph if self._tiered is None else self._tiered.graph)
+        self._disk = None if self._tiered is None else DiskTier(self._tiered, self.device)
         self._hbm_bytes = hbm_bytes
         self._indices_in = indices_in
         self._threads = threads
-        self._held: dict[ListKey, _HeldLists] = {}
+        self._held: dict[ListKey, HeldLists] = {}
         self._values: dict[tuple[ListKey, EdgeColumnName], torch.Tensor] = {}
         self._columns: list[ListColumn] = []
         self._device_bytes = self._pinned_bytes = 0
@@ -183,8 +138,13 @@ class DeviceGraph:
 
     @property
     def graph(self) -> GraphLike:
-        """The graph in host memory."""
+        """The graph in host memory, or memory-mapped."""
         return self._graph
+
+    @property
+    def tiered(self) -> TieredGraph | None:
+        """The graph in tiers, if it was made of one."""
+        return self._tiered
 
     @property
     def node_types(self) -> Sequence[str]:
@@ -228,10 +188,8 @@ class DeviceGraph:
             DataError: a weight is not a positive number.
             DoesNotFitError: they are to be on the device, which has no room for them.
         """
-        key = (edge_type, direction)
-        self.hold([key], [key])
-        held = self._held[key]
-        alias_tables, weight = cast("_HeldColumn", held.alias_tables), cast("_HeldColumn", held.weight)
+        held = self._whole_lists((edge_type, direction), weighted=True)
+        alias_tables, weight = cast("HeldColumn", held.alias_tables), cast("HeldColumn", held.weight)
         return DeviceWeights(
             alias_tables.values,
             weight.values,
@@ -247,8 +205,7 @@ class DeviceGraph:
             DoesNotFitError: they are to be on the device, which has no room for them.
         """
         key = (edge_type, direction)
-        self.hold([key])
-        held = self._held[key]
+        held = self._whole_lists(key)
         if name == "weight" and held.weight is not None:
             return held.weight.values
         with self._lock:
@@ -260,11 +217,25 @@ class DeviceGraph:
                 self._settle()
             return self._values[key, name]
 
+    def values_on_disk(
+        self, edge_types: Iterable[EdgeType], name: EdgeColumnName
+    ) -> dict[EdgeType, DiskLists]:
+        """Return what reads values of edges for which no budget has room; none: :meth:`edge_values` has."""
+        if self._disk is None:
+            return {}
+        lists = {each: self._disk.lists_from_disk((each, "in")) for each in edge_types}
+        having = {each: found for each, found in lists.items() if found.edges.has(name)}
+        new = [found for each, found in having.items() if ((each, "in"), name) not in self._values]
+        needed = sum(each.edges.num_base_edges for each in new) * (4 if name == "weight" else 8)
+        are_held = all((each, "in") in self._held for each in having)
+        return {} if are_held and needed <= max(self._room, self._host_room) else having
+
     def has_values(self, edge_type: EdgeType, direction: Direction, name: EdgeColumnName) -> bool:
         """Return whether edges have a weight or a timestamp."""
-        key = (edge_type, direction)
-        self.hold([key])
-        return edge_column(self._held[key].host, name, self._held[key].name) is not None
+        if self._disk is not None:
+            return self._disk.lists_from_disk((edge_type, direction)).edges.has(name)
+        held = self._whole_lists((edge_type, direction))
+        return edge_column(held.host, name, held.name) is not None
 
     def most_parallel(self, edge_type: EdgeType, direction: Direction) -> int:
         """Return the most edges between two nodes.
@@ -273,9 +244,9 @@ class DeviceGraph:
             UsageError: the neighbours of a node do not ascend.
         """
         key = (edge_type, direction)
-        self.hold([key])
+        held = self._whole_lists(key)
         if key not in self._parallel:
-            host, name = self._held[key].host, self._held[key].name
+            host, name = held.host, held.name
             self._parallel[key] = most_parallel_edges(
                 host, as_arrays(host, name), name, thread_count(self._threads)
             )
@@ -292,6 +263,8 @@ class DeviceGraph:
             UsageError: the edges have no weights.
             DataError: an adjacency is damaged, or a weight is not a positive number.
             DoesNotFitError: they are to be on the device, which has no room for them.
+            UnsupportedError: weights are wanted of lists that are on disk.
+            NotFoundError: the neighbours of a reverse edge type are not on disk.
         """
         wanted = list(dict.fromkeys(lists))
         if all(self._has(key, weighted=key in weighted) for key in wanted):
@@ -301,6 +274,8 @@ class DeviceGraph:
             unweighted = [
                 key for key in wanted if key in weighted and (key in new or self._held[key].weight is None)
             ]
+            if self._stay_on_disk(new, unweighted):
+                return
             hosts = {key: self._host_lists(key) for key in new}
             arrays = {key: as_arrays(host, edge_type_name(key[0])) for key, host in hosts.items()}
             needed = sum(each.indptr.nbytes + each.indices.nbytes for each in arrays.values())
@@ -311,8 +286,8 @@ class DeviceGraph:
             if needed > self._room:
                 self._empty_arena()  # which gets what is left when the pass ends
             fits = needed <= self._room
-            brought: dict[ListKey, _HeldLists] = {}
-            weights: dict[ListKey, tuple[_HeldColumn, _HeldColumn]] = {}
+            brought: dict[ListKey, HeldLists] = {}
+            weights: dict[ListKey, tuple[HeldColumn, HeldColumn]] = {}
             try:
                 for key, host in hosts.items():
                     brought[key] = self._bring_lists(key, host, arrays[key], fits=fits)
@@ -324,6 +299,38 @@ class DeviceGraph:
                     held = brought.get(key) or self._held[key]
                     held.alias_tables, held.weight = columns
                 self._held.update(brought)
+
+    def disk_lists(
+        self, edge_types: Sequence[EdgeType], weighted: Collection[EdgeType] = ()
+    ) -> list[DiskLists] | None:
+        """Return the in-neighbours of edge types as samplers of passes read them; None: not from disk.
+
+        Args:
+            edge_types: which are sampled together.
+            weighted: of which weights are wanted.
+
+        Raises:
+            NotFoundError: those of a reverse edge type are not on disk.
+            UnsupportedError: weights are wanted of lists that are on disk.
+        """
+        if self._disk is None:
+            return None
+        keys: list[ListKey] = [(each, "in") for each in edge_types]
+        self.hold(keys, [(each, "in") for each in weighted])
+        if all(key in self._held for key in keys):
+            return None
+        with self._lock:
+            missing = [key for key in keys if key not in self._disk]
+            if missing:  # which are on the device as a whole, but others are not
+                self._bring_from_disk(missing)
+            return [self._disk[key] for key in keys]
+
+    def residents(self, lists: DiskLists) -> tuple[Residents, Residents] | None:
+        """Return what is resident of lists on disk, on the device and in pinned memory; None: nothing can be.
+
+        They hold while :meth:`reading`.
+        """
+        return None if self._disk is None else self._disk.residents(lists, self._residents)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -346,7 +353,11 @@ class DeviceGraph:
                 return self._residents.statistics
             with self._gate.changing(), on_device(self.device):
                 self._settle()
-                self._residents.end_pass(self._columns, self._room + self._residents.held_bytes)
+                room_bytes = self._room + self._residents.held_bytes
+                self._residents.end_pass(self._columns, room_bytes, ages=False)
+                if self._disk is not None:
+                    self._disk.end_pass(self._host_room + self._disk.held_bytes)
+                age_uses(self._columns)
                 self._settle()
             return self._residents.statistics
 
@@ -356,14 +367,20 @@ class DeviceGraph:
         return self._residents.statistics
 
     @property
+    def pinned_statistics(self) -> ResidentStatistics | None:
+        """What of lists on disk is resident in pinned host memory; None: the graph is not in tiers."""
+        return None if self._disk is None else self._disk.statistics
+
+    @property
     def device_bytes(self) -> int:
         """Bytes that lists, weights and what is known about them take on the device."""
-        return self._residents.held_bytes + self._device_bytes
+        known_bytes = 0 if self._disk is None else self._disk.known_bytes
+        return self._residents.held_bytes + self._device_bytes + known_bytes
 
     @property
     def pinned_bytes(self) -> int:
-        """Bytes that lists and weights take in pinned host memory."""
-        return self._pinned_bytes
+        """Bytes that lists and weights take in host memory, most of it pinned."""
+        return self._pinned_bytes + (0 if self._disk is None else self._disk.held_bytes)
 
     # Where things go
 
@@ -378,44 +395,83 @@ class DeviceGraph:
                 self._hbm_bytes = int(_SHARE_OF_FREE * torch.cuda.mem_get_info(self.device)[0])
         return self._hbm_bytes - self.device_bytes
 
+    @property
+    def _host_room(self) -> int:
+        """Bytes of host memory for lists that nothing takes."""
+        return (_UNBOUNDED_BYTES if self._tiered is None else self._tiered.list_bytes) - self.pinned_bytes
+
     def _has(self, key: ListKey, *, weighted: bool) -> bool:
         held = self._held.get(key)
-        return held is not None and (not weighted or held.weight is not None)
+        if held is None:
+            return self._disk is not None and key in self._disk and not weighted
+        return not weighted or held.weight is not None
+
+    def _whole_lists(self, key: ListKey, *, weighted: bool = False) -> HeldLists:
+        self.hold([key], [key] if weighted else ())
+        if key not in self._held:
+            raise _on_disk(edge_type_name(key[0]))
+        return self._held[key]
+
+    def _stay_on_disk(self, new: Sequence[ListKey], weighted: Collection[ListKey]) -> bool:
+        """Leave lists on disk if neither the device nor pinned memory has room for them, and return that."""
+        if self._disk is None:
+            return False
+        sizes = [self._disk.sizes(key) for key in new]
+        for key in weighted:
+            if key in self._disk:
+                raise _on_disk(edge_type_name(key[0]), "and weights ")
+        present = [each for each in sizes if each is not None]
+        weights = [self._disk.sizes(key) for key in weighted]
+        needed = sum(list_bytes for list_bytes, _ in present)
+        needed += sum(_WEIGHT_BYTES * edges for _, edges in filter(None, weights))
+        is_unchanged = len(present) == len(sizes) and None not in weights
+        if is_unchanged and needed <= max(self._room + self._residents.held_bytes, self._host_room):
+            return False
+        if weighted:
+            raise _on_disk(edge_type_name(next(iter(weighted))[0]), "and weights ")
+        self._bring_from_disk(new)
+        return True
+
+    def _bring_from_disk(self, keys: Sequence[ListKey]) -> None:
+        assert self._disk is not None  # noqa: S101 - for the type checker
+        with on_device(self.device):
+            brought = self._disk.bring(keys, device_bytes=self._room, host_bytes=self._host_room)
+            self._columns += [each.near for each in brought if each.near is not None]
+            self._settle()
 
     def _host_lists(self, key: ListKey) -> Adjacency:
         return self._graph.csc(key[0]) if key[1] == "in" else self._graph.csr(key[0])
 
     def _lists_of(self, key: ListKey) -> DeviceAdjacency:
-        self.hold([key])
-        held = self._held[key]
+        held = self._whole_lists(key)
         return DeviceAdjacency(held.indptr, held.indices.values, self._residents_of(held.indices), held.uses)
 
-    def _residents_of(self, column: _HeldColumn) -> Residents | None:
+    def _residents_of(self, column: HeldColumn) -> Residents | None:
         if column.tiered is None:
             return None
         residents = self._residents.of(column.tiered)
         return Residents(residents.values.view(column.values.dtype), residents.places)
 
-    def _bring_lists(self, key: ListKey, host: Adjacency, arrays: Arrays, *, fits: bool) -> _HeldLists:
+    def _bring_lists(self, key: ListKey, host: Adjacency, arrays: Arrays, *, fits: bool) -> HeldLists:
         indptr, indices = arrays.indptr, arrays.indices
         name = edge_type_name(key[0])
         num_columns = self.num_nodes(key[0][0] if key[1] == "in" else key[0][2])
-        _check_lists(indptr, indices, num_columns, name)
+        check_lists(indptr, indices, num_columns, name)
         known_bytes = 20 * len(indptr) if self._indices_in is None and not fits else indptr.nbytes
         is_near = fits or self._indices_in is not None or known_bytes <= self._room
-        held = _HeldLists(host, name, self._whole(indptr, is_near), is_near)
+        held = HeldLists(host, name, self._whole(indptr, is_near), is_near)
         held.indices = self._column(held, indices, fits=fits, counts=True)
         return held
 
-    def _bring_weights(self, held: _HeldLists, *, fits: bool) -> tuple[_HeldColumn, _HeldColumn]:
+    def _bring_weights(self, held: HeldLists, *, fits: bool) -> tuple[HeldColumn, HeldColumn]:
         tables = weights_of(held.host, held.name, self._threads).base.entries
         column = cast("EdgeColumn", edge_column(held.host, "weight", held.name))  # the tables are made of it
         alias_tables = self._column(held, tables.view(np.int32).reshape(-1, 2), fits=fits)
         return alias_tables, self._column(held, column.base, fits=fits)
 
     def _column(
-        self, held: _HeldLists, array: np.ndarray[Any, Any], *, fits: bool, counts: bool = False
-    ) -> _HeldColumn:
+        self, held: HeldLists, array: np.ndarray[Any, Any], *, fits: bool, counts: bool = False
+    ) -> HeldColumn:
         """Bring a column whole, or have lists of it resident, if there is room for knowing about them."""
         import torch
 
@@ -425,14 +481,14 @@ class DeviceGraph:
         known_bytes = 8 * rows + (0 if held.uses is not None else 4 * rows)
         can_be = self._indices_in is None and not is_near and held.is_indptr_near
         if not can_be or rows == 0 or known_bytes > self._room:
-            return _HeldColumn(values, None)
+            return HeldColumn(values, None)
         if held.uses is None:
             held.uses = torch.zeros(rows, dtype=torch.int32, device=self.device)
         one_each = values.view(torch.int64).squeeze(1) if values.ndim == 2 else values
         tiered = ListColumn(one_each, held.uses, held.indptr, counts=counts)
         self._device_bytes += known_bytes
         self._columns.append(tiered)
-        return _HeldColumn(values, tiered)
+        return HeldColumn(values, tiered)
 
     def _whole(self, array: np.ndarray[Any, Any], is_near: bool) -> torch.Tensor:
         """Return an array on the device, or in pinned host memory."""
@@ -463,40 +519,14 @@ class DeviceGraph:
             torch.cuda.synchronize(self.device)
 
 
-def _check_graph(graph: object) -> None:
-    if is_tiered(graph):
-        raise UnsupportedError(
-            "expected a graph in host memory for samplers on a device, received one that is read in tiers: "
-            "which of its lists a batch reads is known only when it is sampled",
-            where="graph",
-            hint="give the graph itself, which is copied to pinned memory, or sample in host memory: loaders "
-            "over graph.tiered(...) take device=...",
-        )
-    if not isinstance(graph, GraphLike):
-        raise UsageError(f"expected a graph, received {type(graph).__name__}", where="graph")
-
-
-def _check_lists(indptr: Int64Array, indices: np.ndarray[Any, Any], num_columns: int, name: str) -> None:
-    """Kernels read what they are led to, so nothing may lead them astray."""
-    if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(indptr[1:] < indptr[:-1]):
-        raise DataError(
-            f"expected indptr to rise from 0 to the number of edges, {len(indices)}",
-            where=name,
-            hint="the graph is damaged: import it again",
-        )
-    if len(indices) > _LARGEST_DEGREE:
-        degrees = np.diff(indptr)
-        if degrees.max() > _LARGEST_DEGREE:
-            raise DataError(
-                f"expected at most {_LARGEST_DEGREE} neighbours of a node on a device, found {degrees.max()}",
-                where=f"{name}, node {degrees.argmax()}",
-            )
-    if len(indices) and (indices.min() < 0 or indices.max() >= num_columns):
-        raise DataError(
-            f"expected neighbours from 0 to {num_columns - 1}, found {indices.min()} to {indices.max()}",
-            where=name,
-            hint="the graph is damaged: import it again",
-        )
+def _on_disk(name: str, what: str = "") -> UnsupportedError:
+    return UnsupportedError(
+        f"expected lists {what}that the device or pinned memory holds as a whole, received some on disk, of "
+        "which samplers on a device draw single neighbours, each equally likely",
+        where=name,
+        hint="give Graph.tiered more topology_bytes, or sample in host memory: loaders over "
+        "graph.tiered(...) take device=...",
+    )
 
 
 def node_tensor(nodes: object, num_nodes: int, device: torch.device, name: str) -> torch.Tensor:

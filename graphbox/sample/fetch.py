@@ -18,7 +18,7 @@ from graphbox.errors import ConflictError, UsageError
 from graphbox.native import Int64Array
 from graphbox.sample.gather import gather_rows, pooled_array
 from graphbox.sample.sampled import HeteroSample
-from graphbox.sample.tiered_neighbor import PassSample
+from graphbox.sample.tiered_neighbor import SampledPass
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
@@ -46,14 +46,14 @@ class TierFetch:
         self._names = {node_type: tuple(wanted) for node_type, wanted in names.items()}
         self._kinds = _kinds(graph, self._names)
 
-    def fetch(self, samples: Sequence[HeteroSample[Int64Array]]) -> list[BatchFeatures]:
+    def fetch(self, samples: Sequence[HeteroSample[Any]]) -> list[BatchFeatures]:
         """Return the features of each sample's nodes."""
         return [self._fetch(sample) for sample in samples]
 
-    def _fetch(self, sample: HeteroSample[Int64Array]) -> BatchFeatures:
+    def _fetch(self, sample: HeteroSample[Any]) -> BatchFeatures:
         features: BatchFeatures = {}
         for (node_type, name), kind in self._kinds.items():
-            rows, nodes = features.setdefault(node_type, {}), sample.nodes[node_type]
+            rows, nodes = features.setdefault(node_type, {}), _in_host_memory(sample.nodes[node_type])
             if kind == "slots":
                 rows[f"{name}_ptr"], rows[name] = self._graph.slot_lists(node_type, name, nodes)
             else:
@@ -136,8 +136,8 @@ class PassFetch:
         return sum(each.size_bytes for each in self._rows.values())
 
     def fetch(
-        self, passes: Iterable[PassSample]
-    ) -> Generator[tuple[HeteroSample[Int64Array], BatchFeatures], None, None]:
+        self, passes: Iterable[SampledPass]
+    ) -> Generator[tuple[HeteroSample[Any], BatchFeatures], None, None]:
         """Give each batch of each pass with its features, in order.
 
         The next pass is taken from ``passes`` when the last window of the one before is about to be used.
@@ -250,7 +250,7 @@ class _NodeRows:
         self._cache = _core.TraceCache(self._num_nodes, self._slots)
 
     def batches(
-        self, passes: Iterator[PassSample], reader: ThreadPoolExecutor
+        self, passes: Iterator[SampledPass], reader: ThreadPoolExecutor
     ) -> Generator[dict[str, Array], None, None]:
         """Give the rows of each batch of each pass, in order; a window is read while one is used."""
         ahead: _Window | None = None
@@ -270,7 +270,7 @@ class _NodeRows:
             self._forget()
             raise
 
-    def _read_windows(self, passes: Iterator[PassSample], reader: ThreadPoolExecutor) -> Iterator[_Window]:
+    def _read_windows(self, passes: Iterator[SampledPass], reader: ThreadPoolExecutor) -> Iterator[_Window]:
         for samples in passes:
             batches = samples.nodes(self._node_type)
             del samples
@@ -302,6 +302,11 @@ class _NodeRows:
                 rows[name] = _as_given(found, self._kinds[name])
             begin = end
             yield rows
+
+
+def _in_host_memory(nodes: Any) -> Int64Array:
+    in_host: Int64Array = nodes if isinstance(nodes, np.ndarray) else nodes.cpu().numpy()
+    return in_host
 
 
 def _kinds(graph: TieredGraph, names: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:

@@ -485,6 +485,7 @@ def _sample_on_device(
                 hint="sample the graph itself instead of its DeviceGraph",
             )
     from graphbox.sample.neighbor_gpu import read_edge_values, sample_device_graph  # Triton, where it is used
+    from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 
     seed, epoch, batch = key
     checked = seed_number(seed), epoch_number(epoch), batch_number(batch)
@@ -492,6 +493,24 @@ def _sample_on_device(
     for name in edge_attributes:
         if hops_by_type and not any(graph.has_values(each, "in", name) for each in hops_by_type):
             raise lacks_attribute(name, [*map(edge_type_name, hops_by_type)])
+    on_disk = graph.disk_lists(list(hops_by_type), weighted)
+    if on_disk is not None:
+        if excluded:
+            raise UnsupportedError(
+                "samplers on a device know no excluded edges among lists that are on disk",
+                where="excluded_edges",
+                hint="give Graph.tiered topology_bytes that hold all lists, or sample in host memory",
+            )
+        (sample,) = sample_disk_lists(
+            graph,
+            on_disk,
+            [seeds],
+            hops_by_type,
+            replace=replace,
+            keys=[checked],
+            edge_attributes=edge_attributes,
+        )
+        return sample
     sample = sample_device_graph(
         graph,
         seeds,

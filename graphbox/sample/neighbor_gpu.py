@@ -37,6 +37,8 @@ __all__ = [
     "DeviceRelation",
     "HopEdges",
     "SampledHops",
+    "check_most_neighbors",
+    "draw_edges",
     "read_edge_values",
     "sample_device_graph",
     "sample_hop",
@@ -123,8 +125,8 @@ def _distinct(drawn, last, wanted, DRAWS: tl.constexpr):
 @triton.jit
 def _choose_uniform(
     nodes, begins, degrees, ends, indices, residents, places, edges, edge_ids, cols, neighbors, size,
-    first_col, wanted, key, place, REPLACE: tl.constexpr, TIERED: tl.constexpr, DRAWS: tl.constexpr,
-    BLOCK: tl.constexpr,
+    first_col, wanted, key, place, REPLACE: tl.constexpr, TIERED: tl.constexpr, READS: tl.constexpr,
+    DRAWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
@@ -159,9 +161,10 @@ def _choose_uniform(
     is_wanted &= inside[:, None]
     tl.store(edge_ids + out, edge, mask=is_wanted)
     tl.store(cols + out, tl.zeros_like(edge) + (first_col + number)[:, None], mask=is_wanted)
-    read_at = list_begin(places, node, begin, edges, inside, TIERED)[:, None] + choice
-    neighbor = load_edges(indices, residents, edges, read_at, is_wanted, 0, TIERED)
-    tl.store(neighbors + out, neighbor, mask=is_wanted)
+    if READS:
+        read_at = list_begin(places, node, begin, edges, inside, TIERED)[:, None] + choice
+        neighbor = load_edges(indices, residents, edges, read_at, is_wanted, 0, TIERED)
+        tl.store(neighbors + out, neighbor, mask=is_wanted)
 
 
 @triton.jit
@@ -310,17 +313,20 @@ def _spans_of(relation: DeviceRelation, frontier: Tensor, draws: _Draws) -> tupl
 def _launch_uniform(
     frontier: Tensor,
     spans: _Spans,
-    adjacency: DeviceAdjacency,
+    adjacency: DeviceAdjacency | None,
     out: HopEdges,
     first_col: int,
     draws: _Draws,
 ) -> None:
+    """Choose edges of nodes, and read their neighbours; without an adjacency these stay where they are."""
+    residents = None if adjacency is None else adjacency.residents
+    indices, indptr = (out.edge_ids,) * 2 if adjacency is None else (adjacency.indices, adjacency.indptr)
     width = min(max(triton.next_power_of_2(draws.wanted), 4), _MOST_WITHOUT_REPLACEMENT)
     block = max(_TILE // width, 1)
     _choose_uniform[triton.cdiv(len(frontier), block), triton.cdiv(draws.wanted, width)](
         frontier,
         *spans,
-        *tiered_reads(adjacency.indices, adjacency.residents, adjacency.indptr),
+        *tiered_reads(indices, residents, indptr),
         out.edge_ids,
         out.cols,
         out.neighbors,
@@ -330,11 +336,57 @@ def _launch_uniform(
         draws.key,
         draws.place,
         REPLACE=draws.replace,
-        TIERED=adjacency.residents is not None,
+        TIERED=residents is not None,
+        READS=adjacency is not None,
         DRAWS=width,
         BLOCK=block,
         enable_fp_fusion=False,
     )
+
+
+def draw_edges(
+    frontier: Tensor,
+    spans: Sequence[Tensor],
+    edge_ids: Tensor,
+    cols: Tensor,
+    *,
+    first_col: int,
+    wanted: int,
+    replace: bool,
+    key: tuple[int, int, int],
+    place: int,
+) -> None:
+    """Draw edges of nodes, each equally likely, and read nothing of them; see :func:`sample_hop`.
+
+    Args:
+        frontier: int64 [n], n above 0.
+        spans: where the edges of each node begin, int64, how many there are, int32, and where those that are
+            drawn end in ``edge_ids`` and ``cols``, int64; [n] each.
+        edge_ids: int64 [any], gets the positions of the edges that are drawn.
+        cols: int64 [any], gets for each the number of its node, and ``first_col``.
+        first_col: what is added to the number of a node.
+        wanted: how many edges of a node, above 0.
+        replace: draw with replacement.
+        key: seed, epoch, batch.
+        place: the hop, and the number of the relation in the bits from the 8th on.
+    """
+    draws = _Draws(wanted, replace, _core.philox_key(_NEIGHBOR_STREAM, *key), place)
+    _launch_uniform(frontier, _Spans(*spans), None, HopEdges(edge_ids, cols, edge_ids), first_col, draws)
+
+
+def check_most_neighbors(most: int, *, replace: bool) -> None:
+    """Raise for more neighbours of a node than a device draws at once.
+
+    Raises:
+        UnsupportedError: more than 512 distinct ones, but not all.
+    """
+    if not replace and most > _MOST_WITHOUT_REPLACEMENT:
+        raise UnsupportedError(
+            f"expected at most {_MOST_WITHOUT_REPLACEMENT} neighbours of a node, or all (-1), "
+            f"where a device samples without replacement, received {most}",
+            where="num_neighbors",
+            hint="sample the graph itself instead of its DeviceGraph",
+        )
 
 
 def _choose_weighted(
@@ -445,14 +497,7 @@ def sample_hops(
 
 
 def _check_counts(relation: DeviceRelation, replace: bool) -> None:
-    most = max(relation.num_neighbors, default=0)
-    if not replace and most > _MOST_WITHOUT_REPLACEMENT:
-        raise UnsupportedError(
-            f"expected at most {_MOST_WITHOUT_REPLACEMENT} neighbours of a node, or all (-1), "
-            f"where a device samples without replacement, received {most}",
-            where="num_neighbors",
-            hint="sample the graph itself instead of its DeviceGraph",
-        )
+    check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace)
 
 
 def sample_device_graph(

@@ -1,5 +1,7 @@
 """Which lists of a graph are resident on a device, by measured use: chosen anew after each pass.
 
+The same is done with lists on disk that are resident in pinned host memory, which the device reads.
+
 All resident lists of all columns share one arena. They lie one after the other in it; from its end
 downwards stand their names, in the same order. What is chosen is decided by how much each list was read
 for the room it takes: kernels count the sectors they read of each. Lists that stay slide together, so that
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from graphbox.sample.pinned import pinned_empty
+
 if TYPE_CHECKING:
     import torch
 
@@ -25,6 +29,8 @@ __all__ = [
     "ResidentLists",
     "ResidentStatistics",
     "Residents",
+    "age_uses",
+    "copy_lists",
     "sectors_of_byte",
 ]
 
@@ -53,7 +59,7 @@ class Residents:
     places: torch.Tensor
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class ListColumn:
     """Values in pinned host memory, of which the lists of some rows can be resident.
 
@@ -63,6 +69,7 @@ class ListColumn:
         indptr: int64 [rows + 1], where lists begin, on the device; None: all are equally long.
         row_values: how long, then.
         counts: whether it is this column that the reads in ``uses`` are about.
+        sectors_of_byte: see :class:`ResidentLists`; None: as there.
         places: int64 [rows], see :class:`Residents`.
     """
 
@@ -71,6 +78,7 @@ class ListColumn:
     indptr: torch.Tensor | None = None
     row_values: int = 0
     counts: bool = True
+    sectors_of_byte: float | None = None
     places: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +108,21 @@ class ListColumn:
             size = rows.stop - rows.start
             return torch.full((size,), self.row_values, dtype=torch.int64, device=self.uses.device)
         return self.indptr[rows.start + 1 : rows.stop + 1] - self.indptr[rows]
+
+    def may_come(self, rows: slice) -> torch.Tensor | None:  # noqa: ARG002 - of those that choose
+        """Return which of successive lists may be resident, bool; None: all."""
+        return None
+
+    def copy(self, rows: torch.Tensor, target: torch.Tensor, targets: torch.Tensor) -> None:
+        """Copy lists.
+
+        Args:
+            rows: int64 [n], which.
+            target: of the dtype of the values, which the device writes to.
+            targets: int64 [n], where in it each begins.
+        """
+        begins, degrees = self.spans(rows)
+        copy_lists(self.values, begins, degrees, target, targets)
 
     @property
     def element_bytes(self) -> int:
@@ -141,14 +164,14 @@ class ResidentLists:
         device: where it is.
         sectors_of_byte: how many sectors of a list must have been read, for each byte of it, so that it is
             brought in.
+        is_pinned: it is in pinned host memory, which the device reads and writes.
     """
 
-    def __init__(self, device: torch.device, *, sectors_of_byte: float) -> None:
-        import torch
-
+    def __init__(self, device: torch.device, *, sectors_of_byte: float, is_pinned: bool = False) -> None:
         self._device = device
         self._sectors_of_byte = sectors_of_byte
-        self._arena = torch.empty(0, dtype=torch.int64, device=device)
+        self._is_pinned = is_pinned
+        self._arena = self._new_arena(0)
         self._columns: list[ListColumn] = []
         self._lists = 0
         self._end = 0  # of the last list, in units
@@ -177,7 +200,7 @@ class ResidentLists:
         """Return the resident lists of a column, as kernels read them; they hold until the pass ends."""
         return Residents(self._arena.view(column.values.dtype), column.places)
 
-    def end_pass(self, columns: Sequence[ListColumn], room_bytes: int) -> None:
+    def end_pass(self, columns: Sequence[ListColumn], room_bytes: int, *, ages: bool = True) -> None:
         """Choose what is resident by what was read so far, and bring it there. Nothing may read meanwhile.
 
         Beside the arena it takes memory for steps of about two million lists or units, some 200 MB.
@@ -185,20 +208,19 @@ class ResidentLists:
         Args:
             columns: those there are, in the order they came; none has gone.
             room_bytes: the most bytes of the arena.
+            ages: what was read until now counts half from now on.
         """
-        import torch
-
         units = max(room_bytes, 0) // _UNIT_BYTES
         self._columns = list(columns)
         if units < len(self._arena) or (len(self._arena) == 0 and units > 0):
             self.forget()
-            self._arena = torch.empty(units, dtype=torch.int64, device=self._device)
+            self._arena = self._new_arena(units)
         self._mark(*self._least_bucket())
         self._slide_together()
         self._bring_in()
         self._passes += 1
-        for uses in {id(each.uses): each.uses for each in self._columns}.values():
-            uses.bitwise_right_shift_(1).bitwise_and_(2**31 - 1)  # of unsigned numbers
+        if ages:
+            age_uses(self._columns)
 
     def forget(self) -> None:
         """Empty the arena. Who still has what :meth:`of` gave finds there what was there."""
@@ -207,7 +229,14 @@ class ResidentLists:
         for column in self._columns:
             column.places = torch.full_like(column.places, -1)
         self._lists = self._end = 0
-        self._arena = torch.empty(0, dtype=torch.int64, device=self._device)
+        self._arena = self._new_arena(0)
+
+    def _new_arena(self, units: int) -> torch.Tensor:
+        import torch
+
+        if self._is_pinned:
+            return pinned_empty((units,), torch.int64, self._device)
+        return torch.empty(units, dtype=torch.int64, device=self._device)
 
     # Choosing
 
@@ -227,8 +256,11 @@ class ResidentLists:
         is_resident = column.places[rows] >= 0
         score = (uses / units).to(torch.float32).view(torch.int32) >> _SCORE_SHIFT
         bucket = 2 * score.to(torch.int64) + is_resident  # of equals those that are there
-        pays = uses >= self._sectors_of_byte * bytes_of_list
-        bucket[((is_resident | (pays & (uses > 0))) & (degrees > 0)).logical_not_()] = -1
+        least = self._sectors_of_byte if column.sectors_of_byte is None else column.sectors_of_byte
+        pays = uses >= least * bytes_of_list
+        chosen = (is_resident | (pays & (uses > 0))) & (degrees > 0)
+        may_come = column.may_come(rows)
+        bucket[(chosen if may_come is None else chosen & may_come).logical_not_()] = -1
         return bucket, units
 
     def _least_bucket(self) -> tuple[int, int]:
@@ -275,7 +307,7 @@ class ResidentLists:
 
         lists = end = 0
         for first in range(0, self._lists, _ROWS_OF_STEP):
-            names = self._names(first, min(first + _ROWS_OF_STEP, self._lists)).flip(0)
+            names = self._names(first, min(first + _ROWS_OF_STEP, self._lists)).to(self._device).flip(0)
             begins = torch.full_like(names, -1)
             units = torch.zeros_like(names)
             for number, column in enumerate(self._columns):
@@ -305,8 +337,19 @@ class ResidentLists:
         total = int(ends[-1])
         for first in range(0, total, _UNITS_OF_STEP):
             unit = torch.arange(first, min(first + _UNITS_OF_STEP, total), device=self._device)
-            moved = self._arena[unit + shifts[torch.searchsorted(ends, unit, right=True)]]
-            self._arena[target + first : target + first + len(moved)] = moved
+            moved = self._units_at(unit + shifts[torch.searchsorted(ends, unit, right=True)])
+            self._arena[target + first : target + first + len(moved)].copy_(moved)
+
+    def _units_at(self, places: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if not self._is_pinned:
+            return self._arena[places]
+        from graphbox.sample.edge_reads_gpu import copy_elements  # Triton, where it is used
+
+        found = torch.empty(len(places), dtype=torch.int64, device=self._device)
+        copy_elements(self._arena, places, found, torch.arange(len(places), device=self._device))
+        return found
 
     def _bring_in(self) -> None:
         """Copy the lists that are wanted behind those that are there."""
@@ -321,26 +364,10 @@ class ResidentLists:
             names = rows | number << _NUMBER_SHIFT
             self._place(names, ends - units)
             self._names(self._lists, self._lists + len(rows)).copy_(names.flip(0))
-            self._copy(column, rows)
+            column.copy(rows, self._arena.view(column.values.dtype), column.places[rows])
+            self._moved_bytes += int(column.spans(rows)[1].sum()) * column.element_bytes
             self._lists += len(rows)
             self._end = int(ends[-1])
-
-    def _copy(self, column: ListColumn, rows: torch.Tensor) -> None:
-        import torch
-
-        from graphbox.sample.edge_reads_gpu import copy_elements  # Triton, where it is used
-
-        places = column.places[rows]
-        begins, degrees = column.spans(rows)
-        ends = torch.cumsum(degrees, 0)
-        total = int(ends[-1])
-        target = self._arena.view(column.values.dtype)
-        for first in range(0, total, _UNITS_OF_STEP):
-            edge = torch.arange(first, min(first + _UNITS_OF_STEP, total), device=self._device)
-            owner = torch.searchsorted(ends, edge, right=True)
-            edge -= (ends - degrees)[owner]
-            copy_elements(column.values, begins[owner] + edge, target, places[owner] + edge)
-        self._moved_bytes += total * column.element_bytes
 
     def _place(self, names: torch.Tensor, begins: torch.Tensor) -> None:
         for number, column in enumerate(self._columns):
@@ -351,6 +378,41 @@ class ResidentLists:
         """Return the names of lists, the last first, as they stand in the arena."""
         end = len(self._arena)
         return self._arena[end - last : end - first]
+
+
+def age_uses(columns: Sequence[ListColumn]) -> None:
+    """Let what was read of the lists of columns until now count half from now on."""
+    for uses in {id(each.uses): each.uses for each in columns}.values():
+        uses.bitwise_right_shift_(1).bitwise_and_(2**31 - 1)  # of unsigned numbers
+
+
+def copy_lists(
+    source: torch.Tensor,
+    begins: torch.Tensor,
+    degrees: torch.Tensor,
+    target: torch.Tensor,
+    targets: torch.Tensor,
+) -> None:
+    """Copy lists in steps of about two million values.
+
+    Args:
+        source: [any], on the device or in pinned host memory.
+        begins: int64 [n], where in it each list begins.
+        degrees: int64 [n], how long it is.
+        target: [any] of the same dtype, as well.
+        targets: int64 [n], where in it each list begins.
+    """
+    import torch
+
+    from graphbox.sample.edge_reads_gpu import copy_elements  # Triton, where it is used
+
+    ends = torch.cumsum(degrees, 0)
+    total = int(ends[-1]) if len(ends) else 0
+    for first in range(0, total, _UNITS_OF_STEP):
+        edge = torch.arange(first, min(first + _UNITS_OF_STEP, total), device=ends.device)
+        owner = torch.searchsorted(ends, edge, right=True)
+        edge -= (ends - degrees)[owner]
+        copy_elements(source, begins[owner] + edge, target, targets[owner] + edge)
 
 
 def sectors_of_byte(bandwidths: Bandwidths | None, list_bytes: int) -> float:

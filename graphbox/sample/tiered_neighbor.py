@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from graphbox.graph.tiered_edges import TieredEdges
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["BatchKey", "PassSample", "sample_pass"]
+__all__ = ["BatchKey", "PassSample", "SampledPass", "sample_pass"]
 
 BatchKey: TypeAlias = tuple[int, int]
 """Epoch and number of a batch: with the seed what its draws depend on."""
@@ -52,6 +52,37 @@ class _Relation:
     edges: TieredEdges
     drawing: ListDrawing
     columns: dict[EdgeColumnName, list[npt.NDArray[Any]]]
+
+
+class SampledPass(Protocol):
+    """The samples of the batches of a pass, wherever they are."""
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        ...
+
+    def __getitem__(self, index: int, /) -> HeteroSample[Any]:
+        """Return the sample of a batch."""
+        ...
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types."""
+        ...
+
+    def nodes(self, node_type: str) -> list[Int64Array]:
+        """Return the nodes of a type in each batch, in host memory."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held."""
+        ...
+
+    @property
+    def list_bytes(self) -> int:
+        """The most bytes that whole lists took at a time while it was sampled."""
+        ...
 
 
 class PassSample(Sequence[HeteroSample[Int64Array]]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 pytest.importorskip("pyarrow", reason="graphs need pyarrow, which is not installed")
 pytest.importorskip("torch_geometric", reason="batches are of PyTorch Geometric, which is not installed")
 
-from graphbox.errors import NotFoundError, UnsupportedError
+from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.sample import DeviceFeatures, DeviceGraph, LinkNeighborLoader
 from tests.sample.device_loaders import assert_same_batch
@@ -20,7 +19,7 @@ from tests.sample.device_loaders import assert_same_batch
 pytestmark = pytest.mark.gpu_kernel
 
 
-def test_batches_and_features_of_a_graph(tmp_path: Path) -> None:
+def test_batches_and_features_of_a_graph() -> None:
     device = torch.device("cpu")
     source, target = np.random.default_rng(0).integers(0, 50, (2, 300))
     graph = Graph.from_coo(
@@ -35,6 +34,3 @@ def test_batches_and_features_of_a_graph(tmp_path: Path) -> None:
         assert_same_batch(batch, expected, device)
     with pytest.raises(NotFoundError, match="there is no feature `z` of `node`"):
         DeviceFeatures(graph, device, ["z"])
-    graph.save(tmp_path / "graph")
-    with pytest.raises(UnsupportedError, match="received one that is read in tiers"):
-        DeviceGraph(Graph.open(tmp_path / "graph").tiered(), device)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from graphbox.sample.loader.assemble import Output, assembly
 from graphbox.sample.loader.batch import Batch, Seeds
 from graphbox.sample.loader.device import (
     DevicePass,
+    DevicePassSampler,
     check_device_options,
     device_fetch,
     device_of_batches,
@@ -38,7 +39,7 @@ from graphbox.sample.loader.stages import (
     SampleStage,
 )
 from graphbox.sample.loader.streams import DeviceStreams
-from graphbox.sample.loader.tiered import TieredStages
+from graphbox.sample.loader.tiered import TieredSampler, TieredStages
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
@@ -181,8 +182,13 @@ class Loader(ABC):
         )
         fetch: FetchStage | None = loading.fetch
         if on_device is not None:
-            check_device_options(neighbors, loading.tables, has_times=has_times)
+            check_device_options(on_device, neighbors, loading.tables, has_times=has_times)
             hold_lists(on_device, neighbors)
+        tiered = graph if is_tiered(graph) else None if on_device is None else on_device.tiered
+        pass_sampler = None
+        if on_device is not None and tiered is not None:
+            pass_sampler = DevicePassSampler(on_device, neighbors)
+        elif on_device is not None:
             fetch = fetch or device_fetch(on_device, loading.features)
             self._device_pass = DevicePass(on_device, fetch, loading.pass_batches)
             self._pass_batches = 1
@@ -190,9 +196,14 @@ class Loader(ABC):
         self._passes: TieredStages | MemoryStages | None = None
         rows = RowsAhead(loading.tables)
         pass_batches = None if loading.pass_batches is None else self._pass_batches
-        if is_tiered(graph):
+        if tiered is not None:
             self._passes = TieredStages(
-                graph, neighbors, names, rows, pass_batches, self._threads, fetched_lists=fetched_lists
+                tiered,
+                pass_sampler or TieredSampler(tiered, neighbors, self._threads),
+                names,
+                rows,
+                pass_batches,
+                fetched_lists=fetched_lists,
             )
             names = {}
         elif rows.is_needed:
@@ -341,7 +352,7 @@ class Loader(ABC):
                 request = drawn.popleft()
                 features = rows | self._fetch.fetch([sample])[0]
                 labelled = request.labelled(sample)
-                with self._making(), self._fetching():
+                with self._making(), self._fetching(labelled):
                     made = self._finished(Batch(epoch, batch, labelled, features, request.seeds))
                 yield made
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from graphbox.device import chosen_device
 from graphbox.errors import UnsupportedError, UsageError
@@ -12,16 +14,25 @@ from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import weighted_types
 from graphbox.sample.loader.arguments import positive_integer
 from graphbox.sample.loader.features import FeatureNames
-from graphbox.sample.loader.stages import FetchStage, NeighborOptions
+from graphbox.sample.loader.stages import FetchStage, MemorySampler, NeighborOptions, SampleRequest
 from graphbox.sample.neighbor import hops_by_edge_type
+from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     import torch
 
+    from graphbox.sample.tiered_neighbor_gpu import DevicePassSample
     from graphbox.table.table import EmbeddingTable
 
-__all__ = ["DevicePass", "check_device_options", "device_fetch", "device_of_batches", "hold_lists"]
+__all__ = [
+    "DevicePass",
+    "DevicePassSampler",
+    "check_device_options",
+    "device_fetch",
+    "device_of_batches",
+    "hold_lists",
+]
 
 _PASS_BATCHES = 256
 
@@ -46,7 +57,7 @@ def device_of_batches(graph: DeviceGraph | None, device: torch.device | str | No
 
 
 def check_device_options(
-    options: NeighborOptions, tables: Mapping[str, EmbeddingTable], *, has_times: bool
+    graph: DeviceGraph, options: NeighborOptions, tables: Mapping[str, EmbeddingTable], *, has_times: bool
 ) -> None:
     """Check that samplers on a device know what is asked for.
 
@@ -57,7 +68,7 @@ def check_device_options(
         "labor": options.labor,
         "disjoint": options.disjoint,
         "time_attr": has_times or options.node_times is not None,
-        "tables": RowsAhead(tables).is_needed,
+        "tables": graph.tiered is None and RowsAhead(tables).is_needed,
     }
     for name, is_asked_for in unknown.items():
         if is_asked_for:
@@ -84,6 +95,83 @@ def device_fetch(graph: DeviceGraph, features: FeatureNames) -> FetchStage:
     from graphbox.sample.device_features import DeviceFeatures  # which knows features by this package
 
     return DeviceFeatures(graph.graph, graph.device, features)
+
+
+class DevicePassSampler:
+    """Samples passes of batches over a graph in tiers, on its device, and ends each there.
+
+    Args:
+        graph: of a graph in tiers.
+        options: what neighbours.
+    """
+
+    def __init__(self, graph: DeviceGraph, options: NeighborOptions) -> None:
+        self._graph = graph
+        self._options = options
+        self._hops = hops_by_edge_type(graph, options.num_neighbors)
+        self._stream: torch.cuda.Stream | None = None
+
+    def sample(self, requests: Sequence[SampleRequest]) -> DevicePassSample:
+        """Return the samples of a pass; the host has waited for them. One thread at a time.
+
+        Raises:
+            UnsupportedError: edges are excluded of lists that are on disk.
+            UsageError: a seed that is no node of the graph.
+            DataError: the graph is damaged, or the disk does not give its bytes.
+        """
+        from graphbox.sample.tiered_neighbor_gpu import DevicePassSample  # Triton, where it is used
+
+        with self._on_own_stream() as stream:
+            samples = self._sample(requests)
+            if stream is not None:
+                stream.synchronize()
+            sampled = DevicePassSample(samples)
+            if requests:
+                self._graph.end_pass()
+        return sampled
+
+    def _sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[torch.Tensor]]:
+        from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
+
+        options, graph = self._options, self._graph
+        by_weight = weighted_types(options.weighted, self._hops)
+        lists = graph.disk_lists(list(self._hops), by_weight)
+        if lists is not None and not any(request.excluded_edges for request in requests):
+            return sample_disk_lists(
+                graph,
+                lists,
+                [request.seeds for request in requests],
+                self._hops,
+                replace=options.replace,
+                keys=[(options.seed, request.epoch, request.batch) for request in requests],
+                edge_attributes=options.edge_attributes,
+            )
+        on_disk = {name: graph.values_on_disk(self._hops, name) for name in options.edge_attributes}
+        near = [name for name, lists in on_disk.items() if not lists]
+        sampler = MemorySampler(graph, replace(options, edge_attributes=near), 1)
+        samples: list[HeteroSample[Any]] = list(sampler.sample(requests))
+        for name, having in on_disk.items():
+            values = {
+                each: found.values(name, [sample.edge_ids[each] for sample in samples])
+                for each, found in having.items()
+            }
+            for number, sample in enumerate(samples):
+                if having:
+                    own: Any = {name: {each: parts[number] for each, parts in values.items()}}
+                    samples[number] = replace(sample, **own)
+        return samples
+
+    @contextmanager
+    def _on_own_stream(self) -> Iterator[torch.cuda.Stream | None]:
+        if self._graph.device.type != "cuda":
+            yield None
+            return
+        import torch
+
+        if self._stream is None:  # it stays: samplers keep memory for each that they were used on
+            self._stream = torch.cuda.Stream(self._graph.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._stream):
+            yield self._stream
 
 
 class DevicePass:

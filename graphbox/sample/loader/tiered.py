@@ -6,24 +6,23 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice, tee
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from graphbox.errors import DoesNotFitError, UnsupportedError
-from graphbox.native import Int64Array
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
 from graphbox.sample.sampled import HeteroSample
-from graphbox.sample.tiered_neighbor import PassSample, sample_pass
+from graphbox.sample.tiered_neighbor import PassSample, SampledPass, sample_pass
 from graphbox.table.rows_ahead import BatchKeys, RowsAhead
 from graphbox.words import counted_bytes
 
 if TYPE_CHECKING:
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["TieredStages"]
+__all__ = ["PassSampler", "TieredSampler", "TieredStages"]
 
 _PASSES_HELD = 3
 """One whose batches are used, one whose rows are read, one that is being sampled."""
@@ -33,34 +32,27 @@ _SPARE = 1.25
 """Batches differ: those of a pass may take so much more than those of the one before."""
 
 
-class TieredStages:
-    """Samples and fetches the batches of a loop over a graph on disk.
+class PassSampler(Protocol):
+    """Samples the batches of a pass."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> SampledPass:
+        """Return the samples of a pass; those of none are empty."""
+        ...
+
+
+class TieredSampler:
+    """Samples passes in host memory.
 
     Args:
         graph: the graph.
         options: what neighbours.
-        names: of the features to fetch by node type.
-        rows: reads rows of tables ahead.
-        pass_batches: batches in a pass; None: as many as the graph's ``pass_bytes`` hold. With one, memory
-            keeps rows by how often they were used; with more, by when they will be.
         threads: of one pass.
-        fetched_lists: the memory for lists that requests take to be made, if they do.
 
     Raises:
         UnsupportedError: neighbours are to be sampled by times of nodes.
     """
 
-    def __init__(
-        self,
-        graph: TieredGraph,
-        options: NeighborOptions,
-        names: Mapping[str, Sequence[str]],
-        rows: RowsAhead,
-        pass_batches: int | None,
-        threads: int,
-        *,
-        fetched_lists: ListBudget | None = None,
-    ) -> None:
+    def __init__(self, graph: TieredGraph, options: NeighborOptions, threads: int) -> None:
         if options.node_times is not None:
             raise UnsupportedError(
                 "expected times of edges for a graph in tiers: those of nodes order edges in memory",
@@ -69,17 +61,69 @@ class TieredStages:
             )
         self._graph = graph
         self._options = options
+        self._threads = threads
+
+    def sample(self, requests: Sequence[SampleRequest]) -> PassSample:
+        """Return the samples of a pass.
+
+        Raises:
+            DoesNotFitError: one list that must be read as a whole takes too much of ``pass_bytes``.
+        """
+        options = self._options
+        times = [request.times for request in requests if request.times is not None]
+        return sample_pass(
+            self._graph,
+            [request.seeds for request in requests],
+            options.num_neighbors,
+            options.replace,
+            options.weighted,
+            labor=options.labor,
+            disjoint=options.disjoint,
+            input_time=times or None,
+            temporal_strategy=options.temporal_strategy,
+            excluded_edges=[request.excluded_edges for request in requests],
+            edge_attributes=options.edge_attributes,
+            seed=options.seed,
+            batches=[(request.epoch, request.batch) for request in requests],
+            threads=self._threads,
+        )
+
+
+class TieredStages:
+    """Samples and fetches the batches of a loop over a graph on disk.
+
+    Args:
+        graph: the graph.
+        sampler: samples its passes.
+        names: of the features to fetch by node type.
+        rows: reads rows of tables ahead.
+        pass_batches: batches in a pass; None: as many as the graph's ``pass_bytes`` hold. With one, memory
+            keeps rows by how often they were used; with more, by when they will be.
+        fetched_lists: the memory for lists that requests take to be made, if they do.
+    """
+
+    def __init__(
+        self,
+        graph: TieredGraph,
+        sampler: PassSampler,
+        names: Mapping[str, Sequence[str]],
+        rows: RowsAhead,
+        pass_batches: int | None,
+        *,
+        fetched_lists: ListBudget | None = None,
+    ) -> None:
+        self._graph = graph
+        self._sampler = sampler
         self._names = names
         self._rows = rows
         self._pass_batches = pass_batches
-        self._threads = threads
         self._fetched_lists = fetched_lists
         self._size = pass_batches or 1  # of the next pass; the first shows what batches take
         self._idle: list[PassFetch] = []  # with the rows that the loop before has left there
 
     def batches(
         self, requests: Iterator[SampleRequest]
-    ) -> Generator[tuple[HeteroSample[Int64Array], BatchFeatures], None, None]:
+    ) -> Generator[tuple[HeteroSample[Any], BatchFeatures], None, None]:
         """Give the sample and the features of each request, in order.
 
         Raises:
@@ -103,8 +147,8 @@ class TieredStages:
                     yield batch
 
     def _fetched(
-        self, passes: Iterator[PassSample]
-    ) -> Generator[tuple[HeteroSample[Int64Array], BatchFeatures], None, None]:
+        self, passes: Iterator[SampledPass]
+    ) -> Generator[tuple[HeteroSample[Any], BatchFeatures], None, None]:
         if self._pass_batches == 1:
             fetch = TierFetch(self._graph, self._names)
             for each in passes:
@@ -120,9 +164,9 @@ class TieredStages:
 
     def _passes(
         self, requests: Iterator[SampleRequest], executor: ThreadPoolExecutor
-    ) -> Iterator[PassSample]:
+    ) -> Iterator[SampledPass]:
         """Give passes, sampling the next while one is used."""
-        ahead: Future[PassSample] = executor.submit(self._sample, requests, self._size)
+        ahead: Future[SampledPass] = executor.submit(self._sample, requests, self._size)
         try:
             while samples := ahead.result():
                 self._size = self._next_size(samples)
@@ -132,28 +176,10 @@ class TieredStages:
         finally:
             ahead.cancel()
 
-    def _sample(self, requests: Iterator[SampleRequest], size: int) -> PassSample:
-        chosen = list(islice(requests, size))
-        options = self._options
-        times = [request.times for request in chosen if request.times is not None]
-        return sample_pass(
-            self._graph,
-            [request.seeds for request in chosen],
-            options.num_neighbors,
-            options.replace,
-            options.weighted,
-            labor=options.labor,
-            disjoint=options.disjoint,
-            input_time=times or None,
-            temporal_strategy=options.temporal_strategy,
-            excluded_edges=[request.excluded_edges for request in chosen],
-            edge_attributes=options.edge_attributes,
-            seed=options.seed,
-            batches=[(request.epoch, request.batch) for request in chosen],
-            threads=self._threads,
-        )
+    def _sample(self, requests: Iterator[SampleRequest], size: int) -> SampledPass:
+        return self._sampler.sample(list(islice(requests, size)))
 
-    def _next_size(self, samples: PassSample) -> int:
+    def _next_size(self, samples: SampledPass) -> int:
         """Return how many batches the next pass may have, from what those of this one take."""
         nodes = sum(len(each) for name in self._names for each in samples.nodes(name))
         batch_bytes = (samples.size_bytes + _TRACE_BYTES * nodes) / len(samples)
@@ -174,7 +200,7 @@ class TieredStages:
         return self._pass_batches
 
 
-def _keys(samples: PassSample) -> list[BatchKeys]:
+def _keys(samples: SampledPass) -> list[BatchKeys]:
     """Return the nodes of each batch of a pass by type."""
     nodes = {name: samples.nodes(name) for name in samples.node_types}
     return [{name: each[batch] for name, each in nodes.items()} for batch in range(len(samples))]

@@ -1,0 +1,391 @@
+"""Neighbour sampling on a device over a graph on disk: a whole pass of batches at once, hop by hop.
+
+The twin of ``tiered_neighbor.py``. Edges are drawn by the kernel of graphs in memory, which needs no more
+than where lists begin; then neighbours are read where they are: on the device, in pinned host memory, or on
+disk, for which the host is asked once for each hop of the pass. The samples are the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from graphbox.native import Int64Array
+from graphbox.sample.adjacency import EdgeColumnName, EdgeType
+from graphbox.sample.device import DeviceGraph, node_tensor
+from graphbox.sample.disk_lists import DiskLists
+from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges
+from graphbox.sample.pinned import to_device
+from graphbox.sample.relabel_gpu import NodePositions, lent_positions
+from graphbox.sample.resident_lists import SECTOR_BYTES
+from graphbox.sample.sampled import HeteroSample
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["DevicePassSample", "sample_disk_lists"]
+
+_BLOCK = 1024
+_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
+
+
+@triton.jit
+def _read_near(
+    near, near_places, far, far_places, frontier, begins, owners, edge_ids, neighbors, size,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Read the neighbours of edges whose lists are on the device or in pinned memory; -1 for others."""
+    number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = number < size
+    owner = tl.load(owners + number, mask=inside, other=0)
+    node = tl.load(frontier + owner, mask=inside, other=0)
+    within = tl.load(edge_ids + number, mask=inside, other=0) - tl.load(begins + owner, mask=inside, other=0)
+    near_place = tl.load(near_places + node, mask=inside, other=-1)
+    is_near = inside & (near_place >= 0)
+    far_place = tl.load(far_places + node, mask=inside & (near_place < 0), other=-1)
+    is_far = inside & (near_place < 0) & (far_place >= 0)
+    neighbor = tl.load(near + near_place + within, mask=is_near, other=-1)
+    away = tl.load(far + far_place + within, mask=is_far, other=-1)
+    tl.store(neighbors + number, tl.where(is_far, away, neighbor), mask=inside)
+
+
+class DevicePassSample(Sequence[HeteroSample["Tensor"]]):
+    """The samples of the batches of a pass, on a device, and their nodes in host memory, too.
+
+    Args:
+        samples: of each batch.
+    """
+
+    def __init__(self, samples: Sequence[HeteroSample[Tensor]]) -> None:
+        self._samples = list(samples)
+        self._nodes = _on_host(self._samples)
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types."""
+        return list(self._samples[0].nodes) if self._samples else []
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self._samples)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the sample of a batch, or those of several."""
+        return self._samples[index]
+
+    def nodes(self, node_type: str) -> list[Int64Array]:
+        """Return the nodes of a type in each batch, in host memory."""
+        return self._nodes[node_type]
+
+    @property
+    def list_bytes(self) -> int:
+        """None: whole lists are not chosen from."""
+        return 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes held on the device, and in host memory."""
+        held = 0
+        for sample in self._samples:
+            for values in (sample.nodes, sample.rows, sample.cols, sample.edge_ids, sample.weight):
+                held += sum(each.nbytes for each in values.values())
+            held += sum(each.nbytes for each in sample.timestamp.values())
+        return held + sum(each.nbytes for nodes in self._nodes.values() for each in nodes)
+
+
+def _on_host(samples: Sequence[HeteroSample[Tensor]]) -> dict[str, list[Int64Array]]:
+    """Return the nodes of samples by type, copied at once."""
+    found = {}
+    for name in samples[0].nodes if samples else ():
+        nodes = [sample.nodes[name] for sample in samples]
+        whole = torch.cat(nodes).cpu().numpy()
+        found[name] = np.split(whole, np.cumsum([len(each) for each in nodes])[:-1])
+    return found
+
+
+class _TypeNodes:
+    """The nodes of one type in the sample of a batch that is being made."""
+
+    def __init__(self, seeds: Tensor) -> None:
+        self.chunks = [seeds]
+        self.first_col = 0
+        self.per_hop = [len(seeds)]
+        self._added: list[Tensor] = []
+
+    @property
+    def frontier(self) -> Tensor:
+        """Those that the hop before added."""
+        return self.chunks[-1]
+
+    def insert(self, neighbors: Tensor, positions: NodePositions) -> Tensor:
+        """Return the positions of neighbours; those that are new belong to the next hop."""
+        if not self._added:  # ``positions`` had other batches since
+            positions.start(torch.cat(self.chunks))
+        rows, new_nodes = positions.insert(neighbors)
+        self._added.append(new_nodes)
+        return rows
+
+    def end_hop(self) -> None:
+        """Let the nodes that were added be the frontier."""
+        self.first_col += len(self.frontier)
+        self.chunks.append(torch.cat([self.frontier[:0], *self._added]))
+        self.per_hop.append(len(self.frontier))
+        self._added = []
+
+
+@dataclass(eq=False)
+class _BatchEdges:
+    """The edges of one relation in the sample of a batch that is being made."""
+
+    rows: list[Tensor] = field(default_factory=list)
+    cols: list[Tensor] = field(default_factory=list)
+    positions: list[Tensor] = field(default_factory=list)
+    per_hop: list[int] = field(default_factory=list)
+
+
+class _HopEdges(NamedTuple):
+    """The edges of one relation at one hop, of all batches.
+
+    Attributes:
+        neighbors: int32 or int64 [e], node indices.
+        owners: int64 [e], which of the frontiers' nodes they were drawn for.
+        positions: int64 [e], where they are on disk.
+        bounds: [batches + 1], where the edges of each batch begin.
+        begins: [batches], where the frontier of each begins.
+    """
+
+    neighbors: Tensor
+    owners: Tensor
+    positions: Tensor
+    bounds: list[int]
+    begins: list[int]
+
+
+class _Pass:
+    """A pass that is being sampled.
+
+    Args:
+        graph: what is sampled.
+        relations: the lists of each edge type, and the numbers of its source and target type.
+        seeds: int64, by node type, of each batch.
+        replace: draw with replacement.
+        keys: seed, epoch and number of each batch.
+    """
+
+    def __init__(
+        self,
+        graph: DeviceGraph,
+        relations: Sequence[tuple[DiskLists, int, int]],
+        seeds: Sequence[Sequence[Tensor]],
+        *,
+        replace: bool,
+        keys: Sequence[tuple[int, int, int]],
+    ) -> None:
+        self.nodes = [[_TypeNodes(each) for each in batch] for batch in seeds]
+        self.edges = [[_BatchEdges() for _ in relations] for _ in seeds]
+        self._graph = graph
+        self._relations = relations
+        self._replace = replace
+        self._keys = keys
+
+    def sample_hop(self, hop: int, wanted: Sequence[int], positions: Sequence[NodePositions]) -> None:
+        """Sample a hop of all batches.
+
+        Args:
+            hop: its number.
+            wanted: how many edges of a node, for each relation; -1: all.
+            positions: of each node type.
+        """
+        found = [self._draw(number, hop, count) for number, count in enumerate(wanted)]
+        for batch, types in enumerate(self.nodes):
+            for number, (_, source, target) in enumerate(self._relations):
+                edges, drawn = self.edges[batch][number], found[number]
+                part = slice(0, 0) if drawn is None else slice(*drawn.bounds[batch : batch + 2])
+                edges.per_hop.append(part.stop - part.start)
+                if drawn is None or part.start == part.stop:
+                    continue
+                edges.rows.append(types[source].insert(drawn.neighbors[part], positions[source]))
+                edges.cols.append(drawn.owners[part] + (types[target].first_col - drawn.begins[batch]))
+                edges.positions.append(drawn.positions[part])
+            for each in types:
+                each.end_hop()
+
+    def _draw(self, number: int, hop: int, wanted: int) -> _HopEdges | None:
+        """Return the edges of a relation at a hop; None: there are none."""
+        lists, _, target = self._relations[number]
+        frontiers = [types[target].frontier for types in self.nodes]
+        frontier = torch.cat(frontiers)
+        if wanted == 0 or len(frontier) == 0:
+            return None
+        begins, degrees = lists.spans(frontier)
+        counts = _counts(degrees, wanted, replace=self._replace)
+        if lists.near is not None:
+            uses = _sectors(degrees, counts, lists.near.element_bytes)
+            lists.near.uses.index_add_(0, frontier, uses)
+        ends = torch.cumsum(counts, 0)
+        firsts = np.concatenate([[0], np.cumsum([len(each) for each in frontiers])])
+        with_none = torch.cat([ends.new_zeros(1), ends])
+        bounds = with_none[to_device(firsts, frontier.device)].tolist()
+        total = bounds[-1]
+        if total == 0:
+            return None
+        if wanted < 0:
+            owners = torch.repeat_interleave(counts, output_size=total)
+            drawn = torch.arange(total, device=frontier.device) + (begins - (ends - counts))[owners]
+        else:
+            owners, drawn = (torch.empty(total, dtype=torch.int64, device=frontier.device) for _ in range(2))
+            spans = begins, degrees.to(torch.int32), ends
+            for batch, key in enumerate(self._keys):
+                part = slice(firsts[batch], firsts[batch + 1])
+                if bounds[batch] < bounds[batch + 1]:
+                    draw_edges(
+                        frontier[part],
+                        [each[part] for each in spans],
+                        drawn,
+                        owners,
+                        first_col=int(part.start),
+                        wanted=wanted,
+                        replace=self._replace,
+                        key=key,
+                        place=hop | number << 8,
+                    )
+        neighbors = self._neighbors(lists, frontier, begins, owners, drawn)
+        return _HopEdges(neighbors, owners, drawn, bounds, firsts[:-1].tolist())
+
+    def _neighbors(
+        self, lists: DiskLists, frontier: Tensor, begins: Tensor, owners: Tensor, drawn: Tensor
+    ) -> Tensor:
+        """Return the neighbours at positions on disk, those that are nearer from there."""
+        residents = self._graph.residents(lists)
+        if residents is None:
+            return lists.neighbors(drawn)
+        near, far = residents
+        neighbors = torch.empty(len(drawn), dtype=near.values.dtype, device=drawn.device)
+        _read_near[triton.cdiv(len(drawn), _BLOCK),](
+            near.values,
+            near.places,
+            far.values,
+            far.places,
+            frontier,
+            begins,
+            owners,
+            drawn,
+            neighbors,
+            len(drawn),
+            BLOCK=_BLOCK,
+            enable_fp_fusion=False,
+        )
+        on_disk = (neighbors < 0).nonzero().squeeze(1)
+        if len(on_disk):
+            neighbors[on_disk] = lists.neighbors(drawn[on_disk])
+        return neighbors
+
+
+def _counts(degrees: Tensor, wanted: int, *, replace: bool) -> Tensor:
+    if wanted < 0:
+        return degrees
+    return (degrees > 0) * wanted if replace else degrees.clamp(max=wanted)
+
+
+def _sectors(degrees: Tensor, counts: Tensor, element_bytes: int) -> Tensor:
+    """Return how many sectors of lists a device reads at the most."""
+    of_list = (degrees * element_bytes + SECTOR_BYTES - 1) // SECTOR_BYTES
+    return torch.minimum(counts, of_list).to(torch.int32)
+
+
+def sample_disk_lists(
+    graph: DeviceGraph,
+    lists: Sequence[DiskLists],
+    seeds: Sequence[Mapping[str, Any]],
+    num_neighbors: Mapping[EdgeType, Sequence[int]],
+    *,
+    replace: bool,
+    keys: Sequence[tuple[int, int, int]],
+    edge_attributes: Collection[EdgeColumnName] = (),
+) -> list[HeteroSample[Tensor]]:
+    """Sample in-neighbours for a pass of batches, each edge of a node equally likely.
+
+    Args:
+        graph: what to sample.
+        lists: what :meth:`DeviceGraph.disk_lists` gave for the edge types.
+        seeds: of each batch, node indices by node type.
+        num_neighbors: how many neighbours at each hop, for each edge type that is sampled; -1: all.
+        replace: draw with replacement.
+        keys: seed, epoch and number of each batch.
+        edge_attributes: what to give of each sampled edge that has it: ``weight``, ``timestamp``.
+
+    Raises:
+        UsageError: a seed that is no node of the graph.
+        UnsupportedError: more than 512 distinct neighbours of a node, but not all.
+        DoesNotFitError: 2^31 nodes of a batch, or edges of it at a hop, or more.
+        DataError: the graph is damaged, or the disk does not give its bytes.
+    """
+    for hops in num_neighbors.values():
+        check_most_neighbors(max(hops, default=0), replace=replace)
+    numbers = {node_type: number for number, node_type in enumerate(graph.node_types)}
+    relations = [
+        (each, numbers[edge_type[0]], numbers[edge_type[2]])
+        for each, edge_type in zip(lists, num_neighbors, strict=True)
+    ]
+    seed_nodes = [
+        [
+            node_tensor(batch.get(each, ()), graph.num_nodes(each), graph.device, f"seeds[{each!r}]")
+            for each in numbers
+        ]
+        for batch in seeds
+    ]
+    if not seeds:
+        return []
+    sampled = _Pass(graph, relations, seed_nodes, replace=replace, keys=keys)
+    with graph.reading(), lent_positions(graph) as positions:
+        for hop in range(max((len(hops) for hops in num_neighbors.values()), default=0)):
+            sampled.sample_hop(hop, [hops[hop] for hops in num_neighbors.values()], positions)
+    return _samples(sampled, list(numbers), dict(zip(num_neighbors, lists, strict=True)), edge_attributes)
+
+
+def _samples(
+    sampled: _Pass,
+    node_types: Sequence[str],
+    lists: Mapping[EdgeType, DiskLists],
+    edge_attributes: Collection[EdgeColumnName],
+) -> list[HeteroSample[Tensor]]:
+    positions = {
+        edge_type: [_whole(edges[number].positions, sampled) for edges in sampled.edges]
+        for number, edge_type in enumerate(lists)
+    }
+    ids = {edge_type: lists[edge_type].edge_ids(each) for edge_type, each in positions.items()}
+    values: dict[EdgeColumnName, dict[EdgeType, list[Tensor]]] = {
+        name: {
+            edge_type: each.values(name, positions[edge_type])
+            for edge_type, each in lists.items()
+            if name in edge_attributes and each.edges.has(name)
+        }
+        for name in _EDGE_ATTRIBUTES
+    }
+    found = []
+    for batch, (types, edges) in enumerate(zip(sampled.nodes, sampled.edges, strict=True)):
+        by_type = dict(zip(lists, edges, strict=True))
+        found.append(
+            HeteroSample(
+                nodes={name: torch.cat(each.chunks) for name, each in zip(node_types, types, strict=True)},
+                rows={name: _whole(each.rows, sampled) for name, each in by_type.items()},
+                cols={name: _whole(each.cols, sampled) for name, each in by_type.items()},
+                edge_ids={name: each[batch] for name, each in ids.items()},
+                nodes_per_hop={name: each.per_hop for name, each in zip(node_types, types, strict=True)},
+                edges_per_hop={name: each.per_hop for name, each in by_type.items()},
+                weight={name: each[batch] for name, each in values["weight"].items()},
+                timestamp={name: each[batch] for name, each in values["timestamp"].items()},
+            )
+        )
+    return found
+
+
+def _whole(parts: Sequence[Tensor], sampled: _Pass) -> Tensor:
+    """Return int64 tensors as one, which keeps nothing else of the pass."""
+    return torch.cat([sampled.nodes[0][0].frontier[:0], *parts])
