@@ -189,7 +189,11 @@ def _choose(annotation: Any, data: Any) -> type[BaseModel] | None:
         kind = data.get("kind") if isinstance(data, dict) else None
         for member in get_args(annotation):
             section = _choose(member, data)
-            if section is not None and kind in get_args(section.model_fields["kind"].annotation):
+            if section is None:
+                continue
+            # A section that may be left out is the only one of its union, and needs no kind.
+            named = section.model_fields.get("kind")
+            if named is None or kind in get_args(named.annotation):
                 return section
     return None
 

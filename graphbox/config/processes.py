@@ -32,6 +32,6 @@ def refusal_of_processes(
     )
     hint = (
         "leave `processes` out; graph networks with `num_neighbors`, models of clicks and of knowledge "
-        "graphs, and matrix_factorization take it"
+        "graphs, sage and matrix_factorization take it"
     )
     return message, hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
 import time
@@ -128,7 +129,12 @@ class ProcessGroup:
 
     def slice_of(self, count: int) -> slice:
         """Return this process's part of ``count`` things in order: parts differ by one thing at most."""
-        return _slice_of(self.rank, self.size, count)
+        return self.slices_of(count)[self.rank]
+
+    def slices_of(self, count: int) -> list[slice]:
+        """Return the parts of all processes, by their ranks: see :meth:`slice_of`."""
+        bounds = [rank * count // self.size for rank in range(self.size + 1)]
+        return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
 
     # ------------------------------------------------------------------------- collectives
 
@@ -202,8 +208,7 @@ class ProcessGroup:
         Raises:
             UsageError: rows that are not as many as the slice has.
         """
-        slices = [_slice_of(rank, self.size, count) for rank in range(self.size)]
-        counts = [each.stop - each.start for each in slices]
+        counts = [each.stop - each.start for each in self.slices_of(count)]
         if len(rows) != counts[self.rank]:
             raise UsageError(
                 f"expected {counts[self.rank]} of {count} rows, received {len(rows)}",
@@ -450,10 +455,6 @@ def _with_index(device: torch.device) -> torch.device:
 def _reason_of(error: RuntimeError) -> str:
     """Return what a transport says of its failure in one line."""
     return " ".join(str(error).split())[:_REASON_LETTERS]
-
-
-def _slice_of(rank: int, size: int, count: int) -> slice:
-    return slice(rank * count // size, (rank + 1) * count // size)
 
 
 class _GatheredSlices(torch.autograd.Function):

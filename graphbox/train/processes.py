@@ -57,9 +57,7 @@ class TrainingProcesses:
 
     def slices_of(self, count: int) -> list[slice]:
         """Return the parts of ``count`` things in order that the processes have, by their ranks."""
-        return [
-            slice(rank * count // self.size, (rank + 1) * count // self.size) for rank in range(self.size)
-        ]
+        return [slice(0, count)] if self._group is None else self._group.slices_of(count)
 
     def seeds(self) -> tuple[int, ...]:
         """Return numbers that make draws of this process unlike those of others; none alone."""

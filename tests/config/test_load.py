@@ -245,6 +245,12 @@ def test_mistake(folder: Path, old: str, new: str, line: int, message: str) -> N
     assert f"run.yaml:{line}: " in error
 
 
+def test_a_section_that_may_be_left_out_lacks_a_key(folder: Path) -> None:
+    lines = ("kind: sage", "task: field", "pretrain: {negatives: 3}")
+    text = RUN_FILE[: RUN_FILE.index("  walk:")] + "  net:\n" + "".join(f"    {line}\n" for line in lines)
+    assert "the key `metapaths` is missing" in str(refuse(folder, text))
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

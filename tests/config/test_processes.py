@@ -32,7 +32,7 @@ def test_which_kinds_are_divided() -> None:
     divided = {kind for kind, section in MODEL_SECTIONS.items() if section.undivided(None, sampled) is None}
     assert divided == {
         *("gnn", "deepfm", "dcn", "wide_and_deep"),
-        *("distmult", "complex", "transe", "rotate", "matrix_factorization"),
+        *("distmult", "complex", "transe", "rotate", "matrix_factorization", "sage"),
     }
 
 
@@ -51,6 +51,10 @@ tasks:
         ("{kind: gnn, task: topic}", "the whole graph is its one batch"),
         ("{kind: gnn, task: links, num_neighbors: [5, 5]}", None),
         ("{kind: matrix_factorization, task: best}", None),
+        (
+            "{kind: sage, task: best, pretrain: {metapaths: [[[a, to, a]]]}}",
+            "the walks that it learns first are not divided",
+        ),
         ("{kind: lightgcn, task: best}", "each batch smooths the rows of all nodes over the whole graph"),
         ("{kind: deepwalk}", "its batches are not divided among processes"),
     ],

@@ -71,6 +71,8 @@ MODELS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
     "pairs": ("shop", BUYS, {**FACTORS, "loss": "nce", "popularity": 0.0, "candidates": 5}),
     "within_one_type": ("small", {}, {**FACTORS, "loss": "bpr"}),
     "no_answers_for_some": ("shop", BUYS, {**FACTORS, "epochs": 1, "batch_size": 2, "contrast": 0.2}),
+    "sage": ("small", {}, {"kind": "sage", **ENTITIES, "features": ["topic", "size"], "num_neighbors": 4}),
+    "sage_of_single_queries": ("small", {}, {"kind": "sage", **ENTITIES, "batch_size": 2, "epochs": 1}),
     "links": ("shop", LINKS, NETWORK),
     "links_by_softmax": ("shop", BUYS, {**NETWORK, "layer": "gat"}),
     "links_within_one_type": ("small", {}, {**NETWORK, "links": {"negatives": 2, "loss": "sigmoid"}}),

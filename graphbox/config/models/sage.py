@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -66,3 +66,8 @@ class SageConfig(ModelSection, LearningRateSchedule):
     """Factor between cosines and logits at the start; it is learnt."""
     validate_every: PositiveInt = 5
     """Epochs between measurements on the validation part."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return None if values.get("pretrain") is None else "the walks that it learns first are not divided"

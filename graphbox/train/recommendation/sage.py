@@ -32,7 +32,13 @@ from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.losses import info_nce
 from graphbox.train.memory import TrainingMemory, table_below
-from graphbox.train.optimization import RunningAverage, set_learning_rates, set_table_learning_rates
+from graphbox.train.optimization import (
+    RunningAverage,
+    find_gradients,
+    set_learning_rates,
+    set_table_learning_rates,
+)
+from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
@@ -43,7 +49,7 @@ from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import StartingTrainer
-from graphbox.train.transfer import CPU, LossOnItsWay, moved, tensor_on
+from graphbox.train.transfer import CPU, moved, tensor_on
 from graphbox.train.view import GraphView
 from graphbox.train.walks.skip_gram import make_metapath_trainer
 
@@ -55,17 +61,23 @@ _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 @dataclass(frozen=True, eq=False)
 class _Drawn:
-    """What is drawn of a batch.
+    """What is drawn of a batch; of several processes each draws the neighbours of its slices alone.
 
     Attributes:
-        queries: int64 [queries].
-        candidates: int64 [candidates], ascending.
-        seeds: how many different nodes both are.
-        place: int64 [queries + candidates], which of these each is.
+        queries: int64 [queries], the slice of this process.
+        of_queries: which of the batch's queries these are.
+        num_queries: how many the batch has.
+        num_positives: how many they have.
+        candidates: int64 [candidates], all of the batch's, ascending.
+        seeds: how many different nodes the slices of queries and of candidates are.
+        place: int64 [queries + slice of candidates], which of these each is.
         sample: their neighbourhoods.
     """
 
     queries: NDArray[np.int64]
+    of_queries: slice
+    num_queries: int
+    num_positives: int
     candidates: NDArray[np.int64]
     seeds: int
     place: NDArray[np.int64]
@@ -85,6 +97,7 @@ class SageTrainer(StartingTrainer):
         clock: measures the stages.
         memory: where the tables are kept.
         device: where vectors and logits are computed.
+        processes: which train together, each on a slice of the queries of every batch.
 
     Raises:
         UsageError: a relation does not arrive at the task's node type, or a feature may not be read.
@@ -103,7 +116,9 @@ class SageTrainer(StartingTrainer):
         clock: StageClock | None = None,
         memory: TrainingMemory | None = None,
         device: torch.device = CPU,
+        processes: TrainingProcesses = ALONE,
     ) -> None:
+        self._processes = processes
         self._memory = memory or TrainingMemory()
         self._device = device
         self._clock = clock or StageClock()
@@ -211,32 +226,31 @@ class SageTrainer(StartingTrainer):
 
         with self._clock.stage("compute"):
             self.model.train()
-            query_vectors, target_vectors = self._encode(drawn, epoch, batch)
+            query_vectors, some_vectors = self._encode(drawn, epoch, batch)
+            target_vectors = self._processes.gather_slices("candidates", some_vectors, len(candidates))
             logits = self.model.logits(query_vectors, target_vectors)
             asked = self._tensor(row)
             # A positive is corrected as well: had it not been that of its query, it could have been drawn.
             found = logits[asked, self._tensor(place[positive])]
             loss = info_nce(
-                found - self._log_probability(queries, positive, are_positive=True),
+                found - self._log_probability(drawn.num_queries, positive, are_positive=True),
                 logits.masked_fill(self._tensor(excluded), -math.inf),
                 asked,
-                log_probability=self._log_probability(queries, candidates, are_positive=False),
+                log_probability=self._log_probability(drawn.num_queries, candidates, are_positive=False),
             )
-            on_its_way = LossOnItsWay(loss)
-            self._optimizer.zero_grad()
-            self._table_optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            value = on_its_way.value()
+            loss = self._processes.share(loss, len(positive), drawn.num_positives)
+            value = find_gradients(loss, [self._optimizer, self._table_optimizer], self._processes)
         if math.isfinite(value):  # the loop stops at any other, before rows or parameters take it up
             with self._clock.stage("push"):
+                self._processes.add_gradients(self.model.parameters())
                 self._optimizer.step()
                 self._table_optimizer.step()
-        return value, len(positive)
+        return value, drawn.num_positives
 
     def batch_arrays(self, epoch: int, batch: int) -> dict[str, NDArray[Any]]:
         """Return queries and candidates of a batch, and the pairs that are its positives."""
-        queries, candidates = self._seeds(epoch, batch)
-        row, positive = self.epoch_positives.take(queries)
+        queries, positive, candidates = self._seeds(epoch, batch)
+        row, _ = self.epoch_positives.take(queries)
         pairs = np.stack([queries[row], positive], axis=1)
         return {"queries": queries, "candidates": candidates, "positives": pairs}
 
@@ -359,23 +373,23 @@ class SageTrainer(StartingTrainer):
 
     # ----------------------------------------------------------------------------- details
 
-    def _seeds(self, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the queries of a batch, and its candidates: their positives and the nodes drawn."""
+    def _seeds(
+        self, epoch: int, batch: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the queries of a batch, their positives, and its candidates: these and the nodes drawn."""
         size = self._config.batch_size
         queries = self._order[batch * size : (batch + 1) * size]
         _, positive = self.epoch_positives.take(queries)
         drawn = self._candidates.draw(epoch, batch, self._threads)
-        return queries, np.unique(np.concatenate([positive, drawn]))
+        return queries, positive, np.unique(np.concatenate([positive, drawn]))
 
-    def _log_probability(
-        self, queries: NDArray[np.int64], nodes: NDArray[np.int64], *, are_positive: bool
-    ) -> Tensor:
+    def _log_probability(self, num_queries: int, nodes: NDArray[np.int64], *, are_positive: bool) -> Tensor:
         """Return how likely nodes are in the batch, for a query that they are positives of or not."""
         found = log_probability_in_batch(
             self._candidates.log_probability[torch.from_numpy(nodes)],
             self._queries_of[nodes] - are_positive,
             len(self._order) - 1,
-            len(queries) - 1,
+            num_queries - 1,
         )
         return moved(found, self._device)
 
@@ -383,16 +397,18 @@ class SageTrainer(StartingTrainer):
         return tensor_on(array, self._device)
 
     def _draw(self, epoch: int, batch: int) -> _Drawn:
-        queries, candidates = self._seeds(epoch, batch)
-        seeds, place = np.unique(np.concatenate([queries, candidates]), return_inverse=True)
+        queries, positive, candidates = self._seeds(epoch, batch)
+        own = self._processes.slice_of(len(queries))
+        some = candidates[self._processes.slice_of(len(candidates))]
+        seeds, place = np.unique(np.concatenate([queries[own], some]), return_inverse=True)
         sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
-        return _Drawn(queries, candidates, len(seeds), place, sample)
+        return _Drawn(queries[own], own, len(queries), len(positive), candidates, len(seeds), place, sample)
 
     def _batches_of_epoch(self) -> int:
         return math.ceil(len(self._order) / self._config.batch_size)
 
     def _encode(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
-        """Return the vectors of queries and candidates over one sample of the epoch's neighbourhoods."""
+        """Return the vectors of the slices of queries and candidates over one sample of neighbourhoods."""
         queries, place, sample = drawn.queries, drawn.place, drawn.sample
         with self._clock.stage("fetch"):
             rows = {
@@ -408,7 +424,8 @@ class SageTrainer(StartingTrainer):
             for relation in self._relations
         }
         query_place, target_place = place[: len(queries)], place[len(queries) :]
-        keep = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM]).random(len(queries))
+        generator = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM])
+        keep = generator.random(drawn.num_queries)[drawn.of_queries]
         query_vectors = self.model.encode_query(
             inputs,
             self._tensor(query_place),
@@ -530,6 +547,7 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
         clock=clock,
         memory=assignment.memory,
         device=assignment.device,
+        processes=assignment.processes,
     )
     if config.pretrain is None:
         return trainer
