@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
@@ -161,11 +161,6 @@ class DeviceArrays(Generic[Key]):
             for key in sorted(arrays, key=lambda each: arrays[each].row_bytes):
                 self._rows[key] = self._bring(arrays[key])
             self._settle()
-
-    @property
-    def keys(self) -> Collection[Key]:
-        """Of the arrays."""
-        return self._rows.keys()
 
     def rows(self, key: Key, index: torch.Tensor) -> torch.Tensor:
         """Return rows of an array [n, ...] on the device; the host does not wait, but to copy misses.

@@ -16,9 +16,11 @@ for name in ("pydantic", "pyarrow", "torch_geometric"):  # which an environment 
 
 from graphbox.graph import Graph  # noqa: E402 - once it is there
 from graphbox.train import load_outcome  # noqa: E402 - once it is there
+from tests.train import test_network_features as features  # noqa: E402 - once it is there
 from tests.train.test_device import CASES, CPU, arrays, graphs, train  # noqa: E402 - once it is there
+from tests.train.test_network_features import graph  # noqa: E402 - once it is there
 
-__all__ = ["graphs"]  # the fixture
+__all__ = ["graph", "graphs"]  # fixtures
 
 pytestmark = pytest.mark.gpu
 
@@ -55,3 +57,18 @@ def test_equal_runs_give_equal_bits(
     first, second = (arrays(train(graph, case, tmp_path / name, place)) for name in ("first", "second"))
     for name, each in first.items():
         np.testing.assert_array_equal(each, second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("task", features.TASKS)
+def test_budgets_of_features_change_no_bit(
+    task: str, graph: Graph, tmp_path: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("graphbox.train.network.node_data._PASS_BATCHES", 2)
+    monkeypatch.setattr("graphbox.sample.loader.device._PASS_BATCHES", 2)
+    place = torch.device("cuda", torch.cuda.current_device())
+    found = []
+    for number, room in enumerate((None, 0, features.PART)):
+        memory = features.budget(room)
+        found.append(features.train(graph, task, tmp_path / str(number), memory, device=place))
+    for each in found[1:]:
+        features.assert_same(features.vectors_of(each), features.vectors_of(found[0]))

@@ -133,17 +133,14 @@ class NodeData:
             read_ahead: rows [n, width] of ``stored_vectors`` that were read ahead, see :meth:`side_by_side`.
         """
         assert self._arrays is not None  # noqa: S101 - for the type checker
-        nodes = moved(nodes, self._arrays.device)
-        if self.stored_vectors:
-            vectors = self._from_disk(nodes) if read_ahead is None else read_ahead
-            vectors = moved(vectors, self._arrays.device)
-        else:
-            vectors = self._read(_VECTORS, nodes)
+        place = self._arrays.device
+        vectors = self._from_disk(nodes) if self.stored_vectors and read_ahead is None else read_ahead
+        nodes = moved(nodes, place)
         return NodeBatch(
             keys=nodes,
             codes=self._read(_CODES, nodes).to(torch.int64),
             numbers=self._read(_NUMBERS, nodes),
-            vectors=vectors,
+            vectors=self._read(_VECTORS, nodes) if vectors is None else moved(vectors, place),
             slots=tuple(self._slot(name, nodes) for name in self._slots),
         )
 
