@@ -120,6 +120,7 @@ class DeepWalk:
             self.negatives.on_device(device),
             SkipGramSettings(self.graph.num_nodes, self.shape.negatives, 5.0, 0.1, lock_free, SEED),
             device,
+            visits=np.diff(self.graph.indptr).astype(np.float64),
         )
         trainer.begin_epoch(self.walkers, self.shape.group)
         return trainer

@@ -18,45 +18,15 @@ from graphbox.sample.pairs_gpu import (
     places_of_walks,
 )
 from graphbox.sample.walk_gpu import WALK_STREAM, WalkerDraws
-from graphbox.skip_gram.learn_gpu import BatchArrays
+from graphbox.skip_gram.arrays import BatchArrays
+from graphbox.skip_gram.group_size import GroupSize
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.skip_gram.walks import DeviceWalks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["DeviceBatches", "GroupSize", "group_bytes"]
-
-_PLACE_BYTES = 8 * 12
-"""What a place takes while its group is made: walks, windows, sums, and items before and after sorting."""
-
-
-class GroupSize:
-    """The most that a group of batches holds, of an epoch.
-
-    Args:
-        offsets: int64 [batches + 1], where the walkers of each batch begin.
-        group: batches of a group.
-        width: nodes of a walk.
-        negatives: of a batch.
-    """
-
-    def __init__(self, offsets: NDArray[np.int64], group: int, width: int, negatives: int) -> None:
-        last = len(offsets) - 1
-        ends = offsets[np.minimum(np.arange(0, last, group) + group, last)]
-        self.group = group
-        self.width = width
-        self.negatives = negatives
-        self.walkers = int(np.max(ends - offsets[:-1:group], initial=0))
-        self.batch_places = int(np.max(np.diff(offsets), initial=0)) * width
-        self.places = self.walkers * width
-        self.items = self.places + group * negatives
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupSize) and vars(self) == vars(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(vars(self).values()))
+__all__ = ["DeviceBatches"]
 
 
 class _Walkers(NamedTuple):
@@ -69,11 +39,6 @@ class _Walkers(NamedTuple):
     path_of: Tensor | None
 
 
-def group_bytes(size: GroupSize) -> int:
-    """Return about how much memory a group takes on the device while it is made."""
-    return _PLACE_BYTES * size.items
-
-
 class DeviceBatches:
     """The groups of the batches of an epoch. Arrays stay where they are, so that kernels can be replayed.
 
@@ -82,6 +47,7 @@ class DeviceBatches:
         windows: how windows are laid.
         negatives: draws the negatives.
         num_keys: number of keys.
+        positions: int32 or int64 [keys] on the device, where the row of each is; None: each at its number.
         seed: of walks and windows.
         size: the most that a group holds.
         device: where all of it is.
@@ -93,18 +59,20 @@ class DeviceBatches:
         windows: DeviceWindows,
         negatives: DeviceNegatives,
         num_keys: int,
+        positions: Tensor | None,
         seed: int,
         size: GroupSize,
         device: torch.device,
     ) -> None:
         self._walks, self._windows, self._negatives = walks, windows, negatives
-        self._num_keys, self._seed, self.size, self._device = num_keys, seed, size, device
+        self._num_keys, self._positions = num_keys, positions
+        self._seed, self.size, self._device = seed, size, device
 
         def zeros(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
         self.arrays = BatchArrays(
-            key=zeros(size.places),
+            position=zeros(size.places),
             first=zeros(size.places),
             last=zeros(size.places),
             uses=zeros(size.places),
@@ -126,6 +94,7 @@ class DeviceBatches:
 
     def begin_epoch(self, batches: WalkBatches) -> None:
         """Bring the walkers of an epoch to the device."""
+        self._walkers = None  # those of the last epoch leave before others come
         # A last group that is not full has batches without walkers.
         padding = np.full(self.size.group, batches.offsets[-1])
         offsets = np.concatenate([batches.offsets, padding])
@@ -152,6 +121,9 @@ class DeviceBatches:
         torch.cumsum(arrays.uses, 0, out=self._pairs_before[1:])
         torch.diff(self._pairs_before[arrays.begins], out=arrays.pairs)
         self._negatives.sample_batches(self.size.negatives, epoch, first, self.size.group, arrays.negatives)
+        if self._positions is not None:
+            for keys in (arrays.position, arrays.negatives):
+                keys.copy_(torch.take(self._positions, keys))
         self._sort()
 
     def _places(self, walkers: _Walkers, epoch: int, first: int, part: slice, offsets: Tensor) -> WalkPlaces:
@@ -167,14 +139,14 @@ class DeviceBatches:
         second, path_of = (None if each is None else each[part] for each in (walkers.second, walkers.path_of))
         walks = self._walks.walk(walkers.start[part], second, path_of, draws(WALK_STREAM))
         arrays = self.arrays
-        out = WalkPlaces(offsets, arrays.key, arrays.first, arrays.last)
+        out = WalkPlaces(offsets, arrays.position, arrays.first, arrays.last)
         return places_of_walks(walks, self._windows, draws(WINDOW_STREAM), path_of, out)
 
     def _sort(self) -> None:
         """Bring together what has gradients of one row in one batch: its places, then the negatives."""
         arrays, places = self.arrays, self.size.places
         batch_of = torch.searchsorted(arrays.begins[1:], self._numbers[:places], right=True)
-        torch.add(arrays.key, batch_of, alpha=self._num_keys, out=self._unsorted[:places])
+        torch.add(arrays.position, batch_of, alpha=self._num_keys, out=self._unsorted[:places])
         first_items = self._numbers[: self.size.group, None] * self._num_keys
         torch.add(arrays.negatives, first_items, out=self._unsorted[places:].view_as(arrays.negatives))
         torch.sort(self._unsorted, stable=True, out=(arrays.items, arrays.sources))

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from graphbox.device import check_device, on_device
 from graphbox.errors import DoesNotFitError
+from graphbox.memory import available_bytes
 from graphbox.sample.pairs_gpu import DeviceWindows
-from graphbox.skip_gram.batches import DeviceBatches, GroupSize, group_bytes
+from graphbox.skip_gram.arrays import GradientArrays
+from graphbox.skip_gram.batches import DeviceBatches
+from graphbox.skip_gram.group_size import GroupSize, batches_side_by_side, group_bytes
 from graphbox.skip_gram.learn_gpu import (
-    GradientArrays,
     Learning,
-    RowArrays,
+    LearningGroup,
     launch_gradients,
     launch_update,
     shared_bytes,
-    tile_shape,
 )
-from graphbox.skip_gram.rows import DeviceRows, device_row_bytes
+from graphbox.skip_gram.row_bytes import RowRoom
+from graphbox.skip_gram.rows import DeviceRows, RowTiers
+from graphbox.skip_gram.tile_shapes import tile_shape
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.skip_gram.walks import DeviceWalks
 from graphbox.table import EmbeddingTable
@@ -32,10 +37,10 @@ if TYPE_CHECKING:
 
     from graphbox.sample.negative_gpu import DeviceNegatives
 
-__all__ = ["DeviceSkipGram", "SkipGramSettings"]
+__all__ = ["DeviceSkipGram", "SkipGramSettings", "row_budget_bytes"]
 
-_SIDE_BY_SIDE = 8
-"""Batches that are computed at once without locks: enough for all multiprocessors of a large GPU."""
+_SHARE_OF_FREE = 0.9
+"""Of the memory that a device has free, for rows: neighbours and batches have the rest."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +65,10 @@ class SkipGramSettings:
 
 
 class DeviceSkipGram:
-    """Rows on a device, and what trains them there.
+    """Rows in the memory of a device, as many as it has room for, others pinned, and what trains them.
 
     The host starts kernels and waits for the loss of each group of batches, nothing else; the next group is
-    made meanwhile.
+    made meanwhile. Where rows are changes no bit of them.
 
     Args:
         tables: the tables by name, the centres' first; one, where contexts are the same rows.
@@ -72,12 +77,14 @@ class DeviceSkipGram:
         negatives: draws the negatives.
         settings: what is learned.
         device: where.
-        row_bytes: the most memory that rows may take there; None: what is free.
+        visits: float64 [keys], how often each key is met: rows of those that are met most stand in the memory
+            of the device, where it has no room for all.
+        row_bytes: the most of that memory for rows; None: see :func:`row_budget_bytes`.
 
     Raises:
         UnsupportedError: rows longer than kernels have room for.
         UsageError: a table keeps rows otherwise than kernels update them.
-        DoesNotFitError: the memory of the device, or ``row_bytes``, has no room for all rows.
+        DoesNotFitError: neither the device nor host memory has room for the rows.
     """
 
     def __init__(
@@ -89,23 +96,37 @@ class DeviceSkipGram:
         settings: SkipGramSettings,
         device: torch.device,
         *,
+        visits: NDArray[np.float64],
         row_bytes: int | None = None,
     ) -> None:
         check_device(device)
         self._device, self._settings = device, settings
         self._windows, self._negatives = windows, negatives
-        self._shape = tile_shape(next(iter(tables.values())).dim, shared_bytes(device))
-        _check_rows(len(tables), next(iter(tables.values())).dim, settings, device, row_bytes)
+        dim = next(iter(tables.values())).dim
+        self._shape = tile_shape(dim, shared_bytes(device))
+        budget = row_budget_bytes(device) if row_bytes is None else row_bytes
+        self._room = RowRoom(settings.num_keys, len(tables), dim, budget)
+        _check_room(self._room, device)
+        tiers = RowTiers(settings.num_keys, self._room.hot_keys, visits)
         with on_device(device):
-            self._rows = [DeviceRows(table, settings.num_keys, device) for table in tables.values()]
+            self._rows = [DeviceRows(table, tiers, device) for table in tables.values()]
+            self._positions = tiers.positions(device)
             self._walks = make_walks()
         self._group: _Group | None = None
         self._made: tuple[int, int] | None = None
         self._number_of_groups = 0
 
     def places(self) -> Mapping[str, str]:
-        """Return where neighbours are, if not with the rows: for the record of a run."""
-        return {"neighbors": self._walks.lists_in} if self._walks.lists_in else {}
+        """Return where rows and neighbours are that are not on the device: for the record of a run."""
+        found = {}
+        room = self._room
+        if room.pinned_bytes:
+            found["rows"] = (
+                f"pinned host memory, {room.pinned_bytes:,} bytes, and {room.device_bytes:,} on the device"
+            )
+        if self._walks.lists_in:
+            found["neighbors"] = self._walks.lists_in
+        return found
 
     def store(self) -> None:
         """Write the rows that changed back to the tables."""
@@ -119,7 +140,7 @@ class DeviceSkipGram:
         Raises:
             DoesNotFitError: the device has no room for a group.
         """
-        size = GroupSize(walkers.offsets, group, self._walks.width, self._settings.negatives)
+        size = GroupSize.of(walkers.offsets, group, self._walks.width, self._settings.negatives)
         with on_device(self._device):
             self._walks.begin_epoch()
             if self._group is None or self._group.batches.size != size:
@@ -148,12 +169,10 @@ class DeviceSkipGram:
             return self._group.result()
 
     def _room_for(self, size: GroupSize) -> _Group:
-        dim, settings = self._rows[0].arrays.values.shape[1], self._settings
-        side = min(_SIDE_BY_SIDE, size.group) if settings.lock_free else 1
-        tiles = max(1, -(-size.batch_places // self._shape.centers))
-        needed = group_bytes(size) + 4 * side * dim * (3 * size.batch_places + tiles * settings.negatives)
+        arrays, settings = [rows.arrays for rows in self._rows], self._settings
+        dim, side = self._rows[0].dim, batches_side_by_side(size, lock_free=settings.lock_free)
         _check_free(
-            needed,
+            group_bytes(size, dim, self._shape, side),
             f"{size.group} batches of {size.batch_places:,} visits and {settings.negatives:,} negatives",
             "lower batch_size or negatives, or train on the CPU with `device: cpu`",
             self._device,
@@ -163,6 +182,7 @@ class DeviceSkipGram:
             self._windows,
             self._negatives,
             settings.num_keys,
+            self._positions,
             settings.seed,
             size,
             self._device,
@@ -175,7 +195,9 @@ class DeviceSkipGram:
             settings.num_keys,
             self._shape,
         )
-        return _Group(batches, [rows.arrays for rows in self._rows], learning, side, self._device)
+        gradients = _room_for_gradients(size, dim, learning, side, self._device)
+        group = LearningGroup(arrays[0], arrays[-1], batches.arrays, gradients, learning)
+        return _Group(batches, group, side, self._device)
 
 
 class _Group:
@@ -186,29 +208,10 @@ class _Group:
     """
 
     def __init__(
-        self,
-        batches: DeviceBatches,
-        rows: Sequence[RowArrays],
-        learning: Learning,
-        side: int,
-        device: torch.device,
+        self, batches: DeviceBatches, learning: LearningGroup, side: int, device: torch.device
     ) -> None:
         self.batches = batches
-        self._rows, self._learning, self._side = rows, learning, side
-        size, dim = batches.size, rows[0].values.shape[1]
-        parts = learning.shape.places, learning.shape.centers
-        walk_tiles, center_tiles = (max(1, -(-size.batch_places // each)) for each in parts)
-
-        def empty(*shape: int) -> Tensor:
-            return torch.empty(side, *shape, dim, dtype=torch.float32, device=device)
-
-        self._gradients = GradientArrays(
-            empty(2, size.batch_places),
-            empty(size.batch_places),
-            empty(center_tiles, size.negatives),
-            torch.zeros(size.group, walk_tiles + center_tiles, dtype=torch.float64, device=device),
-            torch.zeros(1, dtype=torch.int32, device=device),
-        )
+        self._learning, self._side = learning, side
         self._device, self._is_gpu = device, device.type == "cuda"
         self._result = torch.zeros(2, dtype=torch.float64, pin_memory=self._is_gpu)
         self._is_there = torch.cuda.Event() if self._is_gpu else None  # type: ignore[no-untyped-call]
@@ -217,10 +220,11 @@ class _Group:
 
     def start(self) -> None:
         """Start training on what was made."""
-        self._gradients.losses.zero_()
-        self._gradients.stopped.zero_()
+        gradients = self._learning.gradients
+        gradients.losses.zero_()
+        gradients.stopped.zero_()
         self._launch()
-        sums = torch.stack([self._gradients.losses.sum(), self.batches.arrays.pairs.sum().double()])
+        sums = torch.stack([gradients.losses.sum(), self.batches.arrays.pairs.sum().double()])
         self._result.copy_(sums, non_blocking=True)
         if self._is_there is not None:
             self._is_there.record()
@@ -247,36 +251,54 @@ class _Group:
 
     def _launch_each(self) -> None:
         for number in range(0, self.batches.size.group, self._side):
-            for launch in (launch_gradients, launch_update):
-                launch(
-                    self._rows[0],
-                    self._rows[-1],
-                    self.batches.arrays,
-                    self._gradients,
-                    self._learning,
-                    number,
-                    self._side,
-                )
+            launch_gradients(self._learning, number, self._side)
+            launch_update(self._learning, number, self._side)
 
 
-def _check_rows(
-    tables: int, dim: int, settings: SkipGramSettings, device: torch.device, row_bytes: int | None
-) -> None:
-    """Refuse rows that the memory of the device has no room for."""
-    needed = tables * settings.num_keys * device_row_bytes(dim)
-    what = f"{tables} x {settings.num_keys:,} rows of {dim} values with their state"
-    hint = (
-        "skip-gram trains on a device only where all rows fit: train on the CPU with `device: cpu`, which "
-        "takes rows from memory or SSD; or lower dim"
+def _room_for_gradients(
+    size: GroupSize, dim: int, learning: Learning, side: int, device: torch.device
+) -> GradientArrays:
+    walk_tiles, center_tiles = size.tiles(learning.shape.places), size.tiles(learning.shape.centers)
+
+    def empty(*shape: int) -> Tensor:
+        return torch.empty(side, *shape, dim, dtype=torch.float32, device=device)
+
+    return GradientArrays(
+        empty(2, size.batch_places),
+        empty(size.batch_places),
+        empty(center_tiles, size.negatives),
+        torch.zeros(size.group, walk_tiles + center_tiles, dtype=torch.float64, device=device),
+        torch.zeros(1, dtype=torch.int32, device=device),
     )
-    if row_bytes is not None and needed > row_bytes:
+
+
+def row_budget_bytes(device: torch.device) -> int | None:
+    """Return the memory of a device for rows that have no budget, as it is free now; None: any on the CPU."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.empty_cache()  # what PyTorch holds for later counts as free
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(_SHARE_OF_FREE * free)
+
+
+def _check_room(room: RowRoom, device: torch.device) -> None:
+    """Refuse rows that the device, or host memory, has no room for."""
+    hot = room.hot_keys
+    _check_free(
+        room.device_bytes,
+        f"{room.tables} x {hot:,} rows of {room.dim} values with their state",
+        "lower `memory.hbm.tables`: what has no room there is in pinned host memory",
+        device,
+    )
+    if device.type == "cuda" and room.pinned_bytes > available_bytes():
         raise DoesNotFitError(
-            f"{what} take {counted_bytes(needed)}, the budget of rows on the device is "
-            f"{counted_bytes(row_bytes)}",
-            where="memory.hbm.tables",
-            hint=hint,
+            f"{room.tables} x {room.num_keys - hot:,} rows of {room.dim} values, which have no room on "
+            f"{device}, take {counted_bytes(room.pinned_bytes)} of host memory, "
+            f"{counted_bytes(available_bytes())} are available",
+            where="memory",
+            hint="lower dim, or train on the CPU with `device: cpu` and `memory.tables`, which keeps rows "
+            "on SSD",
         )
-    _check_free(needed, what, hint, device)
 
 
 def _check_free(needed: int, what: str, hint: str, device: torch.device) -> None:

@@ -15,80 +15,16 @@ import torch
 import triton
 import triton.language as tl
 
-from graphbox.errors import UnsupportedError
-
 if TYPE_CHECKING:
-    from torch import Tensor
+    from graphbox.skip_gram.arrays import BatchArrays, GradientArrays, TieredRows
+    from graphbox.skip_gram.tile_shapes import TileShape
 
-__all__ = [
-    "MOST_VALUES",
-    "BatchArrays",
-    "GradientArrays",
-    "Learning",
-    "RowArrays",
-    "TileShape",
-    "launch_gradients",
-    "launch_update",
-    "shared_bytes",
-    "tile_shape",
-]
+__all__ = ["Learning", "LearningGroup", "launch_gradients", "launch_update", "shared_bytes"]
 
-MOST_VALUES = 512
-"""The longest rows that kernels have room for."""
-
-_SHAPES = (  # rows of so many values at most, parts, warps, and the shared memory they take as compiled
-    (64, 32, 64, 32, 4, 90_112),
-    (128, 32, 64, 32, 8, 180_224),
-    (128, 32, 32, 32, 8, 82_688),
-    (256, 16, 32, 16, 8, 147_456),
-    (256, 16, 16, 16, 8, 82_304),
-    (512, 16, 16, 16, 16, 164_224),
-)
 _PRECISION = "tf32x3"  # products of float32 by tensor cores, without loss of digits
 _SOURCES = 4  # gradients of a row that are read together
 _STAGES = 2  # of the pipeline that reads rows ahead
 _TILES = 8  # parts of the gradient of a negative that are read together
-
-
-class TileShape(NamedTuple):
-    """How large parts are that a program computes with.
-
-    Attributes:
-        values: of a row, padded to a power of two.
-        places: of a program that has walks.
-        centers: places of a program that has negatives.
-        others: contexts or negatives at a time.
-        warps: of a program.
-    """
-
-    values: int
-    places: int
-    centers: int
-    others: int
-    warps: int
-
-
-def tile_shape(dim: int, shared_bytes: int | None = None) -> TileShape:
-    """Return the shape for rows of ``dim`` values.
-
-    Args:
-        dim: 1 to :data:`MOST_VALUES`.
-        shared_bytes: shared memory that the device gives a program; None: enough.
-
-    Raises:
-        UnsupportedError: rows are too long for that.
-    """
-    values = max(16, triton.next_power_of_2(dim))
-    for most_values, places, centers, others, warps, needed in _SHAPES:
-        if values <= most_values and (shared_bytes is None or needed <= shared_bytes):
-            return TileShape(values, places, centers, others, warps)
-    raise UnsupportedError(
-        f"expected rows of at most {MOST_VALUES} values"
-        + ("" if shared_bytes is None else f", and as {shared_bytes:,} bytes of shared memory allow")
-        + f", received dim {dim}",
-        where="dim",
-        hint="train on the CPU with `device: cpu`",
-    )
 
 
 def shared_bytes(device: torch.device) -> int | None:
@@ -97,64 +33,6 @@ def shared_bytes(device: torch.device) -> int | None:
         return None
     number = torch.cuda.current_device() if device.index is None else device.index
     return int(triton.runtime.driver.active.utils.get_device_properties(number)["max_shared_mem"])
-
-
-class RowArrays(NamedTuple):
-    """Rows of a table on the device.
-
-    Attributes:
-        values: float32 [keys, dim].
-        accumulator: float32 [keys], the state of row-wise Adagrad.
-        changed: uint8 [keys], 1 where a row was updated.
-    """
-
-    values: Tensor
-    accumulator: Tensor
-    changed: Tensor
-
-
-class BatchArrays(NamedTuple):
-    """What batches learn from, of a group of them; see :mod:`graphbox.skip_gram.batches`.
-
-    Attributes:
-        key: int64 [places].
-        first: int64 [places], the first place of its contexts.
-        last: int64 [places], one past the last.
-        uses: int64 [places], of how many pairs it is the centre.
-        begins: int64 [batches + 1], where the places of each begin.
-        pairs: int64 [batches], how many each has.
-        negatives: int64 [batches, negatives], keys.
-        items: int64 [places + batches * negatives], batch * keys + key of all that has a gradient, ascending.
-        sources: int64, which place it is, or which negative, counted from ``places`` on.
-    """
-
-    key: Tensor
-    first: Tensor
-    last: Tensor
-    uses: Tensor
-    begins: Tensor
-    pairs: Tensor
-    negatives: Tensor
-    items: Tensor
-    sources: Tensor
-
-
-class GradientArrays(NamedTuple):
-    """Room for the gradients of the batches that are computed side by side, and what is told of them.
-
-    Attributes:
-        center: float32 [side, 2, places, dim], from contexts and from negatives.
-        context: float32 [side, places, dim].
-        negative: float32 [side, tiles, negatives, dim], of the places of each program that has negatives.
-        losses: float64 [batches, programs].
-        stopped: int32 [1], 1 after a loss that is not finite: nothing is computed any more.
-    """
-
-    center: Tensor
-    context: Tensor
-    negative: Tensor
-    losses: Tensor
-    stopped: Tensor
 
 
 @triton.jit
@@ -174,24 +52,37 @@ def _of_negative(logit):
 
 
 @triton.jit
-def _rows(values, key, there, dim, VALUES: tl.constexpr):
-    """Return the rows of keys, float32 [keys, VALUES], zeros where none is there."""
-    column = tl.arange(0, VALUES)
-    mask = there[:, None] & (column < dim)[None, :]
-    return tl.load(values + key[:, None] * dim + column[None, :], mask=mask, other=0.0)
+def _address(first, rest, num_first, position, row_values, column, TIERED: tl.constexpr):
+    """Return where columns of the rows of positions are, each row in the memory it is in."""
+    address = first + position * row_values + column
+    if TIERED:  # chosen column by column: of rows alone the compiler would forget how addresses are aligned
+        address = tl.where(position < num_first, address, rest + (position - num_first) * row_values + column)
+    return address
+
+
+@triton.jit
+def _rows(first, rest, num_first, position, there, dim, VALUES: tl.constexpr, TIERED: tl.constexpr):
+    """Return the rows of positions, float32 [positions, VALUES], zeros where none is there."""
+    column = tl.arange(0, VALUES)[None, :]
+    address = _address(first, rest, num_first, position[:, None], dim, column, TIERED)
+    return tl.load(address, mask=there[:, None] & (column < dim), other=0.0)
 
 
 @triton.jit
 def _learn_from_walks(
-    center, context, key_at, first_at, last_at, place, inside, low, high, own_centers, own_contexts, scale,
-    dim, VALUES: tl.constexpr, PLACES: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
+    center, rest_center, context, rest_context, num_first, position_at, first_at, last_at, place, inside, low,
+    high, own_centers, own_contexts, scale, dim, TIERED: tl.constexpr, VALUES: tl.constexpr,
+    PLACES: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Return the gradients of rows at places, as centres and as contexts, and the losses of these centres.
 
     Args:
-        center: rows of centres, float32 [keys, dim].
+        center: rows of centres, the first ``num_first`` ones, float32 [rows, dim].
+        rest_center: those that follow, in the other memory.
         context: rows of contexts.
-        key_at: int64 [all places], as ``first_at`` and ``last_at``.
+        rest_context: those that follow.
+        num_first: how many rows come first.
+        position_at: int64 [all places], as ``first_at`` and ``last_at``.
         first_at: the first place of the contexts of each.
         last_at: one past the last.
         place: int64 [PLACES].
@@ -202,12 +93,13 @@ def _learn_from_walks(
         own_contexts: their rows as contexts.
         scale: of gradients.
         dim: values of a row.
-        VALUES: see :class:`TileShape`.
+        TIERED: whether there are rows that follow the first.
+        VALUES: see :class:`graphbox.skip_gram.tile_shapes.TileShape`.
         PLACES: as there.
         OTHERS: as there.
         PRECISION: of products.
     """
-    key = tl.load(key_at + place, mask=inside, other=-1)
+    position = tl.load(position_at + place, mask=inside, other=-1)
     first = tl.load(first_at + place, mask=inside, other=0)
     last = tl.load(last_at + place, mask=inside, other=0)
     center_sum = tl.zeros((PLACES, VALUES), tl.float32)
@@ -216,10 +108,10 @@ def _learn_from_walks(
     for other_begin in range(low, high, OTHERS):
         other = other_begin + tl.arange(0, OTHERS)
         there = other < high
-        other_key = tl.load(key_at + other, mask=there, other=-1)
-        differs = key[:, None] != other_key[None, :]
+        others = tl.load(position_at + other, mask=there, other=-1)
+        differs = position[:, None] != others[None, :]
         # These places as centres of the others ...
-        rows = _rows(context, other_key, there, dim, VALUES)
+        rows = _rows(context, rest_context, num_first, others, there, dim, VALUES, TIERED)
         logit = tl.dot(own_centers, tl.trans(rows), input_precision=PRECISION)
         is_pair = differs & (other[None, :] >= first[:, None]) & (other[None, :] < last[:, None])
         term, slope = _of_pair(logit)
@@ -229,7 +121,7 @@ def _learn_from_walks(
         # ... and as their contexts.
         other_first = tl.load(first_at + other, mask=there, other=0)
         other_last = tl.load(last_at + other, mask=there, other=0)
-        rows = _rows(center, other_key, there, dim, VALUES)
+        rows = _rows(center, rest_center, num_first, others, there, dim, VALUES, TIERED)
         logit = tl.dot(own_contexts, tl.trans(rows), input_precision=PRECISION)
         is_pair = differs & (place[:, None] >= other_first[None, :])
         is_pair &= (place[:, None] < other_last[None, :]) & inside[:, None]
@@ -241,14 +133,17 @@ def _learn_from_walks(
 
 @triton.jit
 def _learn_from_negatives(
-    context, drawn, negative_gradients, own_centers, uses, scale, num_negatives, negative_weight, dim,
-    VALUES: tl.constexpr, CENTERS: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
+    context, rest_context, num_first, drawn, negative_gradients, own_centers, uses, scale, num_negatives,
+    negative_weight, dim, TIERED: tl.constexpr, VALUES: tl.constexpr, CENTERS: tl.constexpr,
+    OTHERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Return gradients and losses of centres from negatives, whose own gradients are written.
 
     Args:
-        context: rows of negatives, float32 [keys, dim].
-        drawn: int64 [negatives], keys.
+        context: rows of negatives, the first ``num_first`` ones, float32 [rows, dim].
+        rest_context: those that follow, in the other memory.
+        num_first: how many rows come first.
+        drawn: int64 [negatives], positions.
         negative_gradients: float32 [negatives, dim], where to write.
         own_centers: float32 [CENTERS, VALUES], rows of centres.
         uses: int64 [CENTERS], in how many pairs each is the centre.
@@ -256,7 +151,8 @@ def _learn_from_negatives(
         num_negatives: how many.
         negative_weight: how many negatives a pair is worth.
         dim: values of a row.
-        VALUES: see :class:`TileShape`.
+        TIERED: whether there are rows that follow the first.
+        VALUES: see :class:`graphbox.skip_gram.tile_shapes.TileShape`.
         CENTERS: as there.
         OTHERS: as there.
         PRECISION: of products.
@@ -268,7 +164,8 @@ def _learn_from_negatives(
     for begin in range(0, num_negatives, OTHERS):
         negative = begin + tl.arange(0, OTHERS)
         there = negative < num_negatives
-        rows = _rows(context, tl.load(drawn + negative, mask=there, other=0), there, dim, VALUES)
+        position = tl.load(drawn + negative, mask=there, other=0)
+        rows = _rows(context, rest_context, num_first, position, there, dim, VALUES, TIERED)
         logit = tl.dot(own_centers, tl.trans(rows), input_precision=PRECISION)
         counts = (uses > 0)[:, None] & there[None, :]
         term, slope = _of_negative(logit)
@@ -300,12 +197,13 @@ def _store_loss(target, stopped, loss):
         tl.store(stopped, 1)
 
 
-@triton.jit(do_not_specialize=["number"])  # one kernel for all batches
+@triton.jit(do_not_specialize=["num_first", "number"])  # one kernel for all batches
 def _gradients(
-    center, context, key_at, first_at, last_at, uses_at, begins, pairs, negatives, center_gradients,
-    context_gradients, negative_gradients, losses, stopped, number, batches, most_places, walk_tiles,
-    center_tiles, reach, num_negatives, negative_weight, dim, VALUES: tl.constexpr, PLACES: tl.constexpr,
-    CENTERS: tl.constexpr, OTHERS: tl.constexpr, PRECISION: tl.constexpr,
+    center, rest_center, context, rest_context, num_first, position_at, first_at, last_at, uses_at, begins,
+    pairs, negatives, center_gradients, context_gradients, negative_gradients, losses, stopped, number,
+    batches, most_places, walk_tiles, center_tiles, reach, num_negatives, negative_weight, dim,
+    TIERED: tl.constexpr, VALUES: tl.constexpr, PLACES: tl.constexpr, CENTERS: tl.constexpr,
+    OTHERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradients of some places from walks, or from negatives and those of the negatives."""
     program = tl.program_id(0)
@@ -322,14 +220,15 @@ def _gradients(
             if begin < batch_end:
                 place = begin + tl.arange(0, PLACES)
                 inside = place < batch_end
-                key = tl.load(key_at + place, mask=inside, other=-1)
-                own_centers = _rows(center, key, inside, dim, VALUES)
-                own_contexts = _rows(context, key, inside, dim, VALUES)
+                position = tl.load(position_at + place, mask=inside, other=-1)
+                own_centers = _rows(center, rest_center, num_first, position, inside, dim, VALUES, TIERED)
+                own_contexts = _rows(context, rest_context, num_first, position, inside, dim, VALUES, TIERED)
                 low = tl.maximum(begin - reach, batch_begin)
                 high = tl.minimum(begin + PLACES + reach, batch_end)
                 center_sum, context_sum, loss = _learn_from_walks(
-                    center, context, key_at, first_at, last_at, place, inside, low, high, own_centers,
-                    own_contexts, scale, dim, VALUES, PLACES, OTHERS, PRECISION,
+                    center, rest_center, context, rest_context, num_first, position_at, first_at, last_at,
+                    place, inside, low, high, own_centers, own_contexts, scale, dim, TIERED, VALUES, PLACES,
+                    OTHERS, PRECISION,
                 )  # fmt: skip
                 row = begin - batch_begin
                 own_gradients = center_gradients + 2 * side * most_places * dim
@@ -343,13 +242,14 @@ def _gradients(
             if begin < batch_end:
                 place = begin + tl.arange(0, CENTERS)
                 inside = place < batch_end
-                key = tl.load(key_at + place, mask=inside, other=-1)
+                position = tl.load(position_at + place, mask=inside, other=-1)
                 uses = tl.load(uses_at + place, mask=inside, other=0)
-                own_centers = _rows(center, key, inside, dim, VALUES)
+                own_centers = _rows(center, rest_center, num_first, position, inside, dim, VALUES, TIERED)
                 part = (side * center_tiles + tile) * num_negatives
                 center_sum, loss = _learn_from_negatives(
-                    context, negatives + batch * num_negatives, negative_gradients + part * dim, own_centers,
-                    uses, scale, num_negatives, negative_weight, dim, VALUES, CENTERS, OTHERS, PRECISION,
+                    context, rest_context, num_first, negatives + batch * num_negatives,
+                    negative_gradients + part * dim, own_centers, uses, scale, num_negatives, negative_weight,
+                    dim, TIERED, VALUES, CENTERS, OTHERS, PRECISION,
                 )  # fmt: skip
                 own_gradients = center_gradients + (2 * side + 1) * most_places * dim
                 _store_rows(own_gradients, begin - batch_begin, center_sum, inside, dim, CENTERS, VALUES)
@@ -357,18 +257,23 @@ def _gradients(
 
 
 @triton.jit
-def _step(values, accumulator, changed, key, gradient, lr, eps, dim, VALUES: tl.constexpr):
+def _step(
+    values, accumulator, changed, rest_values, rest_accumulator, rest_changed, num_first, position, gradient,
+    lr, eps, dim, TIERED: tl.constexpr, VALUES: tl.constexpr,
+):  # fmt: skip
     """Update a row by row-wise Adagrad; a gradient of zeros changes nothing."""
     mean_square = tl.sum(gradient * gradient, 0) / dim
     if mean_square != 0:
         column = tl.arange(0, VALUES)
         is_value = column < dim
-        gained = tl.load(accumulator + key) + mean_square
-        value = tl.load(values + key * dim + column, mask=is_value, other=0.0)
+        row = _address(values, rest_values, num_first, position, dim, column, TIERED)
+        sum_of_squares = _address(accumulator, rest_accumulator, num_first, position, 1, 0, TIERED)
+        gained = tl.load(sum_of_squares) + mean_square
+        value = tl.load(row, mask=is_value, other=0.0)
         step = lr / (tl.sqrt_rn(gained) + eps)
-        tl.store(values + key * dim + column, value - step * gradient, mask=is_value)
-        tl.store(accumulator + key, gained)
-        tl.store(changed + key, 1)
+        tl.store(row, value - step * gradient, mask=is_value)
+        tl.store(sum_of_squares, gained)
+        tl.store(_address(changed, rest_changed, num_first, position, 1, 0, TIERED), 1)
 
 
 @triton.jit
@@ -380,7 +285,7 @@ def _sums(
     """Return the gradients of an item as a centre and as a context, float32 [VALUES] each.
 
     Args:
-        items: int64, as ``sources``; see :class:`BatchArrays`.
+        items: int64, as ``sources``; see :class:`graphbox.skip_gram.arrays.BatchArrays`.
         sources: where its gradients are.
         at: the first entry of the item.
         end: one past the last entry of the batch.
@@ -388,14 +293,14 @@ def _sums(
         num_places: what numbers of negatives begin with.
         batch_begin: the first place of the batch.
         first_negative: the number of its first negative.
-        of_centers: gradients of its places as centres; see :class:`GradientArrays`.
+        of_centers: gradients of its places as centres; see ``GradientArrays`` there.
         of_contexts: as contexts.
         of_negatives: of its negatives.
         most_places: rows between gradients from contexts and from negatives.
         tiles: parts that the gradient of a negative has.
         num_negatives: negatives of the batch.
         dim: values of a row.
-        VALUES: see :class:`TileShape`.
+        VALUES: see :class:`graphbox.skip_gram.tile_shapes.TileShape`.
         SOURCES: gradients that are read together.
         TILES: parts that are read together.
     """
@@ -431,12 +336,14 @@ def _sums(
     return center_sum, context_sum
 
 
-@triton.jit(do_not_specialize=["number"])
+@triton.jit(do_not_specialize=["num_first", "number"])
 def _update(
-    center, center_accumulator, center_changed, context, context_accumulator, context_changed, items, sources,
-    begins, pairs, center_gradients, context_gradients, negative_gradients, stopped, number, batches,
-    num_keys, most_places, center_tiles, num_places, num_negatives, lr, eps, dim, ONE_TABLE: tl.constexpr,
-    VALUES: tl.constexpr, CENTERS: tl.constexpr, SOURCES: tl.constexpr, TILES: tl.constexpr,
+    center, center_accumulator, center_changed, rest_center, rest_center_accumulator, rest_center_changed,
+    context, context_accumulator, context_changed, rest_context, rest_context_accumulator,
+    rest_context_changed, num_first, items, sources, begins, pairs, center_gradients, context_gradients,
+    negative_gradients, stopped, number, batches, num_keys, most_places, center_tiles, num_places,
+    num_negatives, lr, eps, dim, ONE_TABLE: tl.constexpr, TIERED: tl.constexpr, VALUES: tl.constexpr,
+    CENTERS: tl.constexpr, SOURCES: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     """Update the row of an item, if it is the first of its row."""
     side = tl.program_id(1).to(tl.int64)
@@ -457,13 +364,18 @@ def _update(
                 negative_gradients + side * center_tiles * num_negatives * dim, most_places,
                 (places + CENTERS - 1) // CENTERS, num_negatives, dim, VALUES, SOURCES, TILES,
             )  # fmt: skip
-            key = item - batch * num_keys
+            position = item - batch * num_keys
             if ONE_TABLE:
-                gradient = center_sum + context_sum
-                _step(center, center_accumulator, center_changed, key, gradient, lr, eps, dim, VALUES)
-            else:
-                _step(center, center_accumulator, center_changed, key, center_sum, lr, eps, dim, VALUES)
-                _step(context, context_accumulator, context_changed, key, context_sum, lr, eps, dim, VALUES)
+                center_sum += context_sum
+            _step(
+                center, center_accumulator, center_changed, rest_center, rest_center_accumulator,
+                rest_center_changed, num_first, position, center_sum, lr, eps, dim, TIERED, VALUES,
+            )  # fmt: skip
+            if not ONE_TABLE:
+                _step(
+                    context, context_accumulator, context_changed, rest_context, rest_context_accumulator,
+                    rest_context_changed, num_first, position, context_sum, lr, eps, dim, TIERED, VALUES,
+                )  # fmt: skip
 
 
 class Learning(NamedTuple):
@@ -486,24 +398,38 @@ class Learning(NamedTuple):
     shape: TileShape
 
 
-def launch_gradients(
-    center: RowArrays,
-    context: RowArrays,
-    batches: BatchArrays,
-    gradients: GradientArrays,
-    learning: Learning,
-    number: int,
-    side: int,
-) -> None:
+class LearningGroup(NamedTuple):
+    """A group of batches, and all that its launches read and write; they say nothing else but which batches.
+
+    Attributes:
+        center: rows of centres.
+        context: rows of contexts; the same arrays where they are the same rows.
+        batches: what is learned from.
+        gradients: room for what is between the two launches of a batch.
+        learning: how.
+    """
+
+    center: TieredRows
+    context: TieredRows
+    batches: BatchArrays
+    gradients: GradientArrays
+    learning: Learning
+
+
+def launch_gradients(group: LearningGroup, number: int, side: int) -> None:
     """Compute the gradients and losses of batches ``number`` to ``number + side - 1`` of the group."""
-    dim = center.values.shape[1]
+    center, context, batches, gradients, learning = group
+    dim = center.first.values.shape[1]
     shape = learning.shape
     _, center_tiles, num_negatives, _ = gradients.negative.shape
     programs = gradients.losses.shape[1]
     _gradients[programs, side](
-        center.values,
-        context.values,
-        batches.key,
+        center.first.values,
+        (center.rest or center.first).values,
+        context.first.values,
+        (context.rest or context.first).values,
+        len(center.first.values),
+        batches.position,
         batches.first,
         batches.last,
         batches.uses,
@@ -524,6 +450,7 @@ def launch_gradients(
         num_negatives,
         learning.negative_weight,
         dim,
+        TIERED=center.rest is not None,
         VALUES=shape.values,
         PLACES=shape.places,
         CENTERS=shape.centers,
@@ -535,23 +462,18 @@ def launch_gradients(
     )
 
 
-def launch_update(
-    center: RowArrays,
-    context: RowArrays,
-    batches: BatchArrays,
-    gradients: GradientArrays,
-    learning: Learning,
-    number: int,
-    side: int,
-) -> None:
+def launch_update(group: LearningGroup, number: int, side: int) -> None:
     """Update the rows of the batches whose gradients were computed; those of several may meet in a row."""
-    dim = center.values.shape[1]
-    shape = learning.shape
+    center, context, batches, gradients, learning = group
+    dim = center.first.values.shape[1]
     _, center_tiles, num_negatives, _ = gradients.negative.shape
     most_places = gradients.context.shape[1]
     _update[most_places + num_negatives, side](
-        *center,
-        *context,
+        *center.first,
+        *(center.rest or center.first),
+        *context.first,
+        *(context.rest or context.first),
+        len(center.first.values),
         batches.items,
         batches.sources,
         batches.begins,
@@ -565,14 +487,15 @@ def launch_update(
         learning.num_keys,
         most_places,
         center_tiles,
-        len(batches.key),
+        len(batches.position),
         num_negatives,
         learning.learning_rate,
         learning.eps,
         dim,
-        ONE_TABLE=center.values is context.values,
-        VALUES=shape.values,
-        CENTERS=shape.centers,
+        ONE_TABLE=center is context,
+        TIERED=center.rest is not None,
+        VALUES=learning.shape.values,
+        CENTERS=learning.shape.centers,
         SOURCES=_SOURCES,
         TILES=_TILES,
         num_warps=1,

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from graphbox import _core
-from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
+from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample import DeviceGraph, NegativeSampler
 from graphbox.sample.pairs_gpu import DeviceWindows, keep_thresholds
 from graphbox.sample.walk_plan import plan_walk
 from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
+from graphbox.skip_gram.row_bytes import device_row_bytes, position_bytes
 from graphbox.skip_gram.walkers import WalkBatches, even_offsets
 from graphbox.skip_gram.walks import DeviceWalks, EdgesOnDevice, OneTypeLists, WalksOnDevice
 from graphbox.table import EmbeddingTable
@@ -66,6 +67,11 @@ class Learning:
     @property
     def keys(self) -> int:
         return len(self.graph.indptr) - 1
+
+    def budget(self, hot: int) -> int:
+        """Return the memory of a device for the rows of so many keys, and where those of all are."""
+        tables = 1 if self.one_table else 2
+        return tables * hot * device_row_bytes(self.dim) + position_bytes(self.keys) * self.keys
 
     def tables(self) -> Tables:
         center = EmbeddingTable(self.dim, "rowwise_adagrad", seed=1)
@@ -130,6 +136,7 @@ class Learning:
             self.sampler().on_device(device),
             SkipGramSettings(self.keys, self.negatives, 3.0, self.learning_rate, self.lock_free, self.seed),
             device,
+            visits=np.diff(self.graph.indptr).astype(np.float64),
             row_bytes=row_bytes,
         )
 
@@ -232,6 +239,58 @@ class DeviceLearning:
         for ours, theirs in zip(*rows, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"dynamic_window": True, "keep": np.linspace(0.3, 1, 14), "window": 4},
+            {"one_table": True, "dim": 16},
+            {"edges": True, "window": 1, "walkers": 9},
+        ],
+    )
+    def test_where_rows_are_changes_no_bit(self, device: torch.device, options: dict[str, Any]) -> None:
+        learning = Learning(**options)
+
+        def learned(row_bytes: int | None) -> tuple[Losses, list[np.ndarray]]:
+            tables = learning.tables()
+            trainer = learning.on_device(tables, device, row_bytes)
+            assert ("rows" in trainer.places()) == (row_bytes is not None)
+            losses = learning.train(trainer)
+            trainer.store()
+            return losses, [records(table, learning.keys) for table in tables.values()]
+
+        expected, theirs = learned(None)
+        for hot in (1, 6, 12):
+            losses, ours = learned(learning.budget(hot))
+            assert losses == expected
+            np.testing.assert_array_equal(ours, theirs)
+        losses, ours = learned(0)
+        assert losses == expected
+        np.testing.assert_array_equal(ours, theirs)
+
+    def test_goes_on_under_another_budget(self, device: torch.device) -> None:
+        learning = Learning(walkers=10)
+        expected, tables = learning.tables(), learning.tables()
+        whole = learning.on_device(expected, device)
+        losses = learning.train(whole)
+        whole.store()
+        found: Losses = []
+        for epoch in range(2):
+            for number in range(2):
+                trainer = learning.on_device(tables, device, learning.budget(5 * epoch + 3 * number))
+                trainer.begin_epoch(learning.batches(epoch), GROUP)
+                found.append(trainer.train(epoch, number))
+                trainer.store()
+                stored = [records(table, learning.keys) for table in tables.values()]
+                trainer.store()  # nothing is changed since
+                np.testing.assert_array_equal(
+                    [records(table, learning.keys) for table in tables.values()], stored
+                )
+        assert found == losses
+        for name, table in tables.items():
+            np.testing.assert_array_equal(
+                records(table, learning.keys), records(expected[name], learning.keys)
+            )
+
     @pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")  # by NumPy
     def test_stops_at_a_loss_that_is_not_finite(self, device: torch.device) -> None:
         learning = Learning(walkers=6)
@@ -258,12 +317,6 @@ class DeviceLearning:
 
     def test_refusals(self, device: torch.device) -> None:
         learning = Learning()
-        needed = 2 * 14 * (4 * 5 + 5)
-        with pytest.raises(DoesNotFitError, match=f"take {needed} bytes, .* is {needed - 1}") as raised:
-            learning.on_device(learning.tables(), device, row_bytes=needed - 1)
-        assert raised.value.where == "memory.hbm.tables"
-        assert "`device: cpu`" in str(raised.value.hint)
-        learning.on_device(learning.tables(), device, row_bytes=needed)
         with pytest.raises(UnsupportedError, match=r"at most 512 values.*, received dim 513"):
             learning.on_device({"center": EmbeddingTable(513)}, device)
         with pytest.raises(UsageError, match=r"with the weight_decay 0\.0 .* received 0\.5"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from graphbox.errors import UnsupportedError
-from graphbox.skip_gram.learn_gpu import tile_shape
+from graphbox.skip_gram.tile_shapes import tile_shape
 from tests.skip_gram.device_skip_gram import DeviceLearning, Learning, ring
 
 pytestmark = pytest.mark.gpu_kernel
@@ -43,4 +43,5 @@ def test_kernels_compile(
     with compiling("graphbox.skip_gram.learn_gpu"):
         for one_table in (False, True) if dim == 128 else (False,):
             learning = Learning(ring(4, 0), dim, length=1, walkers=1, batch_size=1, one_table=one_table)
-            learning.train(learning.on_device(learning.tables(), device), range(1))
+            for row_bytes in (None, learning.budget(2)):
+                learning.train(learning.on_device(learning.tables(), device, row_bytes), range(1))

@@ -98,6 +98,12 @@ def assert_same_rows(ours: SkipGramTrainer, theirs: SkipGramTrainer) -> None:
         np.testing.assert_allclose(rows, expected[name], atol=TOLERANCE)
 
 
+def assert_same_bits(ours: SkipGramTrainer, theirs: SkipGramTrainer) -> None:
+    expected = theirs.embeddings()
+    for name, rows in ours.embeddings().items():
+        np.testing.assert_array_equal(rows, expected[name])
+
+
 @pytest.mark.parametrize("make", [along_metapaths, looking_back, edges])
 def test_kernels_train_what_the_native_core_does(
     view: GraphView, make: Callable[[GraphView], sources.WalkSource]
@@ -144,16 +150,42 @@ def test_rows_on_ssd_train_where_they_fit(view: GraphView, tmp_path: Path) -> No
         table.close()
 
 
-def test_budgets_of_rows_on_a_device(view: GraphView) -> None:
-    def budget(tables: int) -> TrainingMemory:
-        return TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=tables)))
+def test_budgets_of_rows_on_a_device_change_no_bit(view: GraphView) -> None:
+    def trained(tables: int | None) -> SkipGramTrainer:
+        memory = TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=tables)))
+        trainer = trainer_of(looking_back(view), DEVICE, memory=memory)
+        train(trainer)
+        return trainer
 
-    with pytest.raises(DoesNotFitError, match=r"2 x 12 rows of 5 values .* take 600 bytes, .* is 599"):
-        trainer_of(looking_back(view), DEVICE, memory=budget(599))
-    assert trainer_of(looking_back(view), DEVICE, memory=budget(600)).places() == {}
-    without = trainer_of(looking_back(view), DEVICE, memory=budget(0))
-    assert without.places() == {"rows": "cpu: memory.hbm.tables is 0"}
-    assert trainer_of(looking_back(view), None, memory=budget(0)).places() == {}
+    whole = trained(None)
+    assert whole.places() == trained(600).places() == {}
+    for budget, where in ((599, "50 bytes, and 598"), (0, "600 bytes, and 0")):
+        trainer = trained(budget)
+        assert trainer.places() == {"rows": f"pinned host memory, {where} on the device"}
+        assert_same_bits(trainer, whole)
+
+
+def test_rows_in_all_tiers(view: GraphView, tmp_path: Path) -> None:
+    """Of a budget of host memory pinned rows have their part; without room for them nothing begins."""
+    whole = trainer_of(looking_back(view), DEVICE)
+    train(whole)
+
+    def trainer_with(mebibytes: int) -> SkipGramTrainer:
+        memory = TrainingMemory(MemoryConfig(tables=mebibytes << 20, hbm=HbmConfig(tables=300)), tmp_path)
+        return trainer_of(looking_back(view), DEVICE, memory=memory)
+
+    trainer = trainer_with(64)
+    train(trainer)
+    assert_same_bits(trainer, whole)
+    trainer.close()
+    for table in trainer.tables().values():
+        table.close()
+    with pytest.raises(
+        DoesNotFitError, match=r"rows that the device has no room for, .* a budget of 41,9"
+    ) as told:
+        trainer_with(40)
+    assert told.value.where == "memory.tables"
+    assert "`device: cpu`" in str(told.value.hint)
 
 
 def test_embed_names_its_device(view: GraphView) -> None:

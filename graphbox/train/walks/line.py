@@ -18,7 +18,7 @@ from graphbox.train.trained import TrainedModel
 from graphbox.train.trainer import EmbeddingTrainer
 from graphbox.train.view import GraphView
 from graphbox.train.walks.one_type import one_type_graph
-from graphbox.train.walks.skip_gram import SkipGramTrainer
+from graphbox.train.walks.skip_gram import SkipGramTrainer, row_budget
 from graphbox.train.walks.sources import EdgeSource
 
 __all__ = ["LineTrainer", "make_line_trainer"]
@@ -53,7 +53,13 @@ class LineTrainer(EmbeddingTrainer):
 
     def places(self) -> Mapping[str, str]:
         """Return where the rest is done: see :class:`graphbox.train.walks.skip_gram.SkipGramTrainer`."""
-        return next(iter(self._orders.values())).places()
+        if len(self._orders) == 1:
+            return next(iter(self._orders.values())).places()
+        return {
+            f"{what} of {name}": where
+            for name, trainer in self._orders.items()
+            for what, where in trainer.places().items()
+        }
 
     @property
     def epochs(self) -> int:
@@ -140,6 +146,8 @@ def make_line_trainer(config: LineConfig, assignment: Assignment) -> LineTrainer
         )
     graph = one_type_graph(assignment.view, config.edge_types, weighted=config.weighted)
     tables = sum(2 if order == 2 else 1 for order in orders)  # nodes have one row of the first order
+    room = row_budget(assignment.memory, assignment.kernel_device)
+    shares = {order: (2 if order == 2 else 1) / tables for order in orders}
     trainers = {
         f"order_{order}": SkipGramTrainer(
             EdgeSource(
@@ -154,8 +162,9 @@ def make_line_trainer(config: LineConfig, assignment: Assignment) -> LineTrainer
             clock=assignment.clock,
             memory=assignment.memory,
             place=f"order_{order}.",
-            share=(2 if order == 2 else 1) / tables,
+            share=shares[order],
             device=assignment.kernel_device,
+            row_bytes=None if room is None else int(room * shares[order]),
         )
         for order in orders
     }

@@ -14,8 +14,10 @@ from torch import Tensor
 from graphbox import _core
 from graphbox.config import DeepWalkConfig, Metapath2VecConfig, Node2VecConfig, SkipGramSection
 from graphbox.config.models.walks import NegativeSamplingSection
+from graphbox.errors import DoesNotFitError
 from graphbox.native import seed_number, thread_count
 from graphbox.sample import NegativeSampler, keep_probability
+from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable
 from graphbox.train.memory import TrainingMemory
@@ -36,6 +38,7 @@ __all__ = [
     "make_deepwalk_trainer",
     "make_metapath_trainer",
     "make_skip_gram_trainer",
+    "row_budget",
 ]
 
 _CENTER, _CONTEXT = "center", "context"
@@ -68,13 +71,14 @@ class SkipGramTrainer(EmbeddingTrainer):
         memory: where the tables are kept.
         place: begins the names of their folders.
         share: the part of the budget of tables that they have.
-        device: where kernels train; None: the native core does, on the CPU, as where ``memory`` has no room
-            for rows on a GPU. Walks, pairs and negatives are the same bits, rows agree to float tolerance and
-            are the same on each run, unless it is ``lock_free``.
+        device: where kernels train; None: the native core does, on the CPU. Walks, pairs and negatives are
+            the same bits, rows agree to float tolerance and are the same on each run, unless it is
+            ``lock_free``.
+        row_bytes: the most of the memory of the device for rows; None: what ``memory`` says, or what is free.
 
     Raises:
         UnsupportedError: rows that are too long for kernels.
-        DoesNotFitError: the device has no room for all rows.
+        DoesNotFitError: host memory has no room for the rows that the device has none for.
     """
 
     def __init__(
@@ -97,14 +101,23 @@ class SkipGramTrainer(EmbeddingTrainer):
         place: str = "",
         share: float = 1.0,
         device: torch.device | None = None,
+        row_bytes: int | None = None,
     ) -> None:
         self._memory = memory or TrainingMemory()
-        no_rows_there = self._memory.config.hbm.tables == 0
-        self._device = None if no_rows_there else device
-        self._why_native = "memory.hbm.tables is 0" if no_rows_there and device is not None else None
+        self._device = device
         self._clock = clock or StageClock()
-        self._place, self._model_share = place, share
-        self._share = share if one_table else share / 2
+        self._place = place
+        if row_bytes is None:
+            row_bytes = row_budget(self._memory, device)
+        budget = self._memory.config.tables
+        self._room = RowRoom(
+            source.keys.total,
+            1 if one_table else 2,
+            dim,
+            row_bytes,
+            None if budget is None else int(budget * share),
+        )
+        self._share = share / self._room.tables if device is None else _share_of_tables(self._room, share)
         self._source = source
         self._config = config
         self._dim = dim
@@ -118,6 +131,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         visits = source.visits()
         self._keep = keep_probability(visits, subsample) if subsample else None
         kept = visits if self._keep is None else visits * self._keep
+        self._visits = kept
         self._negatives = NegativeSampler(kept, config.negative_exponent, seed)
         self._batches: WalkBatches | None = None
         self._group = 1
@@ -134,10 +148,8 @@ class SkipGramTrainer(EmbeddingTrainer):
         return self._device or CPU
 
     def places(self) -> Mapping[str, str]:
-        """Return where neighbours are, if not with the rows; why the CPU trains, if a GPU could."""
-        if self._on_device is not None:
-            return self._on_device.places()
-        return {} if self._why_native is None else {"rows": f"cpu: {self._why_native}"}
+        """Return where rows and neighbours are that are not on the device that trains."""
+        return {} if self._on_device is None else self._on_device.places()
 
     @property
     def epochs(self) -> int:
@@ -256,7 +268,6 @@ class SkipGramTrainer(EmbeddingTrainer):
         from graphbox.skip_gram.device import DeviceSkipGram, SkipGramSettings
 
         config, source, hbm = self._config, self._source, self._memory.config.hbm
-        row_bytes = None if hbm.tables is None else int(hbm.tables * self._model_share)
         offsets = source.column_offsets
         windows = DeviceWindows(
             source.window,
@@ -279,7 +290,8 @@ class SkipGramTrainer(EmbeddingTrainer):
             self._negatives.on_device(device),
             settings,
             device,
-            row_bytes=row_bytes,
+            visits=self._visits,
+            row_bytes=self._room.device_budget_bytes,
         )
 
     def _new_table(self, name: str) -> EmbeddingTable:
@@ -296,6 +308,29 @@ class SkipGramTrainer(EmbeddingTrainer):
             seed=self._seed + context,
             threads=self._threads,
         )
+
+
+def row_budget(memory: TrainingMemory, device: torch.device | None) -> int | None:
+    """Return the memory of a device for the rows of a model: its budget, else what is free; None: any."""
+    if device is None or memory.config.hbm.tables is not None:
+        return memory.config.hbm.tables
+    from graphbox.skip_gram.device import row_budget_bytes  # Triton, where it is used
+
+    return row_budget_bytes(device)
+
+
+def _share_of_tables(room: RowRoom, share: float) -> float:
+    """Return which part of the budget of tables each has, beside rows that are pinned.
+
+    Raises:
+        DoesNotFitError: it has no room for those and the least that tables take.
+    """
+    if room.host_budget_bytes is None:
+        return share / room.tables
+    if room.lacking_bytes:
+        raise DoesNotFitError(rows_without_room(room), where="memory.tables", hint=ROOM_FOR_ROWS)
+    left = room.host_budget_bytes - room.pinned_bytes
+    return share / room.tables * left / max(1, room.host_budget_bytes)
 
 
 def make_metapath_trainer(
