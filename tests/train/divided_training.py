@@ -11,17 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from graphbox.config import MODEL_SECTIONS, TaskConfig
+from graphbox.config import MODEL_SECTIONS, MemoryConfig, TaskConfig
+from graphbox.errors import InterruptedRunError
 from graphbox.graph import Graph
 from graphbox.table import EmbeddingTable, ProcessGroup
 from graphbox.table.distributed_kind import is_sharded
 from graphbox.train import GraphView, load_split
+from graphbox.train.fit import fit_in_process
+from graphbox.train.launch import TrainingOptions
 from graphbox.train.memory import TrainingMemory
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment, make_trainer
+from graphbox.train.transfer import CPU
 from tests.table.distributed_processes import serve_checks
 
 Learnt = dict[str, NDArray[Any]]
+
+
+def section_of(settings: Mapping[str, Any]) -> Any:
+    """Return the section of a model, of settings as JSON has them."""
+    section = MODEL_SECTIONS[settings["kind"]]
+    return section.model_validate_json(json.dumps({"task": "task", **settings}))
 
 
 def task_of(settings: Mapping[str, Any]) -> Any:
@@ -37,9 +47,8 @@ def learnt(
     processes: TrainingProcesses = ALONE,
 ) -> Learnt:
     """Return losses and figures of a training, and the rows and parameters that this process ends with."""
-    section = MODEL_SECTIONS[config["kind"]].model_validate_json(json.dumps({"task": "task", **config}))
     trainer = make_trainer(
-        section,
+        section_of(config),
         Assignment(
             "model",
             GraphView(graph, split),
@@ -76,5 +85,32 @@ def trains(group: ProcessGroup, folder: Path, *, models: str) -> None:
         np.savez(folder / f"{name}-{group.rank}.npz", **found)
 
 
+def fits(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any], run: str, stop_after: int) -> bool:
+    """Train a model by the loop, on from a checkpoint if there is one; return whether it was stopped.
+
+    Args:
+        group: the processes, which are no group any more then.
+        folder: nothing is written there.
+        model: what it is.
+        run: folder of the run.
+        stop_after: batches after which rank 0 asks to stop.
+    """
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        return group.is_first and asked >= stop_after
+
+    graph, split = Graph.open(model["graph"]), load_split(Path(model["split"]))
+    options = TrainingOptions("model", Path(run), 3, 1, True, 1e9, MemoryConfig(), CPU)
+    config, task = section_of(model["config"]), task_of(model["task"])
+    try:
+        fit_in_process(graph, split, config, task, options, (), None, stop, TrainingProcesses(group))
+    except InterruptedRunError:
+        return True
+    return False
+
+
 if __name__ == "__main__":
-    serve_checks({"trains": trains})
+    serve_checks({"trains": trains, "fits": fits})

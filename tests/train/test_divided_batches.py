@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from graphbox.graph import Graph
-from graphbox.train import make_split, save_split
+from graphbox.train import fit, load_outcome, load_split, load_trained, make_split, save_split
 from tests.table.distributed_processes import Processes
 from tests.train.atlas import build_atlas
-from tests.train.divided_training import Learnt, learnt, task_of
+from tests.train.divided_training import Learnt, learnt, section_of, task_of
 from tests.train.shop import build_shop
 
 TRIPLES = {
@@ -100,6 +100,15 @@ class Learning:
         }
         self._alone[name] = learnt(graph, split, config, task)
 
+    def job(self, name: str) -> Any:
+        return self._jobs[name]
+
+    def fit(self, name: str, size: int, run: Path, stop_after: int) -> list[bool]:
+        """Train one of the models by the loop, and return of each process whether it was stopped."""
+        job = self._jobs[name]
+        folder = run.with_name(f"{run.name}-of-{size}")
+        return self._processes.run("fits", size, folder, model=job, run=str(run), stop_after=stop_after)
+
     def alone(self, name: str) -> Learnt:
         return self._alone[name]
 
@@ -155,3 +164,28 @@ def test_several_processes_learn_what_one_learns(learning: Learning, name: str, 
             rows = np.concatenate([found[entry] for found in parts])[np.argsort(every)]
             np.testing.assert_array_equal(np.sort(every), expected[keys])
             np.testing.assert_allclose(rows, value, rtol=1e-2, atol=1e-3, err_msg=entry)
+
+
+@pytest.mark.parametrize("name", ["distmult", "softmax", "sage", "links"])
+def test_a_stopped_training_goes_on_in_another_number_of_processes(
+    learning: Learning, name: str, tmp_path: Path
+) -> None:
+    one, several = tmp_path / "one", tmp_path / "several"
+    job = learning.job(name)
+    expected = fit(
+        Graph.open(job["graph"]),
+        load_split(Path(job["split"])),
+        name="model",
+        config=section_of(job["config"]),
+        task=task_of(job["task"]),
+        run_folder=one,
+        seed=3,
+        threads=1,
+    )
+    assert learning.fit(name, 2, several, stop_after=4) == [True, True]
+    assert learning.fit(name, 3, several, stop_after=1000) == [False, False, False]
+    found = load_trained(several, "model")
+    assert load_outcome(several, "model").steps == load_outcome(one, "model").steps
+    assert set(found.embeddings) == set(expected.embeddings)
+    for entry, vectors in expected.embeddings.items():
+        np.testing.assert_allclose(found.embeddings[entry], vectors, atol=0.01, err_msg=entry)
