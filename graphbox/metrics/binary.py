@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
 from graphbox.errors import UsageError
 
@@ -111,8 +110,8 @@ def binary_report(labels: NDArray[np.bool_], scores: NDArray[np.floating]) -> di
     labels, scores = _checked(labels, scores)
     positives = int(np.count_nonzero(labels))
     return {
-        "auc": float(roc_auc_score(labels, scores)),
-        "average_precision": float(average_precision_score(labels, scores)),
+        "auc": _roc_auc(labels, scores),
+        "average_precision": _average_precision(labels, scores),
         "positives": positives,
         "negatives": len(labels) - positives,
     }
@@ -144,8 +143,8 @@ def click_report(
     predicted = float(wide.mean())
     observed = float(np.mean(labels))
     report: dict[str, float | int] = {
-        "auc": float(roc_auc_score(labels, wide)),
-        "log_loss": float(log_loss(labels, held)),
+        "auc": _roc_auc(labels, wide),
+        "log_loss": float(-np.log(np.where(labels, held, 1 - held)).mean()),
         "click_rate": observed,
         "predicted_click_rate": predicted,
         "calibration_ratio": observed / predicted if predicted > 0 else float("inf"),
@@ -156,6 +155,19 @@ def click_report(
     if groups is not None and _has_group_with_both(labels, groups):
         report["grouped_auc"], report["groups"] = grouped_roc_auc(labels, wide, groups)
     return report
+
+
+def _roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    area, _ = grouped_roc_auc(labels, scores, np.zeros(len(labels), np.int64))
+    return area
+
+
+def _average_precision(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    order = np.argsort(-scores, kind="stable")
+    # Equal scores are one step of the curve, which ends with the last of them.
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
+    positives = np.cumsum(labels[order])[ends]
+    return float(np.diff(positives, prepend=0) @ (positives / (ends + 1)) / positives[-1])
 
 
 def _has_group_with_both(labels: NDArray[np.bool_], groups: NDArray[np.integer]) -> bool:

@@ -185,10 +185,11 @@ class ProcessGroup:
             own = rows.new_zeros((most, *rows.shape[1:]))
             own[: len(rows)] = rows
         found = rows.new_empty((self.size * most, *rows.shape[1:]))
-        self._run(name, lambda group: torch_distributed.all_gather_into_tensor(found, own, **group), own)
+        parts = list(torch.split(found, most))
+        self._run(name, lambda group: torch_distributed.all_gather(parts, own, **group), own)
         if min(counts) == most:
             return found
-        return torch.cat([part[:count] for part, count in zip(torch.split(found, most), counts, strict=True)])
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather_slices(self, name: str, rows: Tensor, count: int) -> Tensor:
         """Return ``count`` rows in order, of which each process gives its :meth:`slice_of` them.

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from graphbox.train.completion.likely_answers import LikelyAnswer, likely_answers
-from graphbox.train.evaluate import (
-    evaluate_baselines,
-    evaluate_embeddings,
-    evaluate_logits,
-    evaluate_scores,
-    evaluate_trained,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from graphbox.train.fit import fit, load_outcome
-from graphbox.train.links.evaluation import evaluate_link_embeddings
 from graphbox.train.loop import Outcome, TrainProgress
 from graphbox.train.network.trained_network import ClassHead, TrainedNetwork, load_network
 from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.registry import Assignment
-from graphbox.train.splitting import make_split
 from graphbox.train.tasks import (
     ClassifySplit,
     ClickSplit,
@@ -29,7 +22,32 @@ from graphbox.train.tasks import (
 from graphbox.train.trained import TrainedModel, load_trained
 from graphbox.train.trainer import Selection, Trainer
 from graphbox.train.view import GraphView
-from graphbox.train.walks.embed import embed
+
+if TYPE_CHECKING:
+    from graphbox.train.completion.likely_answers import LikelyAnswer as LikelyAnswer
+    from graphbox.train.completion.likely_answers import likely_answers as likely_answers
+    from graphbox.train.evaluate import evaluate_baselines as evaluate_baselines
+    from graphbox.train.evaluate import evaluate_embeddings as evaluate_embeddings
+    from graphbox.train.evaluate import evaluate_logits as evaluate_logits
+    from graphbox.train.evaluate import evaluate_scores as evaluate_scores
+    from graphbox.train.evaluate import evaluate_trained as evaluate_trained
+    from graphbox.train.links.evaluation import evaluate_link_embeddings as evaluate_link_embeddings
+    from graphbox.train.splitting import make_split as make_split
+    from graphbox.train.walks.embed import embed as embed
+
+_MODULE_OF = {
+    "LikelyAnswer": "graphbox.train.completion.likely_answers",
+    "embed": "graphbox.train.walks.embed",
+    "evaluate_baselines": "graphbox.train.evaluate",
+    "evaluate_embeddings": "graphbox.train.evaluate",
+    "evaluate_link_embeddings": "graphbox.train.links.evaluation",
+    "evaluate_logits": "graphbox.train.evaluate",
+    "evaluate_scores": "graphbox.train.evaluate",
+    "evaluate_trained": "graphbox.train.evaluate",
+    "likely_answers": "graphbox.train.completion.likely_answers",
+    "make_split": "graphbox.train.splitting",
+}
+"""Names that several processes that train one model do not need: loaded on first use."""
 
 __all__ = [
     "Assignment",
@@ -64,3 +82,13 @@ __all__ = [
     "make_split",
     "save_split",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'graphbox.train' has no attribute {name!r}")

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
-from graphbox.export import export_embeddings
 from graphbox.graph import Graph
 from graphbox.graph.schema import edge_type_from_text, edge_type_text
 from graphbox.models.features import FeatureSizes
@@ -236,7 +235,13 @@ def _save_vectors(graph: Graph, node_type: str, vectors: NDArray[np.float32], fo
     if graph.num_removed(node_type):
         there = np.delete(np.arange(len(ids)), graph.removed_nodes(node_type))
         ids, vectors = ids.take(there), vectors[there]
-    export_embeddings(ids, vectors, folder, node_type, formats=["npy"])
+    _export(ids, vectors, folder, node_type)
+
+
+def _export(ids: pa.Array, vectors: NDArray[np.float32], folder: Path, name: str) -> None:
+    from graphbox.export import export_embeddings  # which the processes that only train need not load
+
+    export_embeddings(ids, vectors, folder, name, formats=["npy"])
 
 
 def _load_vectors(header: dict[str, Any], node_type: str, folder: Path) -> NDArray[np.float32]:
@@ -252,7 +257,7 @@ def _load_vectors(header: dict[str, Any], node_type: str, folder: Path) -> NDArr
 
 def _save_triples(triples: TripleRows, header: dict[str, Any], public: Path) -> None:
     names = pa.array(triples.row_names())
-    export_embeddings(names, triples.rows, public / "relations", "relations", formats=["npy"])
+    _export(names, triples.rows, public / "relations", "relations")
     header["triples"] = {
         "kind": triples.kind,
         "distance": triples.distance,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from graphbox.workspace.chunk_log import ChunkLog, read_chunks
 from graphbox.workspace.folders import folder_size, valid_name
 from graphbox.workspace.graph_manifest import TABLES_DIGITS
-from graphbox.workspace.graphs import IMPORTED
 from graphbox.workspace.heartbeat import Heartbeat, Sign, last_sign
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import (
@@ -17,8 +19,18 @@ from graphbox.workspace.records import (
     RunRecord,
     StageRecord,
 )
-from graphbox.workspace.run_writer import RunWriter
-from graphbox.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from graphbox.workspace.graphs import IMPORTED as IMPORTED
+    from graphbox.workspace.run_writer import RunWriter as RunWriter
+    from graphbox.workspace.workspace import Workspace as Workspace
+
+_MODULE_OF = {
+    "IMPORTED": "graphbox.workspace.graphs",
+    "RunWriter": "graphbox.workspace.run_writer",
+    "Workspace": "graphbox.workspace.workspace",
+}
+"""Names that need the database: loaded on first use."""
 
 __all__ = [
     "IMPORTED",
@@ -41,3 +53,13 @@ __all__ = [
     "valid_name",
     "writer_lock",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'graphbox.workspace' has no attribute {name!r}")

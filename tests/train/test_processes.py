@@ -496,6 +496,16 @@ def test_a_process_that_does_not_answer_is_ended_with_another(monkeypatch: pytes
     assert "rank 0" not in caught.value.message
 
 
+def test_processes_load_what_they_train_with_alone() -> None:
+    """Each of them waits for what it imports, and all of them share the cores."""
+    code = (
+        "import sys, graphbox.train.worker, graphbox.train.click.trainer, graphbox.train.network.classify\n"
+        "print(*sorted({'sklearn', 'sqlalchemy', 'pandas', 'graphbox.export', 'typer'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 def test_processes_import_from_where_a_notebook_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", "/elsewhere"])

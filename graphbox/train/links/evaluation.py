@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from graphbox.config import PredictLinksTaskConfig
 from graphbox.errors import DataError
@@ -118,6 +116,10 @@ def evaluate_link_embeddings(
     mean = products.mean(axis=0, dtype=np.float64)
     deviation = products.std(axis=0, dtype=np.float64)
     scale = np.where(deviation > 0, deviation, 1.0)
+    # Here, as trainers load this module, and do not load that one.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     classifier = LogisticRegression(C=1.0, tol=_TOLERANCE, max_iter=_MOST_ITERATIONS)
     with warnings.catch_warnings():
         # Its scores have long settled where the optimizer has not; the number of steps is bounded anyway.
