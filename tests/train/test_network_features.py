@@ -25,6 +25,7 @@ from graphbox.errors import InterruptedRunError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.models.graph_inputs import NodeBatch
+from graphbox.sample import Batch
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.train import GraphView, TrainedModel, fit, load_outcome, make_split
 from graphbox.train.network.node_data import NetworkData, node_data
@@ -333,6 +334,26 @@ def test_vectors_on_disk_come_by_one_copy_from_pinned_memory(
     assert_same(vectors_of(trained), expected["classify"])
     place = load_outcome(tmp_path, "m").places["features"]
     assert place == "vectors on disk, read ahead in host memory and copied; the rest: cpu"
+
+
+def test_vectors_that_a_loader_put_on_the_gpu_are_put_side_by_side_there(graph: Graph) -> None:
+    data = network_data(graph, stored=graph.tiered())
+    nodes = torch.tensor([5, 0, 5])
+    expected = network_data(graph)["paper"].take(nodes).vectors
+    rows = {
+        name: torch.from_numpy(np.array(graph.feature("paper", name)[nodes.numpy()]))
+        for name in ("x", "pair")
+    }
+    assert data["paper"].stored_vectors == ("x", "pair")
+    assert torch.equal(data["paper"].take(nodes).vectors, expected)
+    nothing: Any = None
+    with pretended_gpu() as gpu:
+        for place in (torch.device("cpu"), gpu):
+            there = {"paper": {name: each.to(place) for name, each in rows.items()}}
+            batch: Batch[Any] = Batch(0, 0, nothing, there, nothing)
+            vectors = data.with_vectors(batch, pinned=True).features["paper"]["vectors"]
+            assert vectors.device == place
+            assert torch.equal(vectors.cpu(), expected)
 
 
 def test_a_whole_graph_has_all_its_features_where_it_computes(

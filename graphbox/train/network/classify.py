@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig
+from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
@@ -143,7 +144,13 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     @property
     def _fetches_ahead(self) -> bool:
-        return self._loader is not None and self._graph_on_device() is not None
+        sampled_there = self._loader is not None and self._graph_on_device() is not None
+        return sampled_there and self._tiers is None
+
+    @property
+    def _tiers(self) -> TieredGraph | None:
+        """What is read from disk in passes; relations taken as one are in memory: then nothing is."""
+        return None if self._graph.is_merged else self._tiered
 
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
@@ -176,9 +183,7 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     def _new_loader(self, nodes: NDArray[np.int64]) -> NeighborLoader:
         hops = list(self._config.num_neighbors or ())
-        # Relations that are taken as one are in memory: what is on disk is then read batch by batch.
-        tiered = None if self._graph.is_merged else self._tiered
-        on_device = self._graph_on_device()
+        tiered, on_device = self._tiers, self._graph_on_device()
         with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
         return NeighborLoader(
             tiered or on_device or self._graph.view,
@@ -189,7 +194,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             features={}
             if tiered is None
             else {name: data.stored_vectors for name, data in self._data.items()},
-            fetch=None if on_device is None else self._data,
+            fetch=self._data if tiered is None and on_device is not None else None,
             transform=None if tiered is None else with_vectors,
             edge_attributes=self._graph.edge_attributes,
             output="torch",

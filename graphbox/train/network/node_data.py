@@ -19,6 +19,7 @@ from graphbox.models.graph_inputs import InputSizes, NodeBatch, SlotBatch
 from graphbox.sample import Batch
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.sample.gather import gather_rows
+from graphbox.sample.pinned import as_tensor
 from graphbox.sample.sampled import HeteroSample
 from graphbox.train.transfer import CPU, moved
 from graphbox.train.view import GraphView
@@ -145,9 +146,8 @@ class NodeData:
         )
 
     def side_by_side(self, rows: Mapping[str, Tensor]) -> Tensor:
-        """Return rows of ``stored_vectors``, by name and in host memory, as a network reads them."""
-        vectors = [rows[name].numpy() for name in self.stored_vectors]
-        return _side_by_side(len(vectors[0]), vectors)
+        """Return rows of ``stored_vectors``, by name, as a network reads them, where they are."""
+        return _side_by_side([rows[name] for name in self.stored_vectors])
 
     def _read(self, part: str, index: Tensor) -> Tensor:
         assert self._arrays is not None  # noqa: S101 - for the type checker
@@ -165,7 +165,7 @@ class NodeData:
         assert self._stored is not None  # noqa: S101 - for the type checker
         wanted = nodes.cpu().numpy()
         found = [self._stored.feature_rows(self._node_type, name, wanted) for name in self.stored_vectors]
-        return _side_by_side(len(nodes), found)
+        return _side_by_side([torch.from_numpy(each) for each in found])
 
 
 class NetworkData(Mapping[str, NodeData]):
@@ -245,13 +245,14 @@ class NetworkData(Mapping[str, NodeData]):
 
         Args:
             batch: made by a loader, which fetched ``stored_vectors``.
-            pinned: put them where a GPU copies from without anybody waiting.
+            pinned: put those in host memory where a GPU copies from without anybody waiting.
         """
         features: dict[str, dict[str, Any]] = {}
         for name, each in self._types.items():
             if each.stored_vectors:
                 vectors = each.side_by_side(batch.features[name])
-                features[name] = {_VECTORS: vectors.pin_memory() if pinned else vectors}
+                is_below = pinned and vectors.device == CPU
+                features[name] = {_VECTORS: vectors.pin_memory() if is_below else vectors}
         return Batch(batch.epoch, batch.number, batch.sample, features, batch.seeds)
 
     def count_batch(self) -> None:
@@ -315,15 +316,15 @@ class _HostArrays:
 
 def _side_by_side_of(count: int, width: int, vectors: Sequence[NDArray[Any]]) -> RowBlocks:
     def read(first: int, last: int) -> Tensor:
-        return _side_by_side(last - first, [each[first:last] for each in vectors])
+        none = torch.zeros(last - first, 0)
+        return _side_by_side([none, *(as_tensor(each[first:last]) for each in vectors)])
 
     return RowBlocks((count, width), torch.float32, read)
 
 
-def _side_by_side(count: int, vectors: Sequence[NDArray[Any]]) -> Tensor:
-    """Return vectors of ``count`` nodes as one, float32, zeros where a value is missing."""
-    columns = np.concatenate([np.zeros((count, 0), np.float32), *vectors], axis=1, dtype=np.float32)
-    return torch.from_numpy(np.nan_to_num(columns, copy=False))
+def _side_by_side(vectors: Sequence[Tensor]) -> Tensor:
+    """Return vectors of the same nodes as one, float32, zeros where a value is missing."""
+    return torch.cat([each.float() for each in vectors], dim=1).nan_to_num_()
 
 
 def _offsets(slot: str) -> str:
