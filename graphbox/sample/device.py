@@ -325,6 +325,12 @@ class DeviceGraph:
                 self._bring_from_disk(missing)
             return [self._disk[key] for key in keys]
 
+    def holds(self, edge_types: Collection[EdgeType], edge_attributes: Iterable[EdgeColumnName] = ()) -> bool:
+        """Return whether in-neighbours, and values of their edges, are where kernels read them as a whole."""
+        if self.disk_lists(list(edge_types)) is not None:
+            return False
+        return not any(self.values_on_disk(edge_types, name) for name in edge_attributes)
+
     def residents(self, lists: DiskLists) -> tuple[Residents, Residents] | None:
         """Return what is resident of lists on disk, on the device and in pinned memory; None: nothing can be.
 

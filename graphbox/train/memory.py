@@ -71,24 +71,31 @@ class TrainingMemory:
             return None
         return DeviceArrays(arrays, self.device, hbm_bytes=self.config.hbm.features, misses="read")
 
-    def sampled_on_device(self, graph: GraphLike, num_neighbors: Sequence[int]) -> DeviceGraph | None:
+    def sampled_on_device(
+        self, graph: GraphLike | TieredGraph, num_neighbors: Sequence[int]
+    ) -> DeviceGraph | None:
         """Return a graph whose neighbours are sampled where the model computes; None: on the CPU.
 
         Args:
-            graph: what is sampled, in memory.
+            graph: what is sampled, in memory or in tiers.
             num_neighbors: how many neighbours at each hop.
         """
-        if self.why_on_cpu(num_neighbors) is not None:
+        if self.why_on_cpu(num_neighbors, in_tiers=isinstance(graph, TieredGraph)) is not None:
             return None
         return DeviceGraph(graph, self.device, hbm_bytes=self.config.hbm.topology)
 
-    def why_on_cpu(self, num_neighbors: Sequence[int]) -> str | None:
-        """Return why neighbours are sampled on the CPU, in words; None: they are not."""
+    def why_on_cpu(self, num_neighbors: Sequence[int], *, in_tiers: bool = False) -> str | None:
+        """Return why neighbours are sampled on the CPU, in words; None: they are not.
+
+        Args:
+            num_neighbors: how many neighbours at each hop.
+            in_tiers: batches are made in passes over a graph in tiers.
+        """
         if not has_kernels(self.device):
             return "the model computes there"
-        if self.graph_on_disk:
+        if self.config.topology is not None and not in_tiers:
             return "the graph is on disk"
-        if self.config.tables is not None:
+        if self.config.tables is not None and not in_tiers:
             return "rows of tables are on disk, and read ahead of batches"
         if max(num_neighbors, default=0) > MOST_NEIGHBORS_ON_DEVICE:
             return f"more than {MOST_NEIGHBORS_ON_DEVICE} neighbours of a node are asked for"

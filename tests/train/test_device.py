@@ -267,6 +267,9 @@ def test_why_neighbours_are_sampled_on_the_cpu() -> None:
     assert on_gpu.why_on_cpu([1000]) == "more than 512 neighbours of a node are asked for"
     on_disk = TrainingMemory(MemoryConfig(topology=1 << 20), device=torch.device("cuda", 0))
     assert on_disk.why_on_cpu([10]) == "the graph is on disk"
+    assert on_disk.why_on_cpu([10], in_tiers=True) is None
+    rows_too = TrainingMemory(MemoryConfig(features=1, tables=1 << 20), device=torch.device("cuda", 0))
+    assert rows_too.why_on_cpu([10], in_tiers=True) is None
     assert TrainingMemory().why_on_cpu([10]) == "the model computes there"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from graphbox.config import (
     ClassifyTaskConfig,
     DeepWalkConfig,
     GraphNetworkConfig,
+    HbmConfig,
     LightGCNConfig,
     MemoryConfig,
     PredictLinksTaskConfig,
@@ -22,7 +24,7 @@ from graphbox.config import (
 from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
-from graphbox.train import ClassifySplit, GraphView, fit, make_split
+from graphbox.train import ClassifySplit, GraphView, fit, load_outcome, make_split
 from graphbox.train.memory import TrainingMemory
 
 NODES, WIDTH = 1500, 48
@@ -107,6 +109,51 @@ def test_the_same_bits_under_budgets(
     trained = train(graph, split, tmp_path, memory)
     np.testing.assert_array_equal(trained.embeddings["node"], expected)
     assert not list((tmp_path / "tables" / "m").glob("*")), "rows are in the checkpoint and the embeddings"
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train by kernels, which the interpreter runs one at a time: trainings launch in several threads."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter", reason="kernels need Triton")
+    run, lock = interpreter.GridExecutor.__call__, threading.RLock()
+
+    def run_alone(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return run(*args, **kwargs)
+
+    monkeypatch.setattr(interpreter.GridExecutor, "__call__", run_alone)
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+
+
+FROM_DISK = "cpu, lists by their use there and in pinned memory, others from disk"
+
+
+@pytest.mark.gpu_kernel
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(
+    ("memory", "topology", "sampling"),
+    [
+        (LITTLE, 28 * (NODES + 1) + 5_000, FROM_DISK),
+        (MemoryConfig(topology=4096), 0, FROM_DISK),
+        (MemoryConfig(features=4096, passes=8 << 20), 10_000, "cpu"),
+    ],
+    ids=["all", "nothing on the device", "features"],
+)
+def test_kernels_sample_graphs_on_disk(
+    memory: MemoryConfig,
+    topology: int,
+    sampling: str,
+    graph: Graph,
+    split: ClassifySplit,
+    expected: Any,
+    tmp_path: Path,
+) -> None:
+    hbm = HbmConfig(topology=topology, features=0, tables=0)
+    trained = train(graph, split, tmp_path, memory.model_copy(update={"hbm": hbm}))
+    np.testing.assert_array_equal(trained.embeddings["node"], expected)
+    places = load_outcome(tmp_path, "m").places
+    assert places["sampling"] == sampling
+    assert ("inference" in places) == (sampling == FROM_DISK)
 
 
 def test_interrupted_under_budgets_it_goes_on(

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from graphbox.config import GraphNetworkConfig
-from graphbox.graph.tiered_graph import TieredGraph
 from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
@@ -147,11 +146,6 @@ class GraphNetworkTrainer(NetworkTrainer):
         sampled_there = self._loader is not None and self._graph_on_device() is not None
         return sampled_there and self._tiers is None
 
-    @property
-    def _tiers(self) -> TieredGraph | None:
-        """What is read from disk in passes; relations taken as one are in memory: then nothing is."""
-        return None if self._graph.is_merged else self._tiered
-
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
 
@@ -186,7 +180,7 @@ class GraphNetworkTrainer(NetworkTrainer):
         tiered, on_device = self._tiers, self._graph_on_device()
         with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
         return NeighborLoader(
-            tiered or on_device or self._graph.view,
+            on_device or tiered or self._graph.view,
             dict.fromkeys(self._graph.edge_types, hops),
             (self._split.node_type, nodes),
             self._config.batch_size,

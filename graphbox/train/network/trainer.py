@@ -136,11 +136,14 @@ class NetworkTrainer(Trainer):
     def places(self) -> Mapping[str, str]:
         """Return where neighbours are sampled, if they are, and where features are."""
         hops = self._config.num_neighbors
-        reason = None if hops is None else self._memory.why_on_cpu(hops)
-        of_sampling = str(self._device) if reason is None else f"cpu: {reason}"
         found = {"features": str(self._device) if hops is None else self._data.place}
         if hops is not None:
-            found["sampling"] = of_sampling
+            in_tiers = self._tiers is not None
+            reason = self._memory.why_on_cpu(hops, in_tiers=in_tiers)
+            found["sampling"] = str(self._device) if reason is None else f"cpu: {reason}"
+            if reason is None and in_tiers and self._held_on_device() is None:
+                found["sampling"] += ", lists by their use there and in pinned memory, others from disk"
+                found["inference"] = "sampled on the cpu: lists are on disk"
         elif self._device.type == "cuda":
             found["sums"] = "in no fixed order, over the whole graph: equal runs agree to rounding"
         return found
@@ -231,7 +234,7 @@ class NetworkTrainer(Trainer):
             graph,
             self._data,
             nodes=nodes,
-            sampled=self._graph_on_device()
+            sampled=self._held_on_device()
             if view is None
             else self._memory.sampled_on_device(graph.view, ()),
             threads=self._threads,
@@ -243,8 +246,21 @@ class NetworkTrainer(Trainer):
         """Return the graph as training sees it for sampling on the device; None: on the CPU."""
         if self._on_device is None:
             hops = self._config.num_neighbors or ()
-            self._on_device = self._memory.sampled_on_device(self._graph.view, hops)
+            graph = self._tiers or self._graph.view
+            self._on_device = self._memory.sampled_on_device(graph, hops)
         return self._on_device
+
+    def _held_on_device(self) -> DeviceGraph | None:
+        """Return the graph for sampling all neighbours on the device; None: on the CPU."""
+        graph = self._graph_on_device()
+        if graph is None or graph.holds(self._graph.edge_types, self._graph.edge_attributes):
+            return graph
+        return None
+
+    @property
+    def _tiers(self) -> TieredGraph | None:
+        """What is read from disk in passes; relations taken as one are in memory: then nothing is."""
+        return None if self._graph.is_merged else self._tiered
 
     def _kept(self) -> TrainedNetwork:
         """Return the network as it is now, for graphs as they are later."""

@@ -19,6 +19,7 @@ from graphbox.config import (
 )
 from graphbox.config.models.clicks import ClickModelSection
 from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
+from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends
 
@@ -49,7 +50,7 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
     edges = sum(counts.edges.values())
     match model:
         case GraphNetworkConfig():
-            numbers = _network(model, counts)
+            numbers = _network(model, counts) + _passes_ahead(model, config) / 4.0
         case LightGCNConfig():
             numbers = 12.0 * model.dim * (queries + candidates) + 10.0 * edges
         case MatrixFactorizationConfig():
@@ -77,6 +78,14 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
         case _:
             return None
     return round(_CONTEXT_BYTES + 4.0 * numbers)
+
+
+def _passes_ahead(model: GraphNetworkConfig, config: RunConfig) -> int:
+    """Return the bytes of what is sampled ahead where the graph is read in tiers."""
+    memory = config.memory
+    if model.num_neighbors is None or (memory.topology is None and memory.features is None):
+        return 0
+    return DEFAULT_PASS_BYTES if memory.passes is None else memory.passes
 
 
 def _network(model: GraphNetworkConfig, counts: GraphCounts) -> float:
