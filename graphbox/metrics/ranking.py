@@ -114,7 +114,10 @@ class RankingQueries:
         """Return ``count`` of the queries, drawn with a seed, in their order; all where there are no more."""
         if len(self.queries) <= count:
             return self
-        rows = np.sort(np.random.default_rng(seed).permutation(len(self.queries))[:count])
+        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self.queries))[:count]))
+
+    def take(self, rows: NDArray[np.int64]) -> RankingQueries:
+        """Return the queries at the places ``rows``, int64 [n]."""
         positive_indptr, positives = _take_rows(self.positive_indptr, self.positives, rows)
         masked_indptr, masked = _take_rows(self.masked_indptr, self.masked, rows)
         return RankingQueries(self.queries[rows], positive_indptr, positives, masked_indptr, masked)

@@ -106,6 +106,21 @@ class TrainingProcesses:
         """
         return rows if self._group is None else self._group.gather_rows(name, rows, counts)
 
+    def mean(self, name: str, values: Mapping[str, float], count: int) -> dict[str, float]:
+        """Return the means over the things of all processes, in all of them.
+
+        Args:
+            name: what messages call it.
+            values: the means over ``count`` things of this process, by the names that all have alike; those
+                over nothing do not count.
+            count: how many they are the means of.
+        """
+        if self._group is None:
+            return dict(values)
+        weighted = [value * count if count else 0.0 for value in values.values()]
+        sums = self._group.add(name, torch.tensor([*weighted, count], dtype=torch.float64)).tolist()
+        return {each: total / sums[-1] for each, total in zip(values, sums, strict=False)}
+
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Give each parameter the sum of its gradients; none where no process has one."""
         if self._group is None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
-from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
 from graphbox.sample import DeviceGraph, permutation, sample_heterogeneous
@@ -29,6 +29,7 @@ from graphbox.train.network.trainer import NetworkTrainer
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.queries import known_links, ranking_queries
+from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
 from graphbox.train.splitting.predict_links import known_targets
@@ -178,18 +179,15 @@ class GraphLinkTrainer(NetworkTrainer):
         if isinstance(self._split, LinkSplit) and isinstance(self._task, PredictLinksTaskConfig):
             score = inner_products(sources.cpu().numpy(), targets.cpu().numpy())
             report = evaluate_pairs(self._split, self._task, score, "validation")
-            names: tuple[str, ...] = ("average_precision", "auc")
-        else:
-            report = evaluate_ranking(
-                product_scores(sources, targets),
-                self._validation_queries(),
-                self._degree.astype(np.int64),
-                k=self._k,
-                buckets=(),
-                threads=self._threads,
-            )
-            names = (f"ndcg@{self._k}", f"recall@{self._k}")
-        return {f"validation_{name}": float(report[name]) for name in names}
+            return {f"validation_{name}": float(report[name]) for name in ("average_precision", "auc")}
+        return validation_figures(
+            product_scores(sources, targets),
+            self._validation_queries(),
+            self._degree.astype(np.int64),
+            k=self._k,
+            threads=self._threads,
+            processes=self._processes,
+        )
 
     def _towers(self, view: GraphView | None, fold: Fold) -> tuple[Tensor, Tensor]:
         """Return the vectors of all sources and all targets, over a graph (None: as training sees it).

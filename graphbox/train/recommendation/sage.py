@@ -22,7 +22,7 @@ from torch import Tensor
 from graphbox.config import RecommendTaskConfig, SageConfig
 from graphbox.errors import UsageError
 from graphbox.graph.schema import EdgeType, edge_type_text
-from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.metrics import RankingQueries
 from graphbox.models.features import NodeFeatures
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 from graphbox.sample import HeteroSample, permutation, sample_heterogeneous
@@ -44,6 +44,7 @@ from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
 from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
 from graphbox.train.recommendation.sage_encoder import SageEncoder
+from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
@@ -264,11 +265,9 @@ class SageTrainer(StartingTrainer):
         if self._validation is None:
             self._validation = ranking_queries(self._view, self._split, "validation")
         score = self.encoder(self._view).score
-        report = evaluate_ranking(
-            score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
+        return validation_figures(
+            score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes
         )
-        names = (f"recall@{self._k}", f"ndcg@{self._k}")
-        return {f"validation_{name}": float(report[name]) for name in names}
 
     def dense(self) -> dict[str, Tensor]:
         """Return parameters, optimizer state and the like by name."""

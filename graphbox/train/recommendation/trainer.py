@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
 from graphbox.errors import DataError
-from graphbox.metrics import RankingQueries, evaluate_ranking
+from graphbox.metrics import RankingQueries
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
@@ -33,6 +33,7 @@ from graphbox.train.optimization import find_gradients, set_table_learning_rates
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.recommendation.candidates import Candidates
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
+from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
 from graphbox.train.scores import product_scores
 from graphbox.train.seeded import seed_of
@@ -194,11 +195,9 @@ class RecommendationTrainer(Trainer):
             queries = ranking_queries(self._view, self._split, "validation")
             self._validation = queries.sample(_VALIDATION_QUERIES, self._seed)
         score = product_scores(*self._vectors())
-        report = evaluate_ranking(
-            score, self._validation, self._degree, k=self._k, buckets=(), threads=self._threads
+        return validation_figures(
+            score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes
         )
-        names = (f"recall@{self._k}", f"ndcg@{self._k}")
-        return {f"validation_{name}": float(report[name]) for name in names}
 
     def dense(self) -> dict[str, Tensor]:
         """Return no parameters: the model has rows alone."""
