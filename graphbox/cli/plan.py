@@ -110,8 +110,8 @@ def plan(
     lacking: list[tuple[str, str]] = []
     if run is not None:
         counts = _counts(found, run)
-        trainings, lacking = _trainings(found, run, counts)
         placements, without_room = _placements(session, found, run, counts, hbm_bytes, bandwidths)
+        trainings, lacking = _trainings(found, run, counts, placements)
         lacking += without_room
     document = found.as_dict()
     document["training"] = {
@@ -168,12 +168,16 @@ def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
 
 
 def _trainings(
-    found: ImportPlan, config: RunConfig, counts: GraphCounts
+    found: ImportPlan,
+    config: RunConfig,
+    counts: GraphCounts,
+    placements: Mapping[str, DevicePlan | None],
 ) -> tuple[dict[str, TrainingPlan | None], list[tuple[str, str]]]:
     """Return the plans of the models of a run file, and what does not fit with what would."""
     from graphbox.train.plan import plan_trainings, problems
 
-    plans = plan_trainings(config, counts)
+    pinned = {name: each.pinned_bytes for name, each in placements.items() if each is not None}
+    plans = plan_trainings(config, counts, pinned=pinned)
     lacking = problems(config, counts, plans, found.available_memory_bytes)
     return plans, [(message, hint) for _, message, hint in lacking]
 
@@ -308,12 +312,13 @@ def _print_trainings(
             byte_size(each.libraries_bytes),
             byte_size(each.nodes_bytes),
             byte_size(each.edges_bytes),
+            byte_size(each.pinned_bytes) if each.pinned_bytes else "",
             byte_size(each.peak_bytes),
         )
         for name, each in trainings.items()
         if each is not None
     ]
-    columns = ("model", "kind", "libraries", "nodes", "edges", "peak memory")
+    columns = ("model", "kind", "libraries", "nodes", "edges", "pinned", "peak memory")
     if rows:
         console.print()
         console.print(table("Training", columns, rows, columns[2:]))

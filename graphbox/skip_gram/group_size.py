@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from graphbox.skip_gram.tile_shapes import TileShape
 
-__all__ = ["GroupSize", "batches_side_by_side", "group_bytes"]
+__all__ = ["GroupSize", "batches_of_group", "batches_side_by_side", "group_bytes"]
 
+_WALKS_OF_GROUP = 8192
+"""Groups of batches have about so many walks: then the loop looks at the time. The same on all devices: a
+training that goes on elsewhere counts the same groups."""
 _SIDE_BY_SIDE = 8
 """Batches that are computed at once without locks: enough for all multiprocessors of a large GPU."""
 _PLACE_BYTES = 8 * 16
@@ -68,6 +71,12 @@ class GroupSize:
     def tiles(self, places: int) -> int:
         """Return in how many parts of so many places a batch is divided."""
         return max(1, -(-self.batch_places // places))
+
+
+def batches_of_group(walkers: int, batches: int) -> int:
+    """Return how many batches are trained at once in an epoch of so many walkers in so many batches."""
+    of_batch = max(1, walkers // max(batches, 1))
+    return max(1, min(_WALKS_OF_GROUP // of_batch, batches))
 
 
 def batches_side_by_side(size: GroupSize, *, lock_free: bool) -> int:

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from benchmarks.plan_training import WORLDS, run_file
-from graphbox.config import RunConfig
+from graphbox.config import DeepWalkConfig, LineConfig, MemoryConfig, Metapath2VecConfig, RunConfig
 from graphbox.errors import DoesNotFitError
-from graphbox.train.plan import GraphCounts
+from graphbox.skip_gram.group_size import GroupSize, batches_of_group
+from graphbox.train import GraphView
+from graphbox.train.plan import GraphCounts, plan_trainings
 from graphbox.train.plan.accesses import DegreeClasses
 from graphbox.train.plan.device_plan import (
     ASSUMED_BANDWIDTHS,
@@ -27,7 +29,17 @@ from graphbox.train.plan.device_plan import (
     plan_devices,
 )
 from graphbox.train.plan.placement import KINDS, TIERS, Kind, Rates, Thing, place
+from graphbox.train.plan.walks import (
+    WALK_MODELS,
+    WalkModel,
+    batches_bytes,
+    group_size,
+    host_bytes,
+    row_rooms,
+)
 from graphbox.train.plan.working_set import working_bytes
+from graphbox.train.walks import sources
+from graphbox.train.walks.one_type import one_type_graph
 from tests.cli.conftest import call_main
 from tests.train.conftest import build_graph
 
@@ -282,6 +294,117 @@ def test_what_has_no_room_is_refused_with_what_would_have() -> None:
     assert on_cpu == {}
     assert "with its budgets, received 8,589,934,592" in message
     assert "leave `memory.hbm.tables` out, or let them be" in hint
+
+
+def test_rows_of_walks_are_where_the_plan_says() -> None:
+    nodes = 1_000_000
+    for name in ("walk", "paths", "lines"):
+        run = config({name: MODELS[name]})
+        model = run.models[name]
+        assert isinstance(model, WALK_MODELS)
+        whole = planned(run, nodes, 40 * GIB)[name]
+        assert whole.pinned_bytes == 0
+        rooms = row_rooms(model, counts(nodes), run.memory, whole.budgets["tables"])
+        assert [each.pinned_bytes for each in rooms] == [0] * (2 if name == "lines" else 1)
+        room = whole.working_bytes + whole.budgets["tables"] // 2
+        half = planned(run, nodes, room, degrees=skewed(nodes))[name]
+        rooms = row_rooms(model, counts(nodes), run.memory, half.budgets["tables"])
+        pinned = sum(each.pinned_bytes for each in rooms)
+        rows = next(each for each in half.things if each.thing.name == "rows of node")
+        assert rows.bytes("MEM") == pytest.approx(pinned, rel=0.05)
+        assert sum(each.device_bytes for each in rooms) <= half.budgets["tables"]
+        lists = sum(each.thing.bytes for each in half.things if each.thing.kind == "topology")
+        assert half.pinned_bytes in (pinned, pinned + lists)
+        plans = plan_trainings(run, counts(nodes), libraries=0, pinned={name: half.pinned_bytes})
+        found, without = plans[name], plan_trainings(run, counts(nodes), libraries=0)[name]
+        assert found is not None
+        assert without is not None
+        assert found.peak_bytes == without.peak_bytes + half.pinned_bytes
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+@pytest.mark.parametrize("name", ["walk", "lines"])
+def test_rows_of_walks_beyond_host_memory(name: str, device: str) -> None:
+    """With `device: auto` the CPU trains them, from SSD; before anything begins it is said why."""
+    nodes = counts(1_000_000)
+
+    def problems(tables: str) -> tuple[dict[str, str], list[tuple[str, str, str]]]:
+        memory = {"tables": tables, "hbm": {"tables": "100MiB"}}
+        run = config({name: MODELS[name]}, memory=memory, device=device)
+        return device_problems(run, nodes, plan_devices(run, nodes, {}, Gpu("gpu", 40 * GIB)))
+
+    assert problems("2GiB") == ({}, [])
+    on_cpu, found = problems("300MiB")
+    said = on_cpu[name] if device == "auto" else found[0][1]
+    assert said.startswith("expected room in host memory for")
+    assert "rows that the device has no room for" in said
+    if device == "cuda":
+        assert "raise `memory.tables` or `memory.hbm.tables`" in found[0][2]
+        assert not on_cpu
+    else:
+        assert not found
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_rows_that_kernels_have_no_room_for(device: str) -> None:
+    run = config({"wide": {"kind": "deepwalk", "dim": 600}}, device=device)
+    plans = plan_devices(run, counts(100), {}, Gpu("gpu", 40 * GIB))
+    on_cpu, found = device_problems(run, counts(100), plans)
+    assert (on_cpu["wide"] if device == "auto" else found[0][1]).endswith("values on a GPU, received dim 600")
+
+
+def test_pinned_rows_keep_a_budget_of_tables() -> None:
+    model = config({"walk": MODELS["walk"]}).models["walk"]
+    assert isinstance(model, DeepWalkConfig)
+    nodes = counts(1_000_000)
+    pinned = row_rooms(model, nodes, MemoryConfig(), 100 << 20)[0].pinned_bytes
+    assert host_bytes(model, nodes, MemoryConfig(), 100 << 20) == pinned
+    held = 2 * 4 * model.dim * 1_000_000
+    for budget in (held // 2, held + 1000, 10 * held):
+        found = host_bytes(model, nodes, MemoryConfig(tables=budget), 100 << 20)
+        assert found == min(pinned, max(0, budget - held))
+
+
+def test_groups_of_walks_are_those_that_are_trained(tmp_path: Path) -> None:
+    graph = build_graph(tmp_path / "small")
+    needs = ("item", "needs", "item")
+    view, found = GraphView(graph, None), GraphCounts.of(graph)
+    one_type = one_type_graph(view, [needs], weighted=False)
+    walk = DeepWalkConfig(kind="deepwalk", edge_types=(needs,), walk_length=5, walks_per_node=2)
+    line = LineConfig(kind="line", edge_types=(needs,), batch_size=7)
+    paths = Metapath2VecConfig(kind="metapath2vec", metapaths=((needs,), (needs, needs)), batch_size=3)
+    options: dict[str, Any] = {"seed": 0, "threads": 1}
+    walks: list[tuple[WalkModel, sources.WalkSource]] = [
+        (
+            walk,
+            sources.OneTypeSource(
+                one_type, walks_per_node=2, walk_length=5, window=2, batch_size=walk.batch_size, **options
+            ),
+        ),
+        (line, sources.EdgeSource(one_type, batch_size=7, **options)),
+        (
+            paths,
+            sources.MetapathSource(
+                view,
+                paths.metapaths,
+                walks_per_node=1,
+                walk_length=paths.walk_length,
+                window=2,
+                batch_size=3,
+                weighted=False,
+                **options,
+            ),
+        ),
+    ]
+    for model, source in walks:
+        batches = source.batches(0)
+        group = batches_of_group(len(batches.start), len(batches.offsets) - 1)
+        planned_size = group_size(model, found)
+        size = GroupSize.of(batches.offsets, group, planned_size.width, model.negatives)
+        assert planned_size.batch_walkers >= size.batch_walkers
+        # Nodes without edges start no walk, and edges of a pair are one: a plan counts no less.
+        assert size.walkers <= planned_size.walkers <= 2 * size.walkers
+        assert batches_bytes(model, found) > 0
 
 
 def test_degrees_of_a_graph(tmp_path: Path) -> None:

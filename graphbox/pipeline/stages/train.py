@@ -29,8 +29,8 @@ def _run(context: StageContext) -> StageResult:
     if config.device == "auto" and device.type == "cpu" and torch.cuda.is_available():
         context.progress.note(f"training on the CPU; there is {lacks_for_cuda()}")
     graph = open_graph(context)
-    check_room(config, graph)
     places = place_trainings(config, graph, device)
+    check_room(config, graph, {name: each.plan.pinned_bytes for name, each in places.items() if each.plan})
     for name, place in places.items():
         if place.why is not None:
             context.progress.note(f"`{name}` is trained on the CPU: {place.why}")

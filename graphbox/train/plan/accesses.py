@@ -19,6 +19,7 @@ from graphbox.config import (
     LightGCNConfig,
     LineConfig,
     MatrixFactorizationConfig,
+    MemoryConfig,
     Metapath2VecConfig,
     ModelConfig,
     RunConfig,
@@ -30,15 +31,19 @@ from graphbox.config.models.clicks import ClickModelSection
 from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
 from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
+from graphbox.skip_gram.row_bytes import device_row_bytes, position_bytes
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import task_ends
 from graphbox.train.plan.placement import Thing
+from graphbox.train.plan.walks import WalkModel, row_rooms
 
 __all__ = ["DegreeClasses", "things_of"]
 
 _SECTOR_BYTES = 32
 """What a GPU reads at the least."""
 _POINTER_BYTES = 8
+_PLACES = 32
+"""Visits that a program of skip-gram's kernels has."""
 _SLOT_BYTES = 24
 """What a row in HBM takes beside itself: its key, its place in the hash, and marks."""
 _KNOWN_BYTES = 20
@@ -195,24 +200,47 @@ def _walks(model: DeepWalkConfig | Metapath2VecConfig, about: _Model) -> list[Th
         starts = sum(about.classes(path[0][0]).count for path in model.metapaths) * model.walks_per_node
     visits = float(starts * model.walk_length)
     total = sum(float(about.classes(name).nodes @ about.classes(name).degree) for name in types)
+    met = {}
     things = []
     for name in types:
         classes = about.classes(name)
         share = float(classes.nodes @ classes.degree) / total if total else 1 / len(types)
-        met = classes.met(visits * share)
-        things.append(about.lists(name, met, 1))
-        for rows, times in (("centres", 1), ("contexts", 2 * model.window)):
-            things.append(
-                about.rows(f"rows of {name} as {rows}", name, model.dim, "rowwise_adagrad", times * met)
-            )
-    return things
+        met[name] = classes.met(visits * share)
+        things.append(about.lists(name, met[name], 1))
+    return things + _walked_rows(model, about, met, model.window)
 
 
 def _lines(model: LineConfig, about: _Model) -> list[Thing]:
-    return [
-        about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", 2.0 * about.classes(name).degree)
-        for name in about.types(model.edge_types)
-    ]
+    types = about.types(model.edge_types)
+    return _walked_rows(model, about, {name: about.classes(name).degree for name in types}, 1)
+
+
+def _walked_rows(
+    model: WalkModel, about: _Model, met: Mapping[str, NDArray[np.float64]], window: int
+) -> list[Thing]:
+    """Return the rows of nodes, those as centres and as contexts together: they are in the same memory.
+
+    Args:
+        model: the model's section of the run file.
+        about: the graph.
+        met: how often walks visit each node of a class, by node type; others have rows that are never met.
+        window: most steps between centre and context.
+    """
+    rooms = row_rooms(model, about.counts, MemoryConfig())
+    tables, dim = sum(each.tables for each in rooms), rooms[0].dim
+    known = sum(position_bytes(each.num_keys) for each in rooms)
+    # A visit reads its rows, those within reach for a part of a batch, and an update reads and writes them.
+    visit_bytes = (3.0 + (_PLACES + 2 * window) / _PLACES) * 4 * dim * tables
+    things = []
+    for name in about.counts.nodes:
+        classes = about.classes(name)
+        size = np.full(len(classes.nodes), float(tables * device_row_bytes(dim) + known))
+        accesses = met.get(name, np.zeros(len(classes.nodes)))
+        rows = f"rows of {name}"
+        things.append(
+            Thing(rows, "tables", classes.nodes, size, accesses, visit_bytes, 4 * dim, classes.known_by)
+        )
+    return things
 
 
 def _ranked(

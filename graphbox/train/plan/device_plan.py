@@ -16,6 +16,7 @@ from graphbox.graph import Graph
 from graphbox.train.plan.accesses import DegreeClasses, things_of
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, place
+from graphbox.train.plan.walks import WALK_MODELS, host_bytes, room_for_pinned_rows, row_problem
 from graphbox.train.plan.working_set import working_bytes
 from graphbox.words import counted_bytes
 
@@ -83,6 +84,7 @@ class DevicePlan:
         gpu: where it computes.
         working_bytes: what computing takes of the GPU's memory.
         things: where everything else is.
+        pinned_bytes: what it takes of host memory beside what a training on the CPU does.
     """
 
     model: str
@@ -90,6 +92,7 @@ class DevicePlan:
     gpu: Gpu
     working_bytes: int
     things: tuple[PlacedThing, ...]
+    pinned_bytes: int = 0
 
     @property
     def budgets(self) -> dict[Kind, int]:
@@ -110,6 +113,7 @@ class DevicePlan:
             "gpu": self.gpu.name,
             "hbm_bytes": self.gpu.hbm_bytes,
             "working_bytes": self.working_bytes,
+            "pinned_bytes": self.pinned_bytes,
             "bandwidths": self.gpu.rates.gpu.device,
             "things": [each.as_dict() for each in self.things],
         }
@@ -217,6 +221,17 @@ def device_problems(
             )
             hint = f"leave {keys} out, or let them be {counted_bytes(room - plan.working_bytes)} together"
             found.append((name, message, hint))
+        else:
+            model = config.models[name]
+            problem = (
+                row_problem(model, counts, config.memory, plan.budgets["tables"])
+                if isinstance(model, WALK_MODELS)
+                else None
+            )
+            if problem is not None and config.device == "auto":
+                on_cpu[name] = problem[0]
+            elif problem is not None:
+                found.append((name, *problem))
     return on_cpu, found
 
 
@@ -238,6 +253,8 @@ def _plan(
         "features": memory.features,
         "tables": memory.tables,
     }
+    if isinstance(model, WALK_MODELS):
+        on_disk["tables"] = room_for_pinned_rows(model, counts, memory)
     placed = place(
         things,
         gpu.rates,
@@ -245,7 +262,15 @@ def _plan(
         hbm_budgets=_given(config),
         mem_budgets={kind: size for kind, size in on_disk.items() if size is not None},
     )
-    return DevicePlan(name, model.kind, gpu, working, tuple(placed))
+    plan = DevicePlan(name, model.kind, gpu, working, tuple(placed))
+    if not isinstance(model, WALK_MODELS):
+        return plan
+    lists = sum(
+        each.thing.bytes
+        for each in placed
+        if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
+    )
+    return replace(plan, pinned_bytes=lists + host_bytes(model, counts, memory, plan.budgets["tables"]))
 
 
 def _given(config: RunConfig) -> dict[Kind, int]:

@@ -30,6 +30,7 @@ class TrainingPlan:
         libraries_bytes: what the process holds before it trains.
         nodes_bytes: what grows with the nodes: rows, vectors, scores of candidates; and what is fixed.
         edges_bytes: what grows with the edges.
+        pinned_bytes: what is pinned for a GPU, beside that.
     """
 
     model: str
@@ -37,11 +38,12 @@ class TrainingPlan:
     libraries_bytes: int
     nodes_bytes: int
     edges_bytes: int
+    pinned_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
         """The most resident memory."""
-        return self.libraries_bytes + self.nodes_bytes + self.edges_bytes
+        return self.libraries_bytes + self.nodes_bytes + self.edges_bytes + self.pinned_bytes
 
     def as_dict(self) -> dict[str, int | str]:
         """Return plain values for ``--json``."""
@@ -51,11 +53,16 @@ class TrainingPlan:
             "libraries_bytes": self.libraries_bytes,
             "nodes_bytes": self.nodes_bytes,
             "edges_bytes": self.edges_bytes,
+            "pinned_bytes": self.pinned_bytes,
         }
 
 
 def plan_trainings(
-    config: RunConfig, counts: GraphCounts, *, libraries: int | None = None
+    config: RunConfig,
+    counts: GraphCounts,
+    *,
+    libraries: int | None = None,
+    pinned: Mapping[str, int] | None = None,
 ) -> dict[str, TrainingPlan | None]:
     """Return the plan of each model of a run file by name; None where its kind has none.
 
@@ -64,6 +71,7 @@ def plan_trainings(
         counts: how large its graph is.
         libraries: bytes that the process holds before it trains; without it a process is started that
             imports what the trainings do.
+        pinned: bytes that each pins for a GPU, by name; those that are left out pin none.
 
     Raises:
         BackendMissingError: what they import is not there.
@@ -71,13 +79,21 @@ def plan_trainings(
     """
     if libraries is None:
         libraries = libraries_bytes({model.kind for model in config.models.values()})
-    return {name: _plan(name, model, counts, config, libraries) for name, model in config.models.items()}
+    return {
+        name: _plan(name, model, counts, config, libraries, (pinned or {}).get(name, 0))
+        for name, model in config.models.items()
+    }
 
 
-def check_room(config: RunConfig, graph: Graph) -> None:
+def check_room(config: RunConfig, graph: Graph, pinned: Mapping[str, int] | None = None) -> None:
     """Refuse trainings that, by plan, take more memory than this process may: before any begins.
 
     That is what is available now beside what the process holds, or ``memory.total`` of the run file.
+
+    Args:
+        config: the run file.
+        graph: what is trained on.
+        pinned: bytes that each training pins for a GPU, by the model's name.
 
     Raises:
         DoesNotFitError: one takes more.
@@ -85,7 +101,7 @@ def check_room(config: RunConfig, graph: Graph) -> None:
     load_libraries({model.kind for model in config.models.values()})
     resident = resident_bytes()
     counts = GraphCounts.of(graph)
-    plans = plan_trainings(config, counts, libraries=resident)
+    plans = plan_trainings(config, counts, libraries=resident, pinned=pinned)
     found = problems(config, counts, plans, available_bytes() + resident)
     if found:
         model, message, hint = found[0]
@@ -119,12 +135,13 @@ def problems(
 
 
 def _plan(
-    name: str, model: ModelConfig, counts: GraphCounts, config: RunConfig, libraries: int
+    name: str, model: ModelConfig, counts: GraphCounts, config: RunConfig, libraries: int, pinned: int
 ) -> TrainingPlan | None:
     demand = demand_of(model, counts, config)
     if demand is None:
         return None
-    return TrainingPlan(name, model.kind, libraries, round(demand.nodes_bytes), round(demand.edges_bytes))
+    nodes, edges = round(demand.nodes_bytes), round(demand.edges_bytes)
+    return TrainingPlan(name, model.kind, libraries, nodes, edges, pinned)
 
 
 def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int) -> Iterator[str]:
@@ -133,7 +150,7 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int)
     dim = getattr(model, "dim", 0) // 2
     while dim >= _LEAST_DIM:
         section = model.model_copy(update={"dim": dim})
-        smaller = _plan(plan.model, section, counts, config, plan.libraries_bytes)
+        smaller = _plan(plan.model, section, counts, config, plan.libraries_bytes, plan.pinned_bytes)
         if smaller is not None and smaller.peak_bytes <= room:
             yield f"with `models.{plan.model}.dim={dim}` it takes {counted_bytes(smaller.peak_bytes)}"
             break

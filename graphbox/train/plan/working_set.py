@@ -22,6 +22,7 @@ from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends
+from graphbox.train.plan.walks import batches_bytes
 
 __all__ = ["working_bytes"]
 
@@ -74,7 +75,7 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
         case ClickModelSection():
             numbers = 16.5 * model.batch_size * model.dim * max(1, sum(map(len, counts.values.values())))
         case DeepWalkConfig() | Metapath2VecConfig() | LineConfig():
-            numbers = _COPIES * model.dim * 64.0 * model.batch_size
+            return _CONTEXT_BYTES + batches_bytes(model, counts)
         case _:
             return None
     return round(_CONTEXT_BYTES + 4.0 * numbers)

@@ -17,6 +17,7 @@ from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.errors import DoesNotFitError
 from graphbox.native import seed_number, thread_count
 from graphbox.sample import NegativeSampler, keep_probability
+from graphbox.skip_gram.group_size import batches_of_group
 from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.walkers import WalkBatches
 from graphbox.table import EmbeddingTable
@@ -42,9 +43,6 @@ __all__ = [
 ]
 
 _CENTER, _CONTEXT = "center", "context"
-_WALKS_PER_CALL = 8192
-"""Batches of about so many walks are trained before the loop looks at the time. The same on all devices: a
-training that goes on elsewhere counts the same groups."""
 
 
 class SkipGramTrainer(EmbeddingTrainer):
@@ -160,8 +158,7 @@ class SkipGramTrainer(EmbeddingTrainer):
         """Put the starts in a new order and return the number of groups of batches."""
         self._batches = self._source.batches(epoch)
         batches = len(self._batches.offsets) - 1
-        per_batch = max(1, len(self._batches.start) // max(batches, 1))
-        self._group = max(1, min(_WALKS_PER_CALL // per_batch, batches))
+        self._group = batches_of_group(len(self._batches.start), batches)
         if self._on_device is not None:
             self._on_device.begin_epoch(self._batches, self._group)
         return -(-batches // self._group)
