@@ -698,6 +698,8 @@ class Table:
     def changes(self) -> int:
         """How often values of rows changed, or rows lost their keys."""
 
+SUMMED_TOGETHER: int = 256
+
 def write_checkpoints(requests: Sequence[tuple[Table, str, int, int, bool, int]]) -> list[WrittenCheckpoint]:
     """
     Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, chain, whether it is a delta, threads).

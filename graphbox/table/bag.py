@@ -14,6 +14,7 @@ from graphbox.table.bag_input import BagInput, bag_input
 from graphbox.table.key_bags import KeyBags, offsets_of
 from graphbox.table.lookup import Plan, RowLookup
 from graphbox.table.module import TableModule, padding_checked, table_checked, warn_of_other_processes
+from graphbox.table.ordered_sum import sums_of_ranges
 from graphbox.table.salt import salted_tensor
 from graphbox.table.table import EmbeddingTable
 
@@ -340,12 +341,7 @@ class _MergedBags:
             return result
         lengths = torch.diff(self._offsets)
         weighted = result * self._weights.to(result.device).unsqueeze(1)
-        # In the order of the keys on every device: index_add() has it on the CPU alone, where it is faster.
-        if result.device.type == "cpu":
-            sums = result.new_zeros(len(lengths), result.shape[1])
-            sums = sums.index_add(0, torch.repeat_interleave(lengths), weighted)
-        else:
-            sums = torch.segment_reduce(weighted, "sum", lengths=lengths.to(result.device), initial=0)
+        sums = sums_of_ranges(weighted, lengths)
         if self._divisors is not None:
             sums = sums / self._divisors.to(result.device).unsqueeze(1)
         return sums

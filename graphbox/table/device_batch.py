@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from graphbox.table.optimizer_gpu import first_nonfinite
 from graphbox.table.reduce_gpu import sum_equal_rows
 from graphbox.table.resident_rows import distinct_in_order
 
@@ -99,6 +100,11 @@ class PushedRows:
         rows = self.gradients if self.gradient_of is None else self.gradients[self.gradient_of]
         return rows if self.scale_of is None else self.scale_of.unsqueeze(1) * rows
 
+    def all_finite(self) -> bool:
+        """Return whether all gradients, and what they are multiplied by, are finite; waits for the device."""
+        parts = [self.gradients] if self.scale_of is None else [self.gradients, self.scale_of.unsqueeze(1)]
+        return all(int(first_nonfinite(part.contiguous())) == len(part) for part in parts)
+
     def is_finite(self) -> Tensor:
         """Return for each key whether its gradient is finite, bool."""
         finite = torch.isfinite(self.gradients).all(1)
@@ -129,7 +135,7 @@ class RowSums:
     """What a push is for each of some different rows.
 
     Attributes:
-        gradients: float32 [rows, dim], sums in the order of the batch.
+        gradients: float32 [rows, dim], sums in the order of the table below.
         weights: [rows], what they are divided by for their mean: int32 counts of gradients, or float32 shows.
         shows: float32 [rows].
         clicks: float32 [rows].

@@ -147,7 +147,7 @@ class DeviceGradient:
 
 
 def bag_sums(rows: Tensor, bags: KeyBags) -> Tensor:
-    """Return the sums of bags from the rows of their keys: float32 [bags, dim], added in their order."""
+    """Return the sums of bags from the rows of their keys: float32 [bags, dim]."""
     if bags.weights is not None:
         rows = bags.weights.unsqueeze(1) * rows
     distinct, of_bags, _ = sum_equal_rows(_bag_of(bags), rows)

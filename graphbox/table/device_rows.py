@@ -330,9 +330,11 @@ class DeviceRows:
 
     def _finite(self, keys: Tensor, pushed: PushedRows) -> Tensor | None:
         """Return the positions whose gradients are finite, None for all; refuse others unless skipped."""
+        if pushed.all_finite():
+            return None
         is_finite = pushed.is_finite()
         wrong = torch.nonzero(~is_finite).squeeze(1)
-        if len(wrong) == 0:
+        if len(wrong) == 0:  # of keys: an empty bag has a gradient, too
             return None
         if not self._table._below.skip_nonfinite:
             first = int(wrong[0])

@@ -38,8 +38,8 @@ class DeviceTable(DeviceRows):
     """Keeps rows of an :class:`EmbeddingTable` in the memory of a GPU, and trains them there.
 
     The same interface, with keys, rows and gradients on the device. Results are those of the table below,
-    whatever ``hbm_bytes`` is: new keys get rows by its rules, gradients of equal keys are summed in the order
-    of the batch and applied once by its optimizer (``graphbox.table.optimizer_gpu`` says how exactly that
+    whatever ``hbm_bytes`` is: new keys get rows by its rules, gradients of equal keys are summed in its
+    order and applied once by its optimizer (``graphbox.table.optimizer_gpu`` says how exactly that
     agrees with the CPU).
 
     Rows come in one copy for all keys of a batch that are missing, and stay until others need their room:

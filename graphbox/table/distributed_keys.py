@@ -14,7 +14,7 @@ from graphbox import _core
 if TYPE_CHECKING:
     from graphbox.table.distributed import ProcessGroup
 
-__all__ = ["KeyExchange", "owners_of", "sum_of_equal"]
+__all__ = ["KeyExchange", "owners_of"]
 
 _LOW: Final = (1 << 32) - 1
 
@@ -34,23 +34,6 @@ def owners_of(keys: Tensor, processes: int) -> Tensor:
     mixed = mixed ^ _shifted(mixed, 31)
     # The upper half of the product with `processes`, in parts that int64 has room for.
     return (_shifted(mixed, 32) * processes + (((mixed & _LOW) * processes) >> 32)) >> 32
-
-
-def sum_of_equal(places: Tensor, values: Tensor, count: int) -> Tensor:
-    """Return the sums of the values of each place, float32 [count, dim], added in their order.
-
-    Args:
-        places: int64 [n], each from 0 to ``count`` - 1.
-        values: float32 [n, dim].
-        count: how many places there are.
-    """
-    sums = values.new_zeros(count, values.shape[1])
-    if values.device.type == "cpu":
-        return sums.index_add_(0, places, values)
-    from graphbox.table.reduce_gpu import sum_equal_rows  # index_add_ adds in any order there
-
-    different, of_places, _ = sum_equal_rows(places, values.contiguous())
-    return sums.index_copy_(0, different, of_places)
 
 
 @dataclass(eq=False)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from graphbox.errors import UnsupportedError
-from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
+from graphbox.table.distributed_keys import KeyExchange
 from graphbox.table.key_bags import KeyBags
+from graphbox.table.ordered_sum import sum_of_equal
 
 if TYPE_CHECKING:
     from graphbox import _core
@@ -133,7 +134,7 @@ class ShardedGradient:
 
 
 def _bag_sums(rows: Tensor, bags: KeyBags) -> Tensor:
-    """Return the sums of bags from the rows of their keys: float32 [bags, dim], added in their order."""
+    """Return the sums of bags from the rows of their keys: float32 [bags, dim]."""
     if bags.weights is not None:
         rows = rows * bags.weights.detach()[:, None]
     lengths = torch.diff(bags.offsets)

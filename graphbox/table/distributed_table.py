@@ -18,8 +18,9 @@ from graphbox.native import Int64Array, integer_array, is_torch
 from graphbox.table.arguments import float32_rows, writable_rows
 from graphbox.table.distributed import FILES_TIMEOUT_SECONDS, ProcessGroup
 from graphbox.table.distributed_checkpoint import save_sharded
-from graphbox.table.distributed_keys import KeyExchange, sum_of_equal
+from graphbox.table.distributed_keys import KeyExchange
 from graphbox.table.distributed_lookup import ShardedGradient, ShardedLookup
+from graphbox.table.ordered_sum import sum_of_equal
 from graphbox.table.policy import CountAdmission, show_counts
 from graphbox.table.settings import table_settings
 from graphbox.table.sharding import shard_of

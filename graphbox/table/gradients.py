@@ -16,6 +16,7 @@ from graphbox import _core
 from graphbox.native import Int64Array
 from graphbox.table.arguments import Float32Array
 from graphbox.table.distributed_kind import is_sharded
+from graphbox.table.ordered_sum import sum_of_equal
 from graphbox.table.table import EmbeddingTable
 
 if TYPE_CHECKING:
@@ -108,9 +109,8 @@ class Gradient:
             if self.weights is not None:
                 values = values * self.weights[:, None]
         different, places = np.unique(self.keys, return_inverse=True)
-        sums = torch.zeros(len(different), values.shape[1])
-        sums.index_add_(0, torch.from_numpy(places), torch.from_numpy(np.ascontiguousarray(values)))
-        return sums.numpy()
+        rows = torch.from_numpy(np.ascontiguousarray(values))
+        return sum_of_equal(torch.from_numpy(places), rows, len(different)).numpy()
 
 
 class Pusher(Protocol):

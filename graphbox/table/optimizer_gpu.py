@@ -1,8 +1,9 @@
 """What gradients do to rows in the memory of a device: the twin of ``csrc/table/optimizer.cpp``, bit for bit.
 
-One kernel does all of a push: slots were sorted, stably, so that the gradients of a row are next to each
-other in the order of the batch. The program that meets the first of them adds the others, updates the row,
-and passes over those of rows that began before. Each gradient is read once, each row read and written once.
+Slots were sorted, stably, so that the gradients of a row are next to each other in the order of the batch.
+The program that meets the first of them adds the others, or the sums of parts that another kernel made of
+many, updates the row, and passes over those of rows that began before. Each gradient is read once, each row
+read and written once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from graphbox.device import check_device, on_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.table.float16_gpu import rounded_stochastically
 from graphbox.table.lanes_gpu import lane_sum
-from graphbox.table.reduce_gpu import check_rows, check_vector, gradients_at, is_first_of_equal, sum_of_equal
+from graphbox.table.reduce_gpu import (
+    check_rows,
+    check_vector,
+    gradients_at,
+    is_first_of_equal,
+    sum_of_equal,
+    sums_of_parts,
+)
 
 __all__ = ["DeviceOptimizer", "first_nonfinite"]
 
@@ -211,21 +219,20 @@ def _narrow(slots, narrow, size, num_rows, BLOCK: tl.constexpr):
 
 @triton.jit
 def _update(
-    values, state, slots, order, gradients, shows, keys, skipped, refused, corrections1, corrections2,
+    values, state, slots, order, gradients, shows, keys, parts, part_shows, part_counts,
+    corrections1, corrections2,
     size, num_rows, last_correction1, last_correction2, rounding_key,
     lr, eps, lowest, highest, keep, decay, clip_value, clip_norm, beta1, rest1, beta2, rest2, l1, l2,
     VALUES_STRIDE: tl.constexpr, STATE_STRIDE: tl.constexpr, ACCUMULATOR: tl.constexpr, STEPS: tl.constexpr,
     OPTIMIZER: tl.constexpr, DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
     IS_SORTED: tl.constexpr, HAS_SETTINGS: tl.constexpr, IS_MEAN: tl.constexpr, HAS_SHOWS: tl.constexpr,
-    CLIPS_NORM: tl.constexpr, SKIPS: tl.constexpr, REFUSES: tl.constexpr, IS_HALF: tl.constexpr,
+    CLIPS_NORM: tl.constexpr, IS_HALF: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, COLUMNS)[None, :]
     inside = number < size
     slot = tl.load(slots + number, mask=inside, other=-1).to(tl.int64)
     wanted = inside & (slot >= 0) & (slot < num_rows)
-    if REFUSES:
-        wanted = wanted & (tl.load(refused) + tl.zeros_like(number) >= size)
     if IS_SORTED:
         wanted = wanted & is_first_of_equal(slots, number, slot, inside)
     row = values + slot[:, None] * VALUES_STRIDE + column
@@ -236,12 +243,11 @@ def _update(
     if ACCUMULATOR >= 0:
         accumulator = tl.load(row_state + ACCUMULATOR, mask=wanted, other=1.0)
     if IS_SORTED:
-        total, shown, count = sum_of_equal(
-            slots, order, gradients, shows, skipped, number, slot, wanted, size, column,
-            DIM, SKIPS, HAS_SHOWS,
+        total, shown, _ = sum_of_equal(
+            slots, order, gradients, shows, parts, part_shows, part_counts,
+            number, slot, wanted, size, column, DIM, HAS_SHOWS,
         )  # fmt: skip
         position = tl.load(order + number, mask=wanted, other=0)
-        wanted = wanted & (count > 0)
     else:
         position = number
         total = gradients_at(gradients, number, wanted, column, DIM)
@@ -371,10 +377,8 @@ class DeviceOptimizer:
         lr: float | None = None,
         keys: Tensor | None = None,
         shows: Tensor | None = None,
-        skipped: Tensor | None = None,
-        refused: Tensor | None = None,
     ) -> None:
-        """Apply gradients; those of equal slots are summed (or averaged) first, in their order.
+        """Apply gradients; those of equal slots are summed (or averaged) first, in the order of the core.
 
         Nothing is waited for.
 
@@ -386,10 +390,6 @@ class DeviceOptimizer:
             lr: the learning rate; None: the one of ``lr``.
             keys: int64 [n], of the rows, which number the draws that round float16; only for that.
             shows: float32 [n], how often each was shown, by which ``mean_gradient`` divides; None: once.
-            skipped: int64 [1]: leave gradients with NaN or infinity out, and add here how many. A row that
-                is left with none stays as it is. None: they are applied as they are.
-            refused: int64 [1], of :func:`first_nonfinite` for these gradients: where it found one, nothing
-                changes.
 
         Raises:
             UsageError: wrong dtypes, shapes or devices.
@@ -397,19 +397,14 @@ class DeviceOptimizer:
             BackendMissingError: kernels do not run there.
         """
         self._check(values, state, slots, gradients, keys)
-        for name, tensor, dtype, length in (
-            ("shows", shows, torch.float32, len(slots)),
-            ("skipped", skipped, torch.int64, 1),
-            ("refused", refused, torch.int64, 1),
-        ):
-            if tensor is not None:
-                check_vector(tensor, name, (dtype,), length, values.device)
+        if shows is not None:
+            check_vector(shows, "shows", (torch.float32,), len(slots), values.device)
         if len(slots) == 0:
             return
         if slots.dtype == torch.int64 and len(values) < 2**31:
             slots = _narrowed(slots, len(values))
         in_order, order = torch.sort(slots, stable=True)
-        self._launch(values, state, in_order, order, gradients, lr, keys, shows, skipped, refused)
+        self._launch(values, state, in_order, order, gradients, lr, keys, shows)
 
     def apply(
         self,
@@ -441,7 +436,7 @@ class DeviceOptimizer:
         self._check(values, state, slots, sums, keys)
         check_vector(counts, "counts", (torch.int32, torch.float32), len(slots), values.device)
         if len(slots) > 0:
-            self._launch(values, state, slots, None, sums, lr, keys, counts, None, None)
+            self._launch(values, state, slots, None, sums, lr, keys, counts)
 
     def _launch(
         self,
@@ -453,12 +448,13 @@ class DeviceOptimizer:
         lr: float | None,
         keys: Tensor | None,
         shows: Tensor | None,
-        skipped: Tensor | None,
-        refused: Tensor | None,
     ) -> None:
         """Launch the kernel; tensors that it is not to read stand for those that are not there."""
         config, dim = self.config, values.shape[1]
         corrections1, corrections2 = self._corrections_on(values.device)
+        parts = (corrections1,) * 3
+        if order is not None:
+            parts = sums_of_parts(slots, order, gradients, shows, least_row=0)
         columns = max(triton.next_power_of_2(dim), 16)
         rows = max(_TILE // columns, 1)
         rate, decay = np.float32(self.lr if lr is None else lr), np.float32(config.weight_decay)
@@ -475,8 +471,7 @@ class DeviceOptimizer:
                 gradients,
                 slots if shows is None else shows,
                 slots if keys is None else keys,
-                slots if skipped is None else skipped,
-                slots if refused is None else refused,
+                *parts,
                 corrections1,
                 corrections2,
                 len(slots),
@@ -510,8 +505,6 @@ class DeviceOptimizer:
                 IS_MEAN=config.mean_gradient,
                 HAS_SHOWS=shows is not None,
                 CLIPS_NORM=bool(np.isfinite(config.clip_norm)),
-                SKIPS=skipped is not None,
-                REFUSES=refused is not None,
                 IS_HALF=self.dtype == torch.float16,
                 num_warps=min(max(columns // _VALUES_PER_WARP, 4), _MOST_WARPS),
                 enable_fp_fusion=False,

@@ -1,7 +1,9 @@
-"""Gradients of equal rows summed on a device, in the order of the batch: so no thread changes what comes out.
+"""Gradients of equal rows summed on a device, in the order of ``csrc/table/ordered_sum.h``.
 
-Rows were sorted, stably, so that equal ones are next to each other in that order. The program that meets the
-first of them adds the others, several of whose gradients are on their way at a time.
+Rows were sorted, stably, so that equal ones are next to each other in the order of the batch. A long sum is
+one of parts: those but the first are summed by programs of their own (:func:`sums_of_parts`), so that a row
+with many gradients holds nothing up. The program that meets the first gradient of a row sums the first part,
+several gradients of which are on their way at a time, and adds the others.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphbox import _core
 from graphbox.device import check_device, on_device
 from graphbox.errors import UsageError
 
@@ -23,13 +26,17 @@ __all__ = [
     "is_first_of_equal",
     "sum_equal_rows",
     "sum_of_equal",
+    "sums_of_parts",
 ]
 
 _TILE: Final = 1024  # values of a program
 _FLAT_BLOCK: Final = 1024
 _MOST_COLUMNS: Final = 1024
+_PART: Final = _core.SUMMED_TOGETHER  # gradients
+_PART_LENGTH = tl.constexpr(_PART)
 _UNROLLED = tl.constexpr(8)  # gradients of a row that are on their way together
-_INFINITE = tl.constexpr(float("inf"))
+_COLUMNS_PER_WARP: Final = 128
+_LEAST_ROW: Final = -(2**63)
 
 
 @triton.jit
@@ -63,11 +70,6 @@ def is_first_of_equal(in_order, number, row, inside):
 
 
 @triton.jit
-def _finite_rows(rows):
-    return tl.min((tl.abs(rows) < _INFINITE).to(tl.int32), axis=1) != 0
-
-
-@triton.jit
 def _is_still(in_order, at, row, wanted, size):
     """Return where there is the same row further on."""
     inside = wanted & (at < size)
@@ -75,67 +77,164 @@ def _is_still(in_order, at, row, wanted, size):
 
 
 @triton.jit
-def sum_of_equal(
-    in_order, order, gradients, shows, skipped, number, row, is_first, size, column,
-    DIM: tl.constexpr, SKIPS: tl.constexpr, HAS_SHOWS: tl.constexpr,
+def _sum_of_part(
+    in_order, order, gradients, shows, number, row, wanted, size, column,
+    DIM: tl.constexpr, HAS_SHOWS: tl.constexpr,
 ):  # fmt: skip
-    """Return sums of the gradients of rows and of their shows, in the order of the batch, and how many.
+    """Return sums of the gradients of a part that begins at a place, and of shows, and how many there are."""
+    position = tl.load(order + number, mask=wanted, other=0)
+    total = gradients_at(gradients, position, wanted, column, DIM)
+    count = wanted.to(tl.int32)
+    shown = count.to(tl.float32)
+    if HAS_SHOWS:
+        shown = tl.load(shows + position, mask=wanted, other=0.0)
+    done = 1
+    more = _is_still(in_order, number + 1, row, wanted, size)
+    while (tl.max(more.to(tl.int32)) > 0) & (done < _PART_LENGTH):
+        for ahead in tl.static_range(_UNROLLED):
+            at = number + done + ahead
+            is_in_part = more & (at - number < _PART_LENGTH)
+            # Both are asked for before either is waited for.
+            position = tl.load(order + at, mask=is_in_part & (at < size), other=0)
+            is_same = _is_still(in_order, at, row, is_in_part, size)
+            total += gradients_at(gradients, position, is_same, column, DIM)
+            count += is_same.to(tl.int32)
+            if HAS_SHOWS:
+                shown += tl.load(shows + position, mask=is_same, other=-0.0)
+        done += _UNROLLED
+        more = _is_still(in_order, number + done, row, more, size)
+    return total, shown, count
+
+
+@triton.jit
+def sum_of_equal(
+    in_order, order, gradients, shows, parts, part_shows, part_counts, number, row, is_first, size, column,
+    DIM: tl.constexpr, HAS_SHOWS: tl.constexpr,
+):  # fmt: skip
+    """Return sums of the gradients of rows and of their shows, and how many there are.
 
     Args:
         in_order: as in :func:`is_first_of_equal`.
         order: int64, the position in the batch of each.
         gradients: floating [n, DIM].
         shows: float32 [n], if there are shows.
-        skipped: int64 [1], counts gradients with NaN or infinity, if they are left out.
+        parts: of :func:`sums_of_parts`, as the next two.
+        part_shows: of shows.
+        part_counts: how many gradients each has.
         number: as there.
         row: as there.
         is_first: which are to be summed.
         size: of the batch.
-        column: [1, columns], all values of a row if gradients are left out.
+        column: [1, columns], which values of a row.
         DIM: values of a row.
-        SKIPS: leave gradients with NaN or infinity out.
         HAS_SHOWS: otherwise each was shown once.
     """
-    position = tl.load(order + number, mask=is_first, other=0)
-    total = gradients_at(gradients, position, is_first, column, DIM)
-    count = is_first.to(tl.int32)
-    left_out = tl.zeros_like(count)
-    shown = count.to(tl.float32)
-    if HAS_SHOWS:
-        shown = tl.load(shows + position, mask=is_first, other=0.0)
-    if SKIPS:
-        is_finite = _finite_rows(total)
-        left_out += (is_first & (is_finite == 0)).to(tl.int32)
-        total = tl.where(is_finite[:, None], total, -0.0)
-        shown = tl.where(is_finite, shown, -0.0)
-        count = tl.where(is_finite, count, 0)
-    done = 1
-    more = _is_still(in_order, number + 1, row, is_first, size)
+    total, shown, count = _sum_of_part(
+        in_order, order, gradients, shows, number, row, is_first, size, column, DIM, HAS_SHOWS
+    )
+    done = tl.full((), 1, tl.int64)
+    more = _is_still(in_order, number + _PART_LENGTH, row, is_first, size)
     while tl.max(more.to(tl.int32)) > 0:
         for ahead in tl.static_range(_UNROLLED):
-            at = number + done + ahead
-            # Both are asked for before either is waited for.
-            position = tl.load(order + at, mask=more & (at < size), other=0)
-            is_same = _is_still(in_order, at, row, more, size)
-            gradient = gradients_at(gradients, position, is_same, column, DIM)
-            if SKIPS:
-                is_finite = _finite_rows(gradient)
-                left_out += (is_same & (is_finite == 0)).to(tl.int32)
-                is_same = is_same & is_finite
-                gradient = tl.where(is_same[:, None], gradient, -0.0)
-            total += gradient
-            count += is_same.to(tl.int32)
+            later = done + ahead
+            is_part = _is_still(in_order, number + later * _PART_LENGTH, row, more, size)
+            part = number // _PART_LENGTH + later
+            total += gradients_at(parts, part, is_part, column, DIM)
+            count += tl.load(part_counts + part, mask=is_part, other=0)
             if HAS_SHOWS:
-                shown += tl.load(shows + position, mask=is_same, other=-0.0)
+                shown += tl.load(part_shows + part, mask=is_part, other=-0.0)
         done += _UNROLLED
-        more = _is_still(in_order, number + done, row, more, size)
+        more = _is_still(in_order, number + done * _PART_LENGTH, row, more, size)
     if not HAS_SHOWS:
         shown = count.to(tl.float32)
-    if SKIPS:
-        all_left_out = tl.sum(left_out.to(tl.int64), axis=0)
-        if all_left_out > 0:
-            tl.atomic_add(skipped, all_left_out, sem="relaxed")
     return total, shown, count
+
+
+@triton.jit
+def _first_place_of(in_order, row, place):
+    """Return the first place of a row that has this place, too."""
+    low = tl.zeros((), tl.int64)
+    high = place
+    while low < high:
+        middle = (low + high) // 2
+        is_before = tl.load(in_order + middle) < row
+        low = tl.where(is_before, middle + 1, low)
+        high = tl.where(is_before, high, middle)
+    return low
+
+
+@triton.jit
+def _sum_parts(
+    in_order, order, gradients, shows, parts, part_shows, part_counts, size, least_row,
+    DIM: tl.constexpr, COLUMNS: tl.constexpr, HAS_SHOWS: tl.constexpr,
+):  # fmt: skip
+    # Of so many places as a part has, one at most begins a part that is not the first of its row: that row is
+    # the one of the first of these places, and of the place before.
+    window = tl.program_id(0).to(tl.int64) + 1
+    place = window * _PART_LENGTH
+    row = tl.load(in_order + place)
+    if (row == tl.load(in_order + place - 1)) & (row >= least_row):
+        first = _first_place_of(in_order, row, place)
+        number = first + tl.cdiv(place - first, _PART_LENGTH) * _PART_LENGTH + tl.zeros((1,), tl.int64)
+        has_part = _is_still(in_order, number, row, number >= 0, size)
+        column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+        total, shown, count = _sum_of_part(
+            in_order, order, gradients, shows, number, row, has_part, size, column, DIM, HAS_SHOWS
+        )
+        part = window + tl.zeros((1,), tl.int64)
+        tl.store(parts + part[:, None] * DIM + column, total, mask=has_part[:, None] & (column < DIM))
+        if tl.program_id(1) == 0:
+            tl.store(part_counts + part, count, mask=has_part)
+            if HAS_SHOWS:
+                tl.store(part_shows + part, shown, mask=has_part)
+
+
+def sums_of_parts(
+    in_order: Tensor,
+    order: Tensor,
+    gradients: Tensor,
+    shows: Tensor | None = None,
+    *,
+    least_row: int = _LEAST_ROW,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what :func:`sum_of_equal` adds to the first parts of long sums; waits for nothing.
+
+    Args:
+        in_order: int32 or int64 [n], rows in ascending order.
+        order: int64 [n], the position in the batch of each.
+        gradients: floating [n, dim], contiguous.
+        shows: float32 [n]; None: there are none.
+        least_row: rows below are passed over.
+
+    Returns:
+        Sums of gradients, float32 [parts, dim], of shows, float32 [parts], and counts, int32 [parts]. A part
+        is at the number of its row's first place, in parts, and its own in the row.
+    """
+    (size, dim), device = gradients.shape, gradients.device
+    windows = triton.cdiv(size, _PART)
+    parts = torch.empty(windows, dim, dtype=torch.float32, device=device)
+    part_shows = torch.empty(windows, dtype=torch.float32, device=device)
+    part_counts = torch.empty(windows, dtype=torch.int32, device=device)
+    if windows > 1:
+        columns = min(triton.next_power_of_2(max(dim, 1)), _MOST_COLUMNS)
+        with on_device(device):
+            _sum_parts[windows - 1, max(triton.cdiv(dim, columns), 1)](
+                in_order,
+                order,
+                gradients,
+                part_shows if shows is None else shows,
+                parts,
+                part_shows,
+                part_counts,
+                size,
+                least_row,
+                DIM=dim,
+                COLUMNS=columns,
+                HAS_SHOWS=shows is not None,
+                num_warps=max(columns // _COLUMNS_PER_WARP, 1),
+                enable_fp_fusion=False,
+            )
+    return parts, part_shows, part_counts
 
 
 @triton.jit
@@ -150,7 +249,7 @@ def _mark_first(in_order, order, is_first, size, BLOCK: tl.constexpr):
 
 @triton.jit
 def _sum(
-    in_order, order, ranks, gradients, distinct, sums, counts, size,
+    in_order, order, ranks, gradients, parts, part_shows, part_counts, distinct, sums, counts, size,
     DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -161,8 +260,8 @@ def _sum(
     rank = tl.load(ranks + position, mask=is_first, other=1) - 1
     column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     total, _, count = sum_of_equal(
-        in_order, order, gradients, gradients, counts, number, row, is_first, size, column,
-        DIM, False, False,
+        in_order, order, gradients, gradients, parts, part_shows, part_counts,
+        number, row, is_first, size, column, DIM, False,
     )  # fmt: skip
     tl.store(sums + rank[:, None] * DIM + column, total, mask=is_first[:, None] & (column < DIM))
     if tl.program_id(1) == 0:
@@ -171,7 +270,7 @@ def _sum(
 
 
 def sum_equal_rows(rows: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum the gradients of equal rows, in the order of the batch; waits for how many there are.
+    """Sum the gradients of equal rows, in the order of the core; waits for how many there are.
 
     :meth:`graphbox.table.optimizer_gpu.DeviceOptimizer.push` sums and applies them without writing them out.
 
@@ -213,6 +312,7 @@ def sum_equal_rows(rows: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor, Ten
                 order,
                 ranks,
                 gradients,
+                *sums_of_parts(in_order, order, gradients),
                 distinct,
                 sums,
                 counts,

@@ -68,8 +68,9 @@ class EmbeddingTable(TableRows):
     """Rows for any int64 keys, with their optimizer state; it grows as keys come.
 
     A row starts with values that are a function of ``seed`` and its key alone. ``push`` sums the gradients of
-    equal keys in the order of the batch and applies them once. So results are the same, bit by bit, for any
-    number of threads and after ``save`` and ``load``. Safe to use from several threads.
+    equal keys and applies them once: 256 in the order of the batch, then the next 256, then these sums. So
+    results are the same, bit by bit, for any number of threads and after ``save`` and ``load``. Safe to use
+    from several threads.
 
     Arrays come as NumPy's, torch's, or anything else's that has ``__dlpack__``. Rows come back as float32: in
     ``out`` where it is given, as a torch tensor where keys are one, otherwise as a NumPy array.

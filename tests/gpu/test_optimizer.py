@@ -8,7 +8,8 @@ import torch
 
 from graphbox.table.reduce_gpu import sum_equal_rows
 from tests.table.device_optimizer import KEYS, Both, DeviceOptimizers
-from tests.table.device_reduce import DeviceReductions, summed
+from tests.table.device_reduce import DeviceReductions
+from tests.table.summed_rows import summed
 
 pytestmark = pytest.mark.gpu
 

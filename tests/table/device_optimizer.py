@@ -19,6 +19,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mean": {"mean_gradient": True},
     "decoupled": {"weight_decay": 0.1, "decoupled_weight_decay": True},
 }
+PART = _core.SUMMED_TOGETHER
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
 
@@ -126,35 +127,39 @@ class DeviceOptimizers:
         both.values, both.state = both.values.contiguous(), both.state.contiguous()
         both.assert_same()
 
-    @pytest.mark.parametrize("name", ["rowwise_adagrad", "adam"])
-    def test_gradients_with_nan_are_skipped(self, device: torch.device, name: str) -> None:
-        rng = np.random.default_rng(3)
-        both = Both(device, 20, name, nonfinite="skip", mean_gradient=name == "adam")
-        skipped = torch.zeros(1, dtype=torch.int64, device=device)
-        slots = np.array([0, 1, 1, 2, 3, 3, 3, 4, 3] + [6] * 20)
-        gradients = rng.normal(0, 1, (len(slots), 20)).astype(np.float32)
-        gradients[[0, 1, 5, 8], [0, 3, 19, 7]] = np.nan
-        gradients[[3, 12], [1, 2]] = np.inf, -np.inf
-        both.push(slots, gradients, skipped=skipped)
+    @pytest.mark.parametrize(
+        ("name", "dtype", "settings"), [("sgd", "float32", "plain"), ("ftrl", "float16", "mean")]
+    )
+    def test_rows_with_many_gradients(
+        self, device: torch.device, name: str, dtype: str, settings: str
+    ) -> None:
+        """Sums of several parts, of which the last has one gradient, all it may have, or some."""
+        rng = np.random.default_rng(8)
+        both = Both(device, 5, name, dtype, **SETTINGS[settings])
+        counts = (PART + 1, 1, 3 * PART + 7, 2, PART)
+        slots = np.repeat(np.arange(len(counts)), counts)
+        slots = slots[rng.permutation(len(slots))]
+        gradients = (rng.normal(0, 1, (len(slots), 5)) * 10.0 ** rng.integers(-6, 6, (len(slots), 5))).astype(
+            np.float32
+        )
+        shows = rng.random(len(slots)).astype(np.float32)
+        both.table.push(KEYS[slots], gradients, shows=shows if settings == "mean" else None)
+        without_row = np.full(2 * PART, -1)
+        slots = np.concatenate([slots, without_row])
+        gradients, shows = (np.append(each, each[: 2 * PART], axis=0) for each in (gradients, shows))
+        both.push_on_device(slots, gradients, **({"shows": shows} if settings == "mean" else {}))
         both.assert_same()
-        assert int(skipped) == both.table.skipped_gradients == 6
-        assert both.table.contains(KEYS).all()
 
-    def test_gradients_with_nan_are_refused(self, device: torch.device) -> None:
-        both = Both(device, 3, "adagrad")
-        gradients = np.ones((700, 3), np.float32)
-        slots = np.arange(700) % 5
+    def test_gradients_with_nan_are_found(self, device: torch.device) -> None:
+        gradients = torch.ones(700, 3, device=device)
+        assert first_nonfinite(gradients).tolist() == [700]
         for row, value in ((699, np.nan), (41, np.inf), (1, -np.inf)):
             gradients[row, 2] = value
-            refused = first_nonfinite(torch.from_numpy(gradients).to(device))
-            assert int(refused) == row
-            both.push_on_device(slots, gradients, refused=refused)
-            both.assert_same()
-        refused = first_nonfinite(torch.from_numpy(gradients[2:41]).to(device))
-        assert int(refused) == 39
-        both.push(slots[2:41], gradients[2:41], refused=refused)
-        both.assert_same()
+            assert first_nonfinite(gradients).tolist() == [row]
+        assert first_nonfinite(gradients[2:41]).tolist() == [39]
         assert first_nonfinite(torch.empty(0, 3, device=device)).tolist() == [0]
+        with pytest.raises(UsageError, match="gradients: expected contiguous floating"):
+            first_nonfinite(torch.zeros(2, dtype=torch.int64, device=device))
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("settings", ["plain", "mean"])
@@ -190,8 +195,6 @@ class DeviceOptimizers:
             ("gradients: expected contiguous floating", {"gradients": gradients.int()}),
             ("gradients: expected contiguous floating", {"gradients": gradients.to("meta")}),
             ("shows: expected contiguous torch.float32", {"shows": slots}),
-            ("skipped: expected contiguous torch.int64", {"skipped": slots}),
-            ("refused: expected contiguous torch.int64", {"refused": slots}),
             ("keys: expected contiguous torch.int64", {"keys": slots[:1]}),
         ]
         right = {"values": both.values, "state": both.state, "slots": slots, "gradients": gradients}
@@ -205,8 +208,6 @@ class DeviceOptimizers:
             both.optimizer.apply(both.values, both.state, slots, gradients, slots)
         with pytest.raises(UsageError, match="dtype: expected float32 or float16, received"):
             DeviceOptimizer(both.table._table.optimizer, torch.bfloat16)
-        with pytest.raises(UsageError, match="gradients: expected contiguous floating"):
-            first_nonfinite(slots)
         wide = torch.zeros(1, 20_000, device=device)
         with pytest.raises(UnsupportedError, match="rows of 1 to 16384 values on a device, received 20000"):
             both.optimizer.push(wide, wide, slots, wide)

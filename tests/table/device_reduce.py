@@ -1,4 +1,4 @@
-"""What summing on a device promises: different rows by first appearance, sums in the order of the batch."""
+"""What summing on a device promises: different rows by first appearance, sums in the order of the core."""
 
 from __future__ import annotations
 
@@ -8,19 +8,7 @@ import torch
 
 from graphbox.errors import UsageError
 from graphbox.table.reduce_gpu import sum_equal_rows
-
-
-def summed(rows: np.ndarray, gradients: np.ndarray) -> tuple[list[int], np.ndarray, list[int]]:
-    sums: dict[int, np.ndarray] = {}
-    counts: dict[int, int] = {}
-    for row, gradient in zip(rows.tolist(), gradients, strict=True):
-        sums[row] = sums[row] + gradient if row in sums else gradient.copy()
-        counts[row] = counts.get(row, 0) + 1
-    return (
-        list(sums),
-        np.array([*sums.values()], np.float32).reshape(-1, gradients.shape[1]),
-        list(counts.values()),
-    )
+from tests.table.summed_rows import PART, summed
 
 
 class DeviceReductions:
@@ -45,6 +33,23 @@ class DeviceReductions:
         np.testing.assert_array_equal(sums.cpu().numpy().view(np.int32), expected[1].view(np.int32))
         assert counts.dtype == torch.int32
         assert counts.tolist() == expected[2]
+
+    @pytest.mark.parametrize(
+        ("dim", "counts"), [(2, (1, PART - 1, PART, PART + 1, 3, 10 * PART + 5)), (1030, (1, PART + 1, 2))]
+    )
+    def test_sums_of_several_parts(self, device: torch.device, dim: int, counts: tuple[int, ...]) -> None:
+        rng = np.random.default_rng(dim)
+        rows = np.repeat(np.array([0, -(2**63), 3, -7, 2**63 - 1, 5])[: len(counts)], counts)
+        rows = rows[rng.permutation(len(rows))]
+        gradients = (rng.normal(0, 1, (len(rows), dim)) * 10.0 ** rng.integers(-6, 6, (len(rows), 1))).astype(
+            np.float32
+        )
+        distinct, sums, of_rows = sum_equal_rows(
+            torch.from_numpy(rows).to(device), torch.from_numpy(gradients).to(device)
+        )
+        expected = summed(rows, gradients)
+        assert (distinct.tolist(), of_rows.tolist()) == (expected[0], expected[2])
+        np.testing.assert_array_equal(sums.cpu().numpy(), expected[1])
 
     def test_other_dtypes(self, device: torch.device) -> None:
         rows = torch.tensor([4, 2, 4], dtype=torch.int32, device=device)

@@ -37,6 +37,5 @@ def test_kernels_compile(
             both.optimizer.apply(both.values, both.state, torch.arange(3), torch.ones(3, 3), counts)
         both = Both(device, 200, "adam", "float16", **SETTINGS["limits"], mean_gradient=True)
         gradients = np.ones((3, 200), np.float32)
-        refused = first_nonfinite(torch.from_numpy(gradients))
-        skipped = torch.zeros(1, dtype=torch.int64)
-        both.push(slots, gradients, shows=gradients[:, 0].copy(), refused=refused, skipped=skipped)
+        first_nonfinite(torch.from_numpy(gradients))
+        both.push(slots, gradients, shows=gradients[:, 0].copy())

@@ -29,3 +29,4 @@ def test_kernels_compile(
     with compiling("graphbox.table.reduce_gpu"):
         sum_equal_rows(torch.tensor([1, 0, 1]), torch.ones(3, 64))
         sum_equal_rows(torch.tensor([1, 0], dtype=torch.int32), torch.ones(2, 100, dtype=torch.bfloat16))
+        sum_equal_rows(torch.zeros(300, dtype=torch.int64), torch.ones(300, 3))

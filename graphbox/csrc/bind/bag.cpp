@@ -9,6 +9,7 @@
 
 #include "bind/arrays.h"
 #include "bind/released_gil.h"
+#include "table/ordered_sum.h"
 
 namespace graphbox::bind {
 namespace {
@@ -119,7 +120,8 @@ void add_pulled_rows(nb::module_& module) {
            "Whether each result has a key without a row, or with one among those that were pushed, bool[n].");
 }
 
-void add_bags(nb::class_<Table>& table) {
+void add_bags(nb::module_& module, nb::class_<Table>& table) {
+  module.attr("SUMMED_TOGETHER") = kSummedTogether;
   table
       .def("pull_bags", &pull_bags, nb::arg("keys").noconvert(), nb::arg("offsets").noconvert(),
            nb::arg("weights").noconvert().none(), nb::arg("divisors").noconvert().none(), nb::arg("out").noconvert(),

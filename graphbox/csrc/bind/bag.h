@@ -8,6 +8,6 @@
 namespace graphbox::bind {
 
 void add_pulled_rows(nanobind::module_& module);
-void add_bags(nanobind::class_<Table>& table);
+void add_bags(nanobind::module_& module, nanobind::class_<Table>& table);
 
 }  // namespace graphbox::bind

@@ -344,7 +344,7 @@ void add_table(nb::module_& module) {
       .def("apply_values", &Table::apply_values, nb::arg("folder"), nb::arg("parts"), nb::arg("records"),
            nb::arg("threads"), nb::call_guard<ReleasedGil>(),
            "Verify a checkpoint's parts, then set rows to their values and forget the keys they erase.");
-  add_bags(table);
+  add_bags(module, table);
 
   module.def("write_checkpoints", &write_checkpoints, nb::arg("requests"), nb::call_guard<ReleasedGil>(),
              "Write the rows of tables, all of one moment, to segments in a folder for each: (table, folder, contents, "

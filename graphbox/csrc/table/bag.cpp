@@ -12,6 +12,7 @@
 #include "table/float16.h"
 #include "table/location.h"
 #include "table/lookup.h"
+#include "table/ordered_sum.h"
 #include "table/table.h"
 #include "table/table_tier.h"
 
@@ -35,7 +36,7 @@ void divide(float* values, float divisor, std::size_t dim) {
   }
 }
 
-// The sums of the bags that begin in a chunk, whose keys' rows are added in their order.
+// The sums of the bags that begin in a chunk, whose keys' rows are added in the order of ordered_sum.h.
 class ChunkSums {
  public:
   ChunkSums(const Bags& bags, std::int64_t chunk, float* out, std::size_t dim)
@@ -58,12 +59,18 @@ class ChunkSums {
       ++bag_;
     }
     float* const sum = sum_of(bag_);
-    if (key == bags_.offsets[bag_]) {
+    const auto before = static_cast<std::uint64_t>(key - bags_.offsets[bag_]);
+    if (begins_part(before)) {
+      take_over(sum, before);
       set_scaled(sum, values, bags_.weights != nullptr ? bags_.weights[key] : 1.0F, dim_);
     } else if (bags_.weights == nullptr) {
       add_gradient(sum, values, dim_);
     } else {
       add_scaled(sum, values, bags_.weights[key], dim_);
+    }
+    if (before >= kSummedTogether && key + 1 == bags_.offsets[bag_ + 1]) {
+      add_gradient(total_.data(), sum, dim_);
+      std::copy_n(total_.data(), dim_, sum);
     }
     if (bags_.divisors != nullptr && key + 1 == bags_.offsets[bag_ + 1] && bags_.divisors[bag_] != 1.0F) {
       divide(sum, bags_.divisors[bag_], dim_);
@@ -71,6 +78,15 @@ class ChunkSums {
   }
 
  private:
+  // Adds the part that has ended, of a bag that goes on, to those before it.
+  void take_over(const float* part, std::uint64_t before) {
+    if (before == kSummedTogether) {
+      total_.assign(part, part + dim_);
+    } else if (before > 0) {
+      add_gradient(total_.data(), part, dim_);
+    }
+  }
+
   float* sum_of(std::int64_t bag) const { return out_ + static_cast<std::size_t>(bag) * dim_; }
 
   const Bags& bags_;
@@ -79,6 +95,7 @@ class ChunkSums {
   std::int64_t bag_;
   std::int64_t begin_key_;
   std::int64_t end_key_;
+  std::vector<float> total_;  // the parts of a long sum so far
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 // which rows it found, and a push to them looks no key up again.
 //
 // Same results for any number of threads: new keys get rows in the order of the batch, gradients of a key are summed
-// in the order of the batch, a new row is a function of (seed, key) alone, and how its values are rounded to 16 bits
+// in the order of ordered_sum.h, a new row is a function of (seed, key) alone, and how its values are rounded to 16 bits
 // one of (seed, key, its steps).
 #pragma once
 

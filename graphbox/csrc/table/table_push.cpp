@@ -5,13 +5,16 @@
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "errors/error.h"
 #include "parallel/parallel_for.h"
 #include "random/philox_fill.h"
 #include "table/batch.h"
 #include "table/float16.h"
+#include "table/ordered_sum.h"
 #include "table/row_groups.h"
 #include "table/table.h"
 
@@ -67,6 +70,7 @@ class Table::GroupUpdate {
         sums_(group.sums * static_cast<std::int64_t>(dim_)),
         shows_(needs_shows_ ? group.sums : 0),
         clicks_(needs_shows_ ? group.sums : 0),
+        before_(group.sums),
         workspace_(table.config_) {
     for (Block& block : blocks_) {
       block.scaled.resize(push.scale_of != nullptr ? kUpdatedRows * dim_ : 0);
@@ -90,16 +94,34 @@ class Table::GroupUpdate {
     std::vector<float> scaled;  // gradients of rows with one key
   };
 
+  // The parts of a long sum so far.
+  struct Total {
+    std::vector<float> gradient;
+    float shows = 0;
+    float clicks = 0;
+  };
+
   // Goes on until there are rows for a block.
   void fill(Block& block) {
     block.count = 0;
     for (; block.count < kUpdatedRows && next_ < group_.count; ++next_) {
       const GroupedKey& key = group_.keys[next_];
       ask_for(group_.keys[std::min(next_ + kKeysAhead, group_.count - 1)]);
-      const float* const gradient = gradient_of(key, block);
-      const auto [shows, clicks] = needs_shows_ ? shows_and_clicks(key) : std::pair(1.0F, 0.0F);
+      const std::uint32_t before = keys_before(key);
+      const bool begins = begins_part(before);
+      if (begins && before > 0) {
+        take_over(key.sum);
+      }
+      const float* gradient = gradient_of(key, begins, block);
+      auto [shows, clicks] = needs_shows_ ? shows_and_clicks(key, begins) : std::pair(1.0F, 0.0F);
       if (!key.is_last) {
         continue;
+      }
+      if (before >= kSummedTogether) {
+        const Total& total = take_over(key.sum);
+        gradient = total.gradient.data();
+        shows = needs_shows_ ? total.shows : shows;
+        clicks = total.clicks;
       }
       // Where nothing was shown nothing is learned.
       const float scale = !table_.config_.optimizer.mean_gradient ? 1.0F : shows > 0 ? 1 / shows : 0.0F;
@@ -124,8 +146,34 @@ class Table::GroupUpdate {
     }
   }
 
-  // The sum of the gradients of the key's row so far.
-  GRAPHBOX_INLINE const float* gradient_of(const GroupedKey& key, Block& block) {
+  // How many keys of the key's row come before it.
+  GRAPHBOX_INLINE std::uint32_t keys_before(const GroupedKey& key) {
+    if (key.sum == GroupedKey::kNoSum) {
+      return 0;
+    }
+    std::uint32_t& before = before_[key.sum];
+    return before = key.is_first ? 0 : before + 1;
+  }
+
+  // Adds the part that has ended to those before it.
+  const Total& take_over(std::uint32_t sum) {
+    const float* const part = sums_.data() + static_cast<std::size_t>(sum) * dim_;
+    const auto [place, is_first] = totals_.try_emplace(sum);
+    Total& total = place->second;
+    if (is_first) {
+      total.gradient.assign(part, part + dim_);
+    } else {
+      add_gradient(total.gradient.data(), part, dim_);
+    }
+    if (needs_shows_) {
+      total.shows = is_first ? shows_[sum] : total.shows + shows_[sum];
+      total.clicks = is_first ? clicks_[sum] : total.clicks + clicks_[sum];
+    }
+    return total;
+  }
+
+  // The sum of the gradients of the part that the key is in so far.
+  GRAPHBOX_INLINE const float* gradient_of(const GroupedKey& key, bool begins, Block& block) {
     const float* const gradient = push_.gradient(key.position, dim_);
     const bool is_alone = key.sum == GroupedKey::kNoSum;
     if (is_alone && push_.scale_of == nullptr) {
@@ -134,24 +182,23 @@ class Table::GroupUpdate {
     float* const sum = is_alone ? block.scaled.data() + block.count * dim_
                                 : sums_.data() + static_cast<std::size_t>(key.sum) * dim_;
     if (push_.scale_of == nullptr) {
-      key.is_first ? static_cast<void>(std::memcpy(sum, gradient, dim_ * sizeof(float)))
-                   : add_gradient(sum, gradient, dim_);
+      begins ? static_cast<void>(std::memcpy(sum, gradient, dim_ * sizeof(float))) : add_gradient(sum, gradient, dim_);
     } else {
-      (key.is_first ? set_scaled : add_scaled)(sum, gradient, push_.scale(key.position), dim_);
+      (begins ? set_scaled : add_scaled)(sum, gradient, push_.scale(key.position), dim_);
     }
     return sum;
   }
 
-  // What the keys of the key's row were shown and clicked so far.
-  std::pair<float, float> shows_and_clicks(const GroupedKey& key) {
+  // What the keys of that part were shown and clicked so far.
+  std::pair<float, float> shows_and_clicks(const GroupedKey& key, bool begins) {
     const std::pair own(push_.shows_at(key.position), push_.clicks_at(key.position));
     if (key.sum == GroupedKey::kNoSum) {
       return own;
     }
     float& shows = shows_[key.sum];
     float& clicks = clicks_[key.sum];
-    shows = key.is_first ? own.first : shows + own.first;
-    clicks = key.is_first ? own.second : clicks + own.second;
+    shows = begins ? own.first : shows + own.first;
+    clicks = begins ? own.second : clicks + own.second;
     return {shows, clicks};
   }
 
@@ -188,9 +235,11 @@ class Table::GroupUpdate {
   std::size_t dim_;
   bool has_counters_;
   bool needs_shows_;
-  PooledArray<float> sums_;  // of rows with several keys, as the next two
+  PooledArray<float> sums_;  // of rows with several keys, as the next three
   PooledArray<float> shows_;
   PooledArray<float> clicks_;
+  PooledArray<std::uint32_t> before_;  // keys before the last one so far
+  std::unordered_map<std::uint32_t, Total> totals_;  // of those with more keys than are summed together
   Workspace workspace_;
   std::array<Block, 2> blocks_;
   std::int64_t next_ = 0;  // of the group's keys
@@ -305,7 +354,7 @@ void Table::leave_out(const std::vector<std::int64_t>& positions, std::uint32_t*
   skipped_gradients_.fetch_add(positions.size(), std::memory_order_relaxed);
 }
 
-// Each row belongs to one thread, and gets the sum of its gradients in their order.
+// Each row belongs to one thread, and gets the sum of its gradients in the order of ordered_sum.h.
 void Table::apply(const std::uint32_t* rows, const Push& push, int threads) {
   if (config_.value_type == ValueType::kInt8) {
     throw Error(ErrorKind::kUsage, "rows of int8 are for lookups alone", "dtype", "train rows of float32 or float16");
