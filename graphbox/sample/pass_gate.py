@@ -27,36 +27,42 @@ class PassGate:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Wait until nobody changes anything, and keep it so."""
-        with self._condition:
-            self._waiting += 1
-            try:
+        is_waiting = is_reading = False
+        try:
+            with self._condition:
+                self._waiting += 1
+                is_waiting = True
                 self._condition.wait_for(lambda: self._changers == 0 or self._admitted > 0)
-                self._readers += 1
-            finally:
                 self._waiting -= 1
                 self._admitted = max(self._admitted - 1, 0)
+                self._readers += 1
+                is_waiting, is_reading = False, True
                 self._condition.notify_all()
-        try:
             yield
-        finally:
+        finally:  # also where Ctrl-C ends the waiting
             with self._condition:
-                self._readers -= 1
+                self._waiting -= is_waiting
+                self._admitted = min(self._admitted, self._waiting)
+                self._readers -= is_reading
                 self._condition.notify_all()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Wait until all readers have finished, and keep others out; not to be called by a reader."""
-        with self._condition:
-            self._changers += 1
-            self._condition.wait_for(
-                lambda: self._readers == 0 and self._admitted == 0 and not self._is_changing
-            )
-            self._is_changing = True
+        is_counted = is_changing = False
         try:
+            with self._condition:
+                self._changers += 1
+                is_counted = True
+                self._condition.wait_for(
+                    lambda: self._readers == 0 and self._admitted == 0 and not self._is_changing
+                )
+                self._is_changing = is_changing = True
             yield
         finally:
             with self._condition:
-                self._changers -= 1
-                self._is_changing = False
-                self._admitted = self._waiting
+                self._changers -= is_counted
+                if is_changing:
+                    self._is_changing = False
+                    self._admitted = self._waiting
                 self._condition.notify_all()

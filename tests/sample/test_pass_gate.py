@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Literal
+
+import pytest
 
 from graphbox.sample.pass_gate import PassGate
 
@@ -62,3 +68,76 @@ def test_a_change_goes_before_readers_that_come_later() -> None:
     for each in (changer, reader):
         each.join(60)
     assert order == ["change", "read"]
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Have this thread interrupted, as Ctrl-C does it."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("waits_for", ["readers", "change"])
+def test_a_change_that_is_interrupted_keeps_nobody_out(waits_for: Literal["readers", "change"]) -> None:
+    gate = PassGate()
+    is_done, is_in = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with gate.reading() if waits_for == "readers" else gate.changing():
+            is_in.set()
+            assert is_done.wait(60)
+
+    holder = threading.Thread(target=hold, daemon=True)
+    holder.start()
+    assert is_in.wait(60)
+    with interrupted_after(0.1), gate.changing():
+        raise AssertionError("it did not wait")
+    is_done.set()
+    holder.join(60)
+    goes_on(gate)
+
+
+def test_a_reader_that_is_interrupted_keeps_nobody_out() -> None:
+    gate = PassGate()
+    is_done, is_in = threading.Event(), threading.Event()
+
+    def change() -> None:
+        with gate.changing():
+            is_in.set()
+            assert is_done.wait(60)
+
+    changer = threading.Thread(target=change, daemon=True)
+    changer.start()
+    assert is_in.wait(60)
+    with interrupted_after(0.1), gate.reading():
+        raise AssertionError("it did not wait")
+    is_done.set()
+    changer.join(60)
+    goes_on(gate)
+
+
+def goes_on(gate: PassGate) -> None:
+    """Check that others read and change, and nothing is counted any more."""
+    passed: list[str] = []
+
+    def use() -> None:
+        with gate.reading():
+            passed.append("read")
+        with gate.changing():
+            passed.append("change")
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(60)
+    assert passed == ["read", "change"]
+    assert (gate._readers, gate._waiting, gate._admitted, gate._changers) == (0, 0, 0, 0)
