@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import warnings
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["as_tensor", "on_own_pages", "pinned_copy", "pinned_empty", "to_device"]
 
 _PORTABLE = 1  # cudaHostRegisterPortable
-_LEAST_REGISTERED_BYTES = 1 << 20  # smaller ones come from PyTorch's pool
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -43,9 +43,10 @@ def pinned_copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return a tensor in host memory that ``device`` reads, not initialised.
+    """Return a tensor in host memory that kernels of ``device`` read, not initialised.
 
-    Memory of a large one is just as large: PyTorch's own pool would round it up to a power of two.
+    Not from PyTorch's own pool: that gives memory to others while kernels still read it, since it knows only
+    of copies, and rounds it up to a power of two. For what lives long: its release waits for the device.
 
     Raises:
         DoesNotFitError: there is not so much memory that can be pinned.
@@ -53,17 +54,19 @@ def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype, device: torch.devic
     import torch
 
     size_bytes = dtype.itemsize * math.prod(shape)
-    if device.type != "cuda" or size_bytes < _LEAST_REGISTERED_BYTES:
+    if device.type != "cuda" or size_bytes == 0:  # nothing that CUDA would register
         return torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
     tensor = on_own_pages(shape, dtype)
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     with torch.cuda.device(device):
         status = int(runtime.cudaHostRegister(tensor.data_ptr(), size_bytes, _PORTABLE))
-    if status != 0:
-        raise DoesNotFitError(
-            f"expected {counted_bytes(size_bytes)} of host memory to pin, CUDA refused with error {status}",
-            hint="`ulimit -l` bounds what a process may pin, and a container its memory",
-        )
+        if status != 0:
+            _forget_last_error(device)
+            raise DoesNotFitError(
+                f"expected {counted_bytes(size_bytes)} of host memory to pin, CUDA refused: "
+                f"{torch.cuda.CudaError(status)}",
+                hint="`ulimit -l` bounds what a process may pin, and a container its memory",
+            )
     weakref.finalize(tensor, _unregister, tensor.data_ptr(), device).atexit = False
     return tensor
 
@@ -88,7 +91,16 @@ def _unregister(address: int, device: torch.device) -> None:
 
     torch.cuda.synchronize(device)  # kernels may still read it
     runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    runtime.cudaHostUnregister(address)
+    if int(runtime.cudaHostUnregister(address)) != 0:
+        _forget_last_error(device)
+
+
+def _forget_last_error(device: torch.device) -> None:
+    """Launch what reports the error that CUDA keeps of a refused call: otherwise the next launch would."""
+    import torch
+
+    with contextlib.suppress(RuntimeError):
+        torch.zeros(1, device=device).add_(1.0)
 
 
 def to_device(array: np.ndarray[Any, Any], device: torch.device) -> torch.Tensor:
