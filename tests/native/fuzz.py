@@ -26,6 +26,9 @@ import numpy as np
 CALLS = 250
 """Of a round, which has one graph and the objects made of it."""
 
+SOUND_TURNS = 3
+"""How often each function that makes objects is called before: some need what others make."""
+
 NOT_CALLED = ("random_copy_seconds", "random_read_seconds")
 """What measures the machine takes as long as it is told to."""
 
@@ -101,13 +104,16 @@ class Fuzzer:
             lambda: collections.deque(maxlen=6)
         )
         world = World(random.Random(seed), self.folder, objects, self.largest)
-        # Those that make objects often: without them there is little to call.
+        # Those that make objects first, soundly, and often: without them there is little to call.
         makers = [function for function in self.functions if function.makes]
-        for number in range(CALLS):
-            pool = makers if number < CALLS // 4 or world.random.random() < 0.2 else self.functions
+        for _ in range(SOUND_TURNS):
+            for function in world.random.sample(makers, len(makers)):
+                self._call(world, function, seed, is_sound=True)
+        for _ in range(CALLS):
+            pool = makers if world.random.random() < 0.3 else self.functions
             self._call(world, world.random.choice(pool), seed)
 
-    def _call(self, world: Any, function: Any, seed: int) -> None:
+    def _call(self, world: Any, function: Any, seed: int, *, is_sound: bool = False) -> None:
         from graphbox.errors import GraphboxError
         from tests.native.fuzz_values import RECIPES, sound, spoil
 
@@ -119,7 +125,7 @@ class Fuzzer:
             for parameter in function.parameters
             if parameter.required or parameter.name in recipe
         }
-        for _ in range(world.random.choice([0, 0, 1, 1, 1, 2, 3])):
+        for _ in range(0 if is_sound else world.random.choice([0, 0, 1, 1, 1, 2, 3])):
             if arguments:
                 name = world.random.choice(list(arguments))
                 arguments[name] = spoil(world, arguments[name], name)
@@ -142,7 +148,7 @@ class Fuzzer:
         else:
             self.returned[function.name] += 1
             if function.makes:
-                world.objects[function.makes].append(result)
+                world.objects[function.makes].extend(result if isinstance(result, list) else [result])
 
 
 def main() -> int:

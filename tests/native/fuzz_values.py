@@ -117,6 +117,34 @@ def _walkers(world: World) -> dict[str, Any]:
     return {"start": start, "second": None, "path_of": None, "times": None, "first_position": 0}
 
 
+def _trainer(world: World) -> dict[str, Any]:
+    return {
+        "plan": world.object("WalkPlan"),
+        "pairs": _pair_arguments(world),
+        "center": world.object("Table"),
+        "context": world.object("Table"),
+        "num_keys": world.num_nodes,
+        "num_negatives": world.random.choice([1, 3, 70]),
+        "negative_weight": 1.0,
+    }
+
+
+def _training(world: World) -> dict[str, Any]:
+    from graphbox import _core  # the one that is fuzzed
+
+    start = world.nodes()
+    return {
+        "walkers": _core.Walkers(start),
+        "offsets": np.array([0, len(start) // 2, len(start)]),
+        "lr": 0.1,
+    }
+
+
+def _segment(world: World) -> dict[str, Any]:
+    """Return a part of a checkpoint that was written before."""
+    return {"path": str(world.folder / "checkpoint" / "rows-00000.segment")}
+
+
 def _negatives(world: World) -> dict[str, Any]:
     return {
         "weights": None,
@@ -291,11 +319,17 @@ def _written_checkpoints(world: World) -> dict[str, Any]:
     return {"requests": [] if table is None else [request] * world.random.choice([1, 1, 2])}
 
 
+_OPEN_FILE = 2
+"""What stands for the lock of a folder, which the core only keeps open."""
+
+
 def _tier_folder(world: World) -> dict[str, Any]:
     folder = world.folder / f"tier-{world.random.getrandbits(64):x}"
     folder.mkdir()
-    world.tiered.append(world.object("Table"))
-    return {"table": world.tiered[-1], "folder": str(folder), "settings": "{}"}
+    table = world.object("Table")
+    if table is not None:
+        world.tiered.append(table)
+    return {"table": table, "folder": str(folder), "settings": "{}", "folder_lock": _OPEN_FILE}
 
 
 def _tiered(world: World) -> dict[str, Any]:
@@ -304,6 +338,15 @@ def _tiered(world: World) -> dict[str, Any]:
 
 
 RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
+    "ArrayFileWriter": lambda world: {
+        "dtype": world.random.choice(["<i8", "<f4", "|u1"]),
+        "row_shape": world.random.choice([[], [3]]),
+    },
+    "ArrayFileWriter.append": lambda world: {
+        "rows": np.zeros(
+            world.random.choice([(0,), (5,), (4, 3)]), world.random.choice(["<i8", "<f4", "|u1"])
+        )
+    },
     "AliasTable": lambda world: {"weights": world.numbers.exponential(1, world.num_nodes)},
     "AliasTable.sample": lambda world: {"out": world.nodes()},
     "AliasTable.sample_for": _negatives,
@@ -314,6 +357,9 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
         "num_nodes": [world.num_nodes],
         "batches": [_batch(world, 0), _batch(world, 1)],
         "hops": 2,
+    },
+    "NodeIds.write": lambda world: {
+        "paths": [str(world.folder / f"written{number}") for number in range(world.random.choice([2, 3]))]
     },
     "NeighborPass.add": lambda world: {"relation": 0, "neighbors": world.indices[:7]},
     "NeighborPass.draw": lambda world: {"relation": 0, "bounds": world.indptr},
@@ -331,6 +377,8 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Relation.give_timestamp": lambda world: {"base": world.timestamps, "overlay": world.timestamps[:0]},
     "Relation.give_weight": lambda world: {"base": world.weights, "overlay": world.weights[:0]},
     "Relation.sample_until": lambda world: {"base": world.object("TimeOrder"), "overlay": None},
+    "SkipGramTrainer": _trainer,
+    "SkipGramTrainer.train": _training,
     "Store": lambda world: {
         "files": [world.file()],
         "rows": world.random.choice([None, (0, 8, 8192), (0, 512, 128)]),
@@ -392,6 +440,8 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
         "walks_rounds_neighbors": (4, 3, 2),
         "restart_probability": 0.3,
     },
+    "segment_header": _segment,
+    "segment_keys": _segment,
     "row_degrees": lambda world: {"rows": world.rows()},
     "sample_neighbors": _sample,
     "skip_gram_pairs": lambda world: {"walks": world.nodes(42).reshape(6, 7)},

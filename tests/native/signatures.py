@@ -68,7 +68,7 @@ class Function:
     Attributes:
         name: ``sample_neighbors``, ``Table.pull`` or, of a constructor, ``Table``.
         of_class: the class of the object it is called on, None for functions and constructors.
-        makes: the class of the object it returns, if it is one of the core's.
+        makes: the class of the object it returns, or of those in the list, if it is one of the core's.
         call: what to call; of a method with the object first.
         parameters: its parameters, the object apart.
     """
@@ -106,11 +106,11 @@ def _overloads(
     for signature, *_ in value.__nb_signature__:
         match = re.fullmatch(r"def \w+\((.*)\) -> (.*)", signature)
         assert match is not None, signature
-        makes = constructor.__name__ if constructor else match[2].removeprefix(_PACKAGE)
+        made = re.fullmatch(rf"(list\[)?{re.escape(_PACKAGE)}(\w+)\]?", match[2])
         yield Function(
             name,
             of_class,
-            makes if constructor or match[2].startswith(_PACKAGE) else None,
+            constructor.__name__ if constructor else made and made[2],
             constructor or value,
             tuple(_parameters(match[1])),
         )

@@ -17,12 +17,16 @@ SECONDS = 900
 REACHED = (
     "sample_neighbors",
     "random_walks",
+    "ArrayFileWriter.append",
+    "SkipGramTrainer.train",
     "AliasTable.sample_for",
     "find_collisions",
     "Store.read_rows",
     "Table.load_checkpoint",
     "Table.push_rows",
     "Table.scan",
+    "WrittenCheckpoint.policy_state",
+    "segment_keys",
 )
 """Functions that must have returned at times: otherwise sound arguments are no longer sound."""
 
@@ -70,4 +74,4 @@ def test_wrong_arguments(tmp_path: Path) -> None:
 def test_many_wrong_arguments(tmp_path: Path, seed: int) -> None:
     report = run(tmp_path, seed, 150)
     never = {name for name, count in report["returned"].items() if count + report["raised"][name] == 0}
-    assert never <= {"ArrayFileWriter.append", "ArrayFileWriter.finish"}
+    assert never == set()
