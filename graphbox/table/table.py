@@ -310,6 +310,7 @@ class EmbeddingTable(TableRows):
                 if self._upper is not None:
                     self._upper.close()
                 self.flush()
+                folder.leaving = self._below
                 self._below = cast("_core.Table", ClosedTable(folder.path))
             folder.close()
             self._folder = None
@@ -444,8 +445,8 @@ class EmbeddingTable(TableRows):
     def _native(self) -> _core.Table:
         """The native table, to be said anew in each call of the core, and kept in no variable.
 
-        The table's folder cannot be opened again while anything keeps this: say, after Ctrl-C in a notebook,
-        a variable of the interrupted call in the traceback that the notebook remembers.
+        Its memory is not given back by :meth:`close` while anything keeps this: say, after Ctrl-C in a
+        notebook, a variable of the interrupted call in the traceback that the notebook remembers.
         """
         if isinstance(self._below, ClosedTable):
             raise self._below.error()  # which functions of the core could not say

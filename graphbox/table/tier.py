@@ -209,6 +209,7 @@ class TableFolder:
         self._prefetching = threading.Lock()
         self._prefetches: weakref.WeakSet[Prefetch] = weakref.WeakSet()
         self._is_closed = False
+        self.leaving: _core.Table | None = None  # what close() takes the folder from
         self._release = weakref.finalize(self, _released, catalogue, lock)
 
     @staticmethod
@@ -386,10 +387,13 @@ class TableFolder:
             prefetch.join()
 
     def close(self) -> None:
-        """Let another process open the folder, once nobody uses the table any more."""
+        """Let another process open the folder, whoever holds the native table still."""
         with self._flushing, self._prefetching:
             self._is_closed = True
         self.stop_prefetches()
+        if self.leaving is not None:
+            _core.table_detach_tier(self.leaving)
+            self.leaving = None
         _released(self._catalogue, self._lock)  # not by the finalizer, which does nothing when called again
         self._release.detach()
 
@@ -402,7 +406,7 @@ class TableFolder:
 
         Now, not when the last traceback with the table in it is gone.
         """
-        _core.table_detach_tier(table._native)
+        self.leaving = table._native
         self.close()
 
     def discard(self, table: _core.Table) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from graphbox.errors import (
     ConflictError,
     DoesNotFitError,
     FormatError,
+    GraphboxError,
     NotFoundError,
     TimeLimitError,
     UsageError,
@@ -283,6 +285,23 @@ def test_a_folder_belongs_to_one_table(tmp_path: Path) -> None:
         EmbeddingTable.open(tmp_path / "nothing")
     with pytest.raises(UsageError, match="the table is closed"):
         table.pull([1])
+
+
+def test_a_closed_folder_is_free_whoever_holds_the_table(tmp_path: Path) -> None:
+    table = EmbeddingTable(DIM, path=tmp_path / "table", memory_bytes=BUDGET)
+    keys = np.arange(KEYS)
+    for part in np.array_split(keys, 8):
+        table.pull(part)
+    held = table._native
+    table.close()
+    with EmbeddingTable.open(tmp_path / "table", memory_bytes=BUDGET) as again:
+        rows = again.pull(keys[:100])
+        out = np.empty((100, DIM), np.float32)
+        with suppress(GraphboxError):  # of no use, but it ends by no crash
+            for part in np.array_split(keys, 8):
+                held.pull_into(part, np.empty((len(part), DIM), np.float32), True, 1)
+        np.testing.assert_array_equal(again.pull(keys[:100], out=out), rows)
+    assert EmbeddingTable.open(tmp_path / "table").path is not None
 
 
 def test_tables_in_memory_say_what_to_use_instead(tmp_path: Path) -> None:

@@ -151,8 +151,8 @@ class Table {
   // written with each segment. As long as there are files to be written or removed, the lock that the descriptor
   // `folder_lock` holds is held on (-1: there is none).
   void attach_tier(const std::string& folder, const std::string& settings, int folder_lock = -1);
-  // Lets go of the folder: of one that could not be restored, or is to be removed. The table is of no use then, but
-  // others may be using it still.
+  // Lets go of the folder, so that another table may have it. This one is of no use then, but others may be using it
+  // still.
   void detach_tier();
   bool has_tier() const { return tier_ != nullptr; }
 
