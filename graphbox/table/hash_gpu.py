@@ -184,6 +184,9 @@ class DeviceHash:
     def insert(self, keys: torch.Tensor, slots: torch.Tensor, *, checked: bool = True) -> None:
         """Give keys slots.
 
+        It waits for the device where it checks, and where keys were erased of which nobody said that they
+        were there, as soon as there might be more than ``capacity``.
+
         Args:
             keys: int64 [n], on the device: distinct ones that are not there.
             slots: int64 [n], 0 or more.
@@ -208,17 +211,21 @@ class DeviceHash:
         self._most_keys += len(keys)
         self._launch(_insert, len(keys), self._table, self._counts, keys, slots, len(keys))
 
-    def erase(self, keys: torch.Tensor) -> None:
+    def erase(self, keys: torch.Tensor, *, are_there: bool = False) -> None:
         """Forget keys; those that are not there are passed over.
 
         Args:
             keys: int64 [n], on the device.
+            are_there: the caller knows that they are distinct, and there: so how many are left is known
+                without waiting for the device.
 
         Raises:
             UsageError: other keys.
         """
         keys = self._checked(keys, "keys")
         self._most_erased += len(keys)
+        if are_there:
+            self._most_keys -= len(keys)
         self._launch(_erase, len(keys), self._table, self._counts, keys, len(keys))
 
     def clear(self) -> None:
@@ -252,18 +259,20 @@ class DeviceHash:
                 )
 
     def _make_room(self, keys: int) -> None:
-        """Refuse more keys than there may be; make erased entries free where there are many."""
-        most_taken = self._entries - self._entries // 4
-        if self._most_keys + keys > self.capacity or self._most_keys + self._most_erased + keys > most_taken:
-            there = len(self)  # what the host knew was too much or too little
+        """Refuse more keys than there may be; make erased entries free where there may be many.
+
+        Making them free takes less than waiting to learn how many there are.
+        """
+        if self._most_keys + keys > self.capacity:
+            there = len(self)  # what the host knew was too much
             if there + keys > self.capacity:
                 raise DoesNotFitError(
                     f"expected at most {self.capacity} keys, received {keys} besides {there}",
                     where="keys",
                     hint="erase some first",
                 )
-            if there + self._most_erased + keys > most_taken:
-                self._rebuild()
+        if self._most_keys + self._most_erased + keys > self._entries - self._entries // 4:
+            self._rebuild()
 
     def _rebuild(self) -> None:
         old_table, self._table = self._table, self._empty_table()

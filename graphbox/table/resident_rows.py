@@ -185,7 +185,7 @@ class ResidentRows:
 
     def remove(self, slots: Tensor) -> None:
         """Give slots back; what their rows hold is lost."""
-        self._hash.erase(self._keys[slots])
+        self._hash.erase(self._keys[slots], are_there=True)
         self._last_use[slots] = _FREE
         self._is_changed[slots] = False
         freed = self._freed

@@ -55,6 +55,29 @@ class DeviceHashes:
             table.insert(keys[:100].flip(0), keys[:100].flip(0) + 64)
             assert_is(table, {key: key + 64 for key in range(-64, 64)}, np.array([-65, 64, 10**15]))
 
+    def test_keys_that_are_known_to_be_there_are_counted_without_waiting(
+        self, device: torch.device, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A full table whose keys are all replaced, part by part, several times."""
+        table = DeviceHash(96, device)
+        keys = torch.arange(96, device=device) * 7919
+        table.insert(keys, keys, checked=False)
+        rebuilt = []
+        with monkeypatch.context() as waiting:
+            waiting.setattr(DeviceHash, "__len__", lambda _: pytest.fail("it waited"))
+            waiting.setattr(
+                DeviceHash, "_rebuild", lambda self, made=DeviceHash._rebuild: rebuilt.append(made(self))
+            )
+            for turn in range(1, 13):
+                part = slice(32 * (turn % 3), 32 * (turn % 3) + 32)
+                table.erase(keys[part], are_there=True)
+                keys[part] += 10**12
+                table.insert(keys[part], keys[part], checked=False)
+        assert len(rebuilt) > 1
+        assert_is(table, {key: key for key in keys.tolist()}, np.array([0, 7919, 10**12 - 1]))
+        with pytest.raises(DoesNotFitError, match="at most 96 keys, received 1 besides 96"):
+            table.insert(keys[:1] + 1, keys[:1], checked=False)
+
     def test_capacity(self, device: torch.device) -> None:
         table = DeviceHash(5, device)
         keys = torch.tensor([3, -1, 8, 2, 9, 4], device=device)
