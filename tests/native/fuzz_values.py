@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from graphbox.errors import GraphboxError
 from tests.native.fuzz_world import Array, World
 from tests.native.signatures import ArrayType, OptionalType, PlainType, SequenceType, TupleType, Type
 
@@ -227,23 +228,28 @@ def _optimizer(world: World) -> dict[str, Any]:
     }
 
 
+def _dim_of(table: Any) -> int:
+    return 1 if table is None else int(table.dim)
+
+
 def _push(world: World) -> dict[str, Any]:
-    table = world.object("Table")
-    keys = world.nodes()
-    shape = (len(keys), 1 if table is None else table.dim)
+    dim = _dim_of(world.object("Table"))
+    keys = world.nodes()[: _MOST_VALUES // dim]
+    shape = (len(keys), dim)
     return {"keys": keys, "grads": np.ones(shape, np.float32), "out": np.ones(shape, np.float32)}
 
 
 def _push_rows(world: World) -> dict[str, Any]:
     table, rows = world.object("Table"), world.object("PulledRows")
-    shape = (0 if rows is None else len(rows), 1 if table is None else table.dim)
+    dim = _dim_of(table)
+    shape = (0 if rows is None else min(len(rows), _MOST_VALUES // dim), dim)
     return {"rows": rows, "grads": np.ones(shape, np.float32)}
 
 
 def _bags(world: World) -> dict[str, Any]:
     """Return sums of the keys of a pull, or of new keys, and what their gradients are."""
     table, rows = world.object("Table"), world.object("PulledRows")
-    dim = 1 if table is None else table.dim
+    dim = _dim_of(table)
     keys = world.nodes()
     count = len(keys) if rows is None or world.random.random() < 0.5 else len(rows)
     bags = world.random.choice([1, 3, 20])
@@ -326,7 +332,8 @@ _OPEN_FILE = 2
 def _tier_folder(world: World) -> dict[str, Any]:
     folder = world.folder / f"tier-{world.random.getrandbits(64):x}"
     folder.mkdir()
-    table = world.object("Table")
+    empty = [table for table in world.objects["Table"] if len(table) == 0]
+    table = world.random.choice(empty) if empty else world.object("Table")
     if table is not None:
         world.tiered.append(table)
     return {"table": table, "folder": str(folder), "settings": "{}", "folder_lock": _OPEN_FILE}
@@ -334,8 +341,25 @@ def _tier_folder(world: World) -> dict[str, Any]:
 
 def _tiered(world: World) -> dict[str, Any]:
     """Return a table that was given a folder, if one was."""
-    return {"table": world.random.choice(world.tiered)} if world.tiered else {}
+    tables = [table for table in world.tiered if _has_folder(table)]
+    return {"table": world.random.choice(tables)} if tables else {}
 
+
+def _has_folder(table: Any) -> bool:
+    from graphbox import _core  # the one that is fuzzed
+
+    try:
+        _core.table_tier_figures(table)
+    except GraphboxError:
+        return False
+    return True
+
+
+_MOST_VALUES = 1 << 18
+"""Of an array of rows, so that long rows leave memory for others."""
+
+WIDE = 4096
+"""Values of rows so long that a table with a folder takes few addresses: it does for all there could be."""
 
 RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "ArrayFileWriter": lambda world: {
@@ -390,7 +414,7 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "Store.read_items": _read_items,
     "Store.read_rows": _read_rows,
     "Table": lambda world: {
-        "dim": world.random.choice([1, 8]),
+        "dim": world.random.choice([1, 8, WIDE]),
         "dtype": world.random.choice(["float32", "float16"]),
         "optimizer": world.object("OptimizerConfig"),
         "init_scale": 0.1,
@@ -570,7 +594,7 @@ def _spoil_array(world: World, array: Array) -> Any:
                 array[::-1].copy(),
                 array[::2],
                 array[None],
-                array.tolist(),
+                array[:100].tolist(),
                 None,
                 world.numbers.permutation(array.copy()),
             ]
