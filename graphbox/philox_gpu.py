@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+from graphbox.device import on_device
+
 __all__ = [
     "batch_keys",
     "bounded",
@@ -59,20 +61,8 @@ def bounded(words, ranges, key, place, first_block, position, wanted, DRAWS: tl.
         wanted: bool [positions, DRAWS], which draws matter.
         DRAWS: as in :func:`draw_words`.
     """
-    results = tl.umulhi(words, ranges)
-    rest = words * ranges
-    # Few draws fall below the range, and of those hardly any below the threshold, which costs a division.
-    suspects = wanted & (rest < ranges)
-    attempt = 1
-    while tl.max(suspects.to(tl.int32)) > 0:
-        rejected = suspects & (rest < (0 - ranges) % ranges)
-        if tl.max(rejected.to(tl.int32)) > 0:
-            again = draw_words(key, place, first_block, position, attempt & 0xFF, DRAWS)
-            results = tl.where(rejected, tl.umulhi(again, ranges), results)
-            rest = tl.where(rejected, again * ranges, rest)
-        suspects = rejected
-        attempt += 1
-    return results
+    draw = first_block * 4 + tl.arange(0, DRAWS)[None, :]
+    return _unbiased(words, ranges, key, place, draw, position[:, None], wanted)
 
 
 @triton.jit
@@ -107,19 +97,8 @@ def bounded_word(word, ranges, key, place, block, position, wanted, WORD: tl.con
         wanted: bool [positions], which draws matter.
         WORD: 0 to 3.
     """
-    result = tl.umulhi(word, ranges)
-    rest = word * ranges
-    suspects = wanted & (rest < ranges)
-    attempt = 1
-    while tl.max(suspects.to(tl.int32)) > 0:
-        rejected = suspects & (rest < (0 - ranges) % ranges)
-        if tl.max(rejected.to(tl.int32)) > 0:
-            again = draw_block(key, place, block, position, attempt & 0xFF)[WORD]
-            result = tl.where(rejected, tl.umulhi(again, ranges), result)
-            rest = tl.where(rejected, again * ranges, rest)
-        suspects = rejected
-        attempt += 1
-    return result
+    draw = tl.zeros_like(position) + block * 4 + WORD
+    return _unbiased(word, ranges, key, place, draw, position, wanted)
 
 
 @triton.jit
@@ -132,15 +111,7 @@ def words_at(key, place, draw, position):
         draw: int [draws], the numbers of the draws.
         position: int64 [positions].
     """
-    low = position.to(tl.uint32)[:, None]
-    high = (position >> 32).to(tl.uint32)[:, None]
-    blocks = (draw // 4).to(tl.uint32)[None, :]
-    zeros = tl.zeros_like(low) + tl.zeros_like(blocks)
-    word0, word1, word2, word3 = tl.philox(
-        key[:, None], blocks + zeros, (zeros + place).to(tl.uint32), low + zeros, high + zeros
-    )
-    number = (draw % 4)[None, :]
-    return tl.where(number < 2, tl.where(number == 0, word0, word1), tl.where(number == 2, word2, word3))
+    return _words(key[:, None], place, draw[None, :], position[:, None])
 
 
 @triton.jit
@@ -156,18 +127,39 @@ def bounded_at(word, range_, key, draw, position, wanted):
         wanted: bool [positions, draws], which draws matter.
     """
     ranges = (tl.zeros_like(word) + range_).to(tl.uint32)
-    result = tl.umulhi(word, ranges)
-    rest = word * ranges
+    return _unbiased(word, ranges, key[:, None], 0, draw[None, :], position[:, None], wanted)
+
+
+@triton.jit
+def _words(key, place, draw, position):
+    """Return the word of each draw, of the shape that the arguments have together."""
+    block = (draw // 4).to(tl.uint32)
+    low = position.to(tl.uint32)
+    zeros = tl.zeros_like(low) + tl.zeros_like(block)
+    word0, word1, word2, word3 = tl.philox(
+        key, zeros + block, (zeros + place).to(tl.uint32), zeros + low, zeros + (position >> 32).to(tl.uint32)
+    )
+    number = draw % 4
+    return tl.where(number < 2, tl.where(number == 0, word0, word1), tl.where(number == 2, word2, word3))
+
+
+@triton.jit
+def _unbiased(words, ranges, key, place, draw, position, wanted):
+    """Return what :func:`bounded` does, of any shape: the draws' first words are given, others made here."""
+    results = tl.umulhi(words, ranges)
+    rest = words * ranges
+    # Few draws fall below the range, and of those hardly any below the threshold, which costs a division.
     suspects = wanted & (rest < ranges)
     attempt = 1
-    while tl.max(tl.max(suspects.to(tl.int32), 1), 0) > 0:
+    while tl.max(suspects.to(tl.int32)) > 0:
         rejected = suspects & (rest < (0 - ranges) % ranges)
-        again = words_at(key, (attempt & 0xFF) << 24, draw, position)
-        result = tl.where(rejected, tl.umulhi(again, ranges), result)
-        rest = tl.where(rejected, again * ranges, rest)
+        if tl.max(rejected.to(tl.int32)) > 0:
+            again = _words(key, place | (attempt & 0xFF) << 24, draw, position)
+            results = tl.where(rejected, tl.umulhi(again, ranges), results)
+            rest = tl.where(rejected, again * ranges, rest)
         suspects = rejected
         attempt += 1
-    return result
+    return results
 
 
 @triton.jit
@@ -198,14 +190,15 @@ def batch_keys(
     """
     keys = torch.empty(count, dtype=torch.int64, device=device)
     if count:
-        _derive_keys[triton.cdiv(count, _KEYS_BLOCK),](
-            keys,
-            count,
-            stream,
-            seed,
-            epoch,
-            first_batch,
-            BLOCK=_KEYS_BLOCK,
-            enable_fp_fusion=False,
-        )
+        with on_device(device):
+            _derive_keys[triton.cdiv(count, _KEYS_BLOCK),](
+                keys,
+                count,
+                stream,
+                seed,
+                epoch,
+                first_batch,
+                BLOCK=_KEYS_BLOCK,
+                enable_fp_fusion=False,
+            )
     return keys
