@@ -347,7 +347,8 @@ def _encode_trained(trained: TrainedEncoder) -> Callable[[npt.NDArray[np.int64]]
             for relation in trained.model.relations
         }
         with torch.no_grad():
-            vectors = trained.model.encode_query(inputs, torch.from_numpy(indices), around)
+            own = inputs[trained.model.node_type][torch.from_numpy(indices)]
+            vectors = trained.model.query(own, trained.model.aggregate(inputs, around))
         result: Float = vectors.numpy()
         return result
 

@@ -65,15 +65,15 @@ class SageTower(nn.Module):
         # As large as that of one Linear for each relation: a seed has neighbours in few of them.
         nn.init.uniform_(self.combine.weight, -1.0 / math.sqrt(dim), 1.0 / math.sqrt(dim))
 
-    def forward(self, own: Tensor, inputs: Sequence[Tensor], neighbors: Sequence[NeighborBlock]) -> Tensor:
+    def forward(self, own: Tensor, aggregated: Sequence[Tensor]) -> Tensor:
         """Return unit vectors, float32 [seeds, dim].
 
         Args:
             own: float32 [seeds, dim], input rows of the seeds.
-            inputs: for each relation the input rows of its source type, float32 [nodes, dim].
-            neighbors: for each relation the neighbours of the seeds.
+            aggregated: for each relation float32 [seeds, dim], see :meth:`TwoTowerSAGE.aggregate`.
         """
-        return self._combine([own, *map(_aggregate, inputs, neighbors)])
+        combined: Tensor = self.combine(torch.cat([own, *aggregated], dim=1))
+        return functional.normalize(combined, dim=1)
 
     def encode_padded(
         self, own: Tensor, inputs: Sequence[Tensor], neighbors: Sequence[Tensor], weights: Sequence[Tensor]
@@ -90,15 +90,14 @@ class SageTower(nn.Module):
             torch.matmul(weight.unsqueeze(1), rows[table]).squeeze(1)
             for rows, table, weight in zip(inputs, neighbors, weights, strict=True)
         ]
-        return self._combine([own, *aggregated])
-
-    def _combine(self, parts: Sequence[Tensor]) -> Tensor:
-        combined: Tensor = self.combine(torch.cat(list(parts), dim=1))
-        return functional.normalize(combined, dim=1)
+        return self.forward(own, aggregated)
 
 
 class TwoTowerSAGE(nn.Module):
     """Query tower and target tower over the input rows of the same nodes.
+
+    ``query`` and ``target`` are the towers. What a node has around it is the same for both, so it is summed
+    once, by :meth:`aggregate`.
 
     Args:
         node_type: type of queries and targets.
@@ -139,51 +138,20 @@ class TwoTowerSAGE(nn.Module):
         added: Tensor = self.features[node_type](codes, numbers)
         return rows + added
 
-    def encode_query(
-        self,
-        inputs: Mapping[str, Tensor],
-        seeds: Tensor,
-        neighbors: Mapping[EdgeType, NeighborBlock],
-        keep_own: Tensor | None = None,
-    ) -> Tensor:
-        """Return the query vectors of seeds, float32 [seeds, dim].
+    def aggregate(
+        self, inputs: Mapping[str, Tensor], neighbors: Mapping[EdgeType, NeighborBlock]
+    ) -> list[Tensor]:
+        """Return what towers take of the neighbours of seeds: float32 [seeds, dim] for each relation.
 
         Args:
-            inputs: input rows by node type.
-            seeds: int64 [seeds], positions in ``inputs[node_type]``.
+            inputs: input rows by node type, float32 [nodes, dim].
             neighbors: the neighbours of the seeds by relation.
-            keep_own: float32 [seeds], 0 where a seed's own input row is dropped in training, so that the
-                tower learns to answer from the neighbours.
         """
-        own = inputs[self.node_type].index_select(0, seeds)
-        if keep_own is not None:
-            own = own * keep_own.unsqueeze(1)
-        return self._encode(self.query, own, inputs, neighbors)
-
-    def encode_target(
-        self, inputs: Mapping[str, Tensor], seeds: Tensor, neighbors: Mapping[EdgeType, NeighborBlock]
-    ) -> Tensor:
-        """Return the target vectors of seeds; like :meth:`encode_query`."""
-        own = inputs[self.node_type].index_select(0, seeds)
-        return self._encode(self.target, own, inputs, neighbors)
+        return [_aggregate(inputs[relation[0]], neighbors[relation]) for relation in self.relations]
 
     def logits(self, queries: Tensor, targets: Tensor) -> Tensor:
         """Return the logits of all pairs: float32 [queries, targets]."""
         return self.log_scale.exp() * (queries @ targets.T)
-
-    def _encode(
-        self,
-        tower: SageTower,
-        own: Tensor,
-        inputs: Mapping[str, Tensor],
-        neighbors: Mapping[EdgeType, NeighborBlock],
-    ) -> Tensor:
-        vectors: Tensor = tower(
-            own,
-            [inputs[relation[0]] for relation in self.relations],
-            [neighbors[relation] for relation in self.relations],
-        )
-        return vectors
 
 
 def padded_weights(table: Tensor) -> tuple[Tensor, Tensor]:

@@ -84,6 +84,11 @@ class TrainingMemory:
             return None
         return DeviceGraph(graph, self.device, hbm_bytes=self.config.hbm.topology)
 
+    def sampling_place(self, num_neighbors: Sequence[int], *, in_tiers: bool = False) -> str:
+        """Return where neighbours are sampled, in words, and why on the CPU; see :meth:`why_on_cpu`."""
+        reason = self.why_on_cpu(num_neighbors, in_tiers=in_tiers)
+        return str(self.device) if reason is None else f"cpu: {reason}"
+
     def why_on_cpu(self, num_neighbors: Sequence[int], *, in_tiers: bool = False) -> str | None:
         """Return why neighbours are sampled on the CPU, in words; None: they are not.
 

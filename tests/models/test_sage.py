@@ -72,7 +72,7 @@ def test_equals_the_definition_in_both_forms(model: TwoTowerSAGE, seeds: int, se
     expected = encode_by_loop(model, inputs, positions.tolist(), around)
     blocks = {relation: block(table) for relation, table in around.items()}
     with torch.no_grad():
-        trained = model.encode_query(inputs, positions, blocks)
+        trained = model.query(inputs["item"][positions], model.aggregate(inputs, blocks))
         padded = [padded_weights(torch.from_numpy(around[relation])) for relation in RELATIONS]
         exported = model.query.encode_padded(
             inputs["item"][positions],
@@ -94,24 +94,11 @@ def test_padding_never_points_at_the_last_row() -> None:
 def test_towers_differ_and_share_inputs(model: TwoTowerSAGE) -> None:
     inputs = {"item": torch.randn(6, DIM), "tag": torch.randn(6, DIM)}
     blocks = {relation: block(table) for relation, table in tables(4, 6, 0).items()}
-    query = model.encode_query(inputs, torch.arange(4), blocks)
-    target = model.encode_target(inputs, torch.arange(4), blocks)
+    own, aggregated = inputs["item"][:4], model.aggregate(inputs, blocks)
+    query, target = model.query(own, aggregated), model.target(own, aggregated)
     assert not torch.allclose(query, target)
     logits = model.logits(query, target)
     torch.testing.assert_close(logits, model.log_scale.exp() * (query @ target.T))
-
-
-def test_dropped_own_rows_leave_the_neighbours(model: TwoTowerSAGE) -> None:
-    inputs = {"item": torch.randn(6, DIM), "tag": torch.randn(6, DIM)}
-    around = tables(2, 6, 1)
-    around["item", "likes", "item"][0, 0] = 3
-    blocks = {relation: block(table) for relation, table in around.items()}
-    dropped = model.encode_query(inputs, torch.tensor([0, 1]), blocks, keep_own=torch.tensor([0.0, 1.0]))
-    kept = model.encode_query(inputs, torch.tensor([0, 1]), blocks)
-    without = {"item": inputs["item"].clone(), "tag": inputs["tag"]}
-    without["item"][0] = 0.0
-    torch.testing.assert_close(dropped[1], kept[1])
-    assert not torch.allclose(dropped[0], kept[0])
 
 
 class TestFeatures:

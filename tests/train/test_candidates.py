@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
+from graphbox.train.recommendation.candidates import (
+    CandidateColumns,
+    Candidates,
+    log_probability_in_batch,
+    no_negatives,
+)
+from tests.train.pretended_gpu import pretended_gpu
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
@@ -51,3 +57,28 @@ def test_positives_of_other_queries_count(others: int, drawn: int) -> None:
 def test_what_is_always_drawn_stays_so() -> None:
     found = log_probability_in_batch(torch.zeros(2), np.array([0, 2]), 4, 2)
     np.testing.assert_allclose(found.numpy(), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_no_negatives_are_the_answers_of_a_query_and_its_group(seed: int, with_groups: bool) -> None:
+    generator, nodes = np.random.default_rng(seed), 30
+    columns = CandidateColumns(nodes)
+    for queries in (0, 1, 7):  # one after another: nothing is left of the batch before
+        candidates = np.unique(generator.integers(0, nodes, [0, 1, 12][seed % 3]))
+        row = np.sort(generator.integers(0, max(queries, 1), 20 if queries else 0))
+        answers = generator.integers(0, nodes, len(row))
+        of_query, of_node = generator.integers(0, 4, queries), generator.integers(0, 4, nodes)
+        expected = np.zeros((queries, len(candidates)), bool)
+        for query, column in product(range(queries), range(len(candidates))):
+            is_answer = candidates[column] in answers[row == query]
+            expected[query, column] = is_answer or (
+                with_groups and of_query[query] == of_node[candidates[column]]
+            )
+        cells = columns.among(candidates, row, answers)
+        groups = (of_query, of_node[candidates]) if with_groups else None
+        found = no_negatives(expected.shape, cells, torch.device("cpu"), groups)
+        np.testing.assert_array_equal(found.numpy(), expected)
+        with pretended_gpu() as gpu:
+            there = no_negatives(expected.shape, cells, gpu, groups)
+            np.testing.assert_array_equal(there.cpu().numpy(), expected)

@@ -26,6 +26,8 @@ from graphbox.config import (
 from graphbox.errors import DoesNotFitError, InterruptedRunError
 from graphbox.graph import Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
+from graphbox.sample import DeviceGraph
+from graphbox.sample.resident_lists import ResidentStatistics
 from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
 from graphbox.train.memory import TrainingMemory, table_below
@@ -184,8 +186,7 @@ def test_trains_as_on_the_cpu(
     graph = graphs(CASES[case][0])
     expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
     monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: False)  # no GPU runs them
-    if case != "sage":  # whose vectors are measured in host memory
-        monkeypatch.setattr("graphbox.metrics.ranking.top_k", refuse)
+    monkeypatch.setattr("graphbox.metrics.ranking.top_k", refuse)
     monkeypatch.setattr("graphbox.train.completion.triple_rows.TripleRows.scores", refuse)
     with pretended_gpu() as gpu:
         found = arrays(train(graph, case, tmp_path / "gpu", gpu))
@@ -240,7 +241,7 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
 
 @pytest.mark.gpu_kernel
 @pytest.mark.parametrize(
-    "case", ["gnn ranks", "gnn sampled", "factorization", "distmult", "wide_and_deep", "temporal"]
+    "case", ["gnn ranks", "gnn sampled", "sage", "factorization", "distmult", "wide_and_deep", "temporal"]
 )
 def test_samples_and_rows_of_kernels_are_those_of_the_cpu(
     case: str, graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +256,30 @@ def test_samples_and_rows_of_kernels_are_those_of_the_cpu(
     places = load_outcome(tmp_path / "kernels", "model").places
     assert places["tables"] == "cpu" or case == "gnn sampled"
     assert places.get("sampling", "cpu") == "cpu"
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, expected[name], err_msg=name)
+
+
+@pytest.mark.gpu_kernel
+def test_lists_that_have_no_room_on_the_gpu_are_read_from_host_memory(
+    graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, topology = graphs("near"), 20_000
+    expected = arrays(train(graph, "sage", tmp_path / "host", CPU))
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+    monkeypatch.setattr("graphbox.train.recommendation.neighborhoods._PASS_DRAWS", 2)
+    passes: list[tuple[ResidentStatistics, int]] = []
+
+    class Watched(DeviceGraph):
+        def end_pass(self) -> ResidentStatistics:
+            passes.append((super().end_pass(), self.device_bytes))
+            return passes[-1][0]
+
+    monkeypatch.setattr("graphbox.train.memory.DeviceGraph", Watched)
+    memory = MemoryConfig(hbm=HbmConfig(tables=0, topology=topology))
+    found = arrays(train(graph, "sage", tmp_path / "kernels", CPU, memory=memory))
+    assert max(held_bytes for _, held_bytes in passes) <= topology
+    assert max(each.hit_rate or 0.0 for each, _ in passes) > 0.5
     for name, each in found.items():
         np.testing.assert_array_equal(each, expected[name], err_msg=name)
 

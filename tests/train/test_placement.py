@@ -236,6 +236,26 @@ def test_every_kind_of_model_is_placed() -> None:
     assert {each.thing.kind for each in planned(run, 10_000, GIB)["network"].things} == set(KINDS)
 
 
+def test_towers_take_in_relations_that_leave_their_nodes_too() -> None:
+    run = config({"towers": {**MODELS["towers"], "features": ["price", "brand"]}})
+    several = GraphCounts(
+        {"node": 1000, "group": 10, "far": 5},
+        {LINKS: 5000, ("node", "in", "group"): 1000, ("far", "in", "group"): 5},
+        {"node": 16_000},
+        {"node": {"brand": 9}},
+    )
+    plan = plan_devices(run, several, {}, Gpu("gpu", 20 * GIB))["towers"]
+    assert plan is not None
+    things = {each.thing.name: each.thing for each in plan.things}
+    assert set(things) == {"neighbours of node", "features of node", "rows of node", "rows of group"}
+    # Two ends of each of 5,000 links and one of 1,000 edges, in three lists of each node.
+    assert things["neighbours of node"].bytes == 4 * (2 * 5000 + 1000) + 3 * 8 * 1000
+    chosen = config({"towers": {**MODELS["towers"], "relations": [list(LINKS)]}})
+    plan = plan_devices(chosen, several, {}, Gpu("gpu", 20 * GIB))["towers"]
+    assert plan is not None
+    assert {each.thing.name for each in plan.things} == {"neighbours of node", "rows of node"}
+
+
 def test_skew_decides() -> None:
     run, nodes = config({"walk": MODELS["walk"]}), 10_000_000
     even = planned(run, nodes, 4 * GIB)["walk"]

@@ -26,7 +26,7 @@ from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
 from graphbox.train.network.trained_network import LinkHead
 from graphbox.train.network.trainer import NetworkTrainer
-from graphbox.train.recommendation.candidates import Candidates
+from graphbox.train.recommendation.candidates import CandidateColumns, Candidates, no_negatives
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
 from graphbox.train.recommendation.queries import known_links, ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
@@ -96,6 +96,7 @@ class GraphLinkTrainer(NetworkTrainer):
         self._candidates = Candidates(
             self._degree, config.links.negatives, exponent, assignment.seed, self._device
         )
+        self._columns = CandidateColumns(len(self._degree))
         self._queries: RankingQueries | None = None
         self._epoch_degree = self._degree
         self._epoch_whole: LayerEdges | None = None
@@ -136,7 +137,7 @@ class GraphLinkTrainer(NetworkTrainer):
             some = drawn[processes.slice_of(len(drawn))]
             sources, row = np.unique(links[:, 0], return_inverse=True)
             seeds = _seeds(split, sources, np.concatenate([links[:, 1], some]))
-            excluded = tensor_on(self._no_negatives(sources, drawn), self._device)
+            excluded = self._no_negatives(sources, drawn)
         vectors = self._vectors(seeds, epoch, batch)
         with clock.stage("compute"):
             source = self._head.sources(self._at(vectors, seeds, split.node_type, sources))
@@ -266,19 +267,19 @@ class GraphLinkTrainer(NetworkTrainer):
     def _drawn(self, epoch: int, batch: int) -> NDArray[np.int64]:
         return self._candidates.draw(epoch, batch, self._threads)
 
-    def _no_negatives(self, sources: NDArray[np.int64], drawn: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _no_negatives(self, sources: NDArray[np.int64], drawn: NDArray[np.int64]) -> Tensor:
         """Return which of the drawn candidates are no negatives of which sources: bool [sources, drawn]."""
         split = self._split
-        place = np.full(len(self._degree), -1, dtype=np.int64)
-        place[drawn] = np.arange(len(drawn))
-        excluded = np.zeros((len(sources), len(drawn)), dtype=bool)
+        groups = None
         if split.within_one_type:
-            groups = split.group if isinstance(split, RecommendSplit) else np.arange(len(self._degree))
-            excluded = np.equal.outer(groups[sources], groups[drawn])
-        row, linked = self._known.take(sources)
-        among = place[linked] >= 0
-        excluded[row[among], place[linked[among]]] = True
-        return excluded
+            group = split.group if isinstance(split, RecommendSplit) else np.arange(len(self._degree))
+            groups = group[sources], group[drawn]
+        return no_negatives(
+            (len(sources), len(drawn)),
+            self._columns.among(drawn, *self._known.take(sources)),
+            self._device,
+            groups=groups,
+        )
 
     def _in_degree(self, links: NDArray[np.int64]) -> NDArray[np.float32]:
         count = self._graph.view.num_nodes(self._split.target_type)

@@ -140,7 +140,7 @@ class NetworkTrainer(Trainer):
         if hops is not None:
             in_tiers = self._tiers is not None
             reason = self._memory.why_on_cpu(hops, in_tiers=in_tiers)
-            found["sampling"] = str(self._device) if reason is None else f"cpu: {reason}"
+            found["sampling"] = self._memory.sampling_place(hops, in_tiers=in_tiers)
             if reason is None and in_tiers and self._held_on_device() is None:
                 found["sampling"] += ", lists by their use there and in pinned memory, others from disk"
                 found["inference"] = "sampled on the cpu: lists are on disk"

@@ -33,7 +33,7 @@ from graphbox.graph import Graph
 from graphbox.graph.schema import EdgeType
 from graphbox.skip_gram.row_bytes import device_row_bytes, position_bytes
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.demand import task_ends
+from graphbox.train.plan.demand import task_ends, tower_sources
 from graphbox.train.plan.placement import Thing
 from graphbox.train.plan.walks import WalkModel, row_rooms
 
@@ -48,6 +48,8 @@ _SLOT_BYTES = 24
 """What a row in HBM takes beside itself: its key, its place in the hash, and marks."""
 _KNOWN_BYTES = 20
 """What is known in HBM of a row of features that may be there: its place, its name and its uses."""
+_FEATURE_BYTES = 8
+"""What a feature of a node takes where towers read it, at the most: a code, or half of that a number."""
 _BLOCK_EDGES = 1 << 22
 
 _STATE_NUMBERS = {"rowwise_adagrad": (0, 1), "adagrad": (1, 0), "adam": (2, 1)}
@@ -137,17 +139,24 @@ class _Model:
         classes = self.classes(node_type)
         return _rows(name, dim, optimizer, classes.nodes, accesses, classes.known_by)
 
-    def lists(self, node_type: str, met: NDArray[np.float64], draws: float) -> Thing:
-        """Return the neighbour lists of the nodes of a type, of which so many numbers are read at a time."""
+    def lists(self, node_type: str, met: NDArray[np.float64], draws: float, relations: int = 1) -> Thing:
+        """Return the neighbour lists of the nodes of a type, of which so many numbers are read at a time.
+
+        Args:
+            node_type: the type.
+            met: how often the lists of each node are read.
+            draws: numbers that are read then, of all lists of a node together.
+            relations: how many lists a node has.
+        """
         classes = self.classes(node_type)
         width = 4 if max(self.counts.nodes.values(), default=0) < 1 << 31 else 8
         return Thing(
             f"neighbours of {node_type}",
             "topology",
             classes.nodes,
-            _POINTER_BYTES + width * classes.degree,
+            _POINTER_BYTES * relations + width * classes.degree,
             met,
-            _SECTOR_BYTES * (1 + draws),
+            _SECTOR_BYTES * (relations + draws),
             _SECTOR_BYTES,
             classes.known_by,
         )
@@ -262,11 +271,20 @@ def _ranked(
 
 def _towers(model: SageConfig, about: _Model, task: TaskConfig | None) -> list[Thing]:
     asked, _ = task_ends(task)
-    arriving = [each for each in model.relations or about.counts.edges if each[2] == asked]
+    sources = tower_sources(model, about.counts, asked)
     seeds = about.classes(asked)
     batches = math.ceil(seeds.count / model.batch_size)
-    things = []
-    for name in dict.fromkeys([asked, *(each[0] for each in arriving)]):
+    expanded = seeds.met(float(model.candidates * batches), float(seeds.count), batches)
+    things = [about.lists(asked, expanded, model.num_neighbors * len(sources), len(sources))]
+    if model.features:
+        width = _FEATURE_BYTES * len(model.features)
+        size = np.full(len(seeds.nodes), float(width + _KNOWN_BYTES))
+        things.append(
+            Thing(
+                f"features of {asked}", "features", seeds.nodes, size, expanded, width, width, seeds.known_by
+            )
+        )
+    for name in dict.fromkeys([asked, *sources]):
         classes = about.classes(name)
         drawn = (model.batch_size + model.candidates) * model.num_neighbors * batches
         read = classes.met(drawn, float(seeds.count) if name == asked else 0.0, batches)

@@ -36,7 +36,7 @@ from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import RANKED_ROWS
 from graphbox.train.plan.counts import GraphCounts
 
-__all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends"]
+__all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends", "tower_sources"]
 
 _MB = 1_000_000
 _VECTORS_PER_CALL = 4096
@@ -257,6 +257,14 @@ def task_ends(task: TaskConfig | None) -> tuple[str, str]:
     """Return the node types of a task's queries and candidates."""
     query_type = getattr(task, "node_type", "")
     return query_type, getattr(task, "candidate_type", query_type)
+
+
+def tower_sources(model: SageConfig, counts: GraphCounts, node_type: str) -> list[str]:
+    """Return the source type of each relation that towers over nodes of a type take in, reverse ones too."""
+    if model.relations:
+        return [each[0] for each in model.relations]
+    arriving = [each[0] for each in counts.edges if each[2] == node_type]
+    return arriving + [each[2] for each in counts.edges if each[0] == node_type]
 
 
 def _edges_between(counts: GraphCounts, source: str, target: str) -> int:

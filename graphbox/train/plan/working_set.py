@@ -13,6 +13,7 @@ from graphbox.config import (
     MatrixFactorizationConfig,
     Metapath2VecConfig,
     ModelConfig,
+    RecommendTaskConfig,
     RunConfig,
     SageConfig,
     TemporalConfig,
@@ -20,8 +21,10 @@ from graphbox.config import (
 from graphbox.config.models.clicks import ClickModelSection
 from graphbox.config.models.knowledge_graph import KnowledgeGraphSection
 from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
+from graphbox.metrics.blocks import rows_and_threads
+from graphbox.metrics.ranking import DEVICE_ROWS
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends
+from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends, tower_sources
 from graphbox.train.plan.walks import batches_bytes
 
 __all__ = ["working_bytes"]
@@ -35,6 +38,10 @@ _BATCHES_THERE = 3.0
 """The features of a batch, and of those that loaders have made ahead."""
 _DROPPED_COPIES = 2.0
 """Of features some of which are left out: what is left, and which."""
+_EDGE_NUMBERS = 8.0
+"""Ends, position and place of an edge while it is sampled."""
+_RANKED_NUMBERS = 7.0
+"""A score of a block that is ranked, its bits, what it is sorted by, and what sorting takes."""
 
 
 def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> int | None:
@@ -52,24 +59,27 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
     match model:
         case GraphNetworkConfig():
             numbers = _network(model, counts) + _passes_ahead(model, config) / 4.0
+            if isinstance(task, RecommendTaskConfig):
+                numbers = max(numbers, 2.0 * model.dim * (queries + candidates) + _ranking(candidates))
         case LightGCNConfig():
-            numbers = 12.0 * model.dim * (queries + candidates) + 10.0 * edges
+            kept = 10.0 * edges
+            of_batch = 12.0 * model.dim * (queries + candidates)
+            numbers = kept + max(of_batch, 6.0 * model.dim * (queries + candidates) + _ranking(candidates))
         case MatrixFactorizationConfig():
-            of_batch = model.batch_size * (1 + edges / max(queries, 1))
-            numbers = (
-                _COPIES * model.dim * (of_batch + model.candidates)
-                + 4.0 * model.batch_size * model.candidates
-            )
+            drawn = model.batch_size * (1 + edges / max(queries, 1)) + model.candidates
+            of_batch = _COPIES * model.dim * drawn + 4.0 * model.batch_size * model.candidates
+            numbers = max(of_batch, 3.0 * model.dim * (queries + candidates) + _ranking(candidates))
         case SageConfig():
-            seeds = 2.0 * (model.batch_size + model.candidates)
-            relations = max(1, len(model.relations or counts.edges))
-            drawn = seeds * (1 + relations * model.num_neighbors)
-            numbers = _COPIES * model.dim * drawn + 4.0 * model.batch_size * model.candidates
+            numbers = _towers(model, counts, asked)
         case KnowledgeGraphSection():
             drawn = (
                 sum(counts.nodes.values()) if model.loss == "softmax" else model.candidates + model.batch_size
             )
-            numbers = 5.0 * model.batch_size * drawn + _COPIES * model.dim * (drawn + model.batch_size)
+            of_batch = 5.0 * model.batch_size * drawn + _COPIES * model.dim * (drawn + model.batch_size)
+            of_ranks = model.dim * sum(counts.nodes.values()) + _ranking(
+                max(counts.nodes.values(), default=0)
+            )
+            numbers = max(of_batch, of_ranks)
         case TemporalConfig():
             numbers = 2.2 * model.batch_size * (1 + model.negatives) * model.recent * model.dim
         case ClickModelSection():
@@ -107,3 +117,27 @@ def _network(model: GraphNetworkConfig, counts: GraphCounts) -> float:
     of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
     features = (_BATCHES_THERE * stored + dropped) * met / max(nodes, 1)
     return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features, of_block)
+
+
+def _towers(model: SageConfig, counts: GraphCounts, node_type: str) -> float:
+    """Return the numbers of a batch or, where all nodes are encoded, of these; and of an average."""
+    sources = tower_sources(model, counts, node_type)
+    nodes = sum(counts.nodes.get(name, 0) for name in {node_type, *sources})
+    candidates = counts.nodes.get(node_type, 0)
+    seeds = 2.0 * (model.batch_size + model.candidates)  # positives of queries are candidates, too
+    edges = seeds * len(sources) * model.num_neighbors
+    of_batch = (
+        _COPIES * model.dim * (seeds + edges)
+        + _EDGE_NUMBERS * edges
+        + 4.0 * model.batch_size * model.candidates
+    )
+    of_block = _INFERENCE_NODES * len(sources) * (model.num_neighbors * _EDGE_NUMBERS + 2.0 * model.dim)
+    of_all = 2.0 * model.dim * (nodes + candidates)
+    kept = model.dim * nodes * (1.0 + (model.pretrain is not None))
+    return kept + max(of_batch, of_all + max(of_block, _ranking(candidates)))
+
+
+def _ranking(candidates: int) -> float:
+    """Return the numbers that ranking a block of queries takes."""
+    rows, _ = rows_and_threads(DEVICE_ROWS, candidates, 1)
+    return _RANKED_NUMBERS * rows * candidates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -11,8 +11,12 @@ from scipy.special import gammaln
 from torch import Tensor
 
 from graphbox.sample import NegativeSampler
+from graphbox.train.transfer import tensor_on
 
-__all__ = ["Candidates", "log_probability_in_batch"]
+__all__ = ["CandidateColumns", "Candidates", "Cells", "log_probability_in_batch", "no_negatives"]
+
+Cells: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Rows and columns, int64 [n] each."""
 
 _UNSEEN_WEIGHT = 0.1
 """In-degree that a candidate without known answers counts as when candidates are drawn."""
@@ -49,6 +53,56 @@ class Candidates:
     def draw(self, epoch: int, batch: int, threads: int | None) -> NDArray[np.int64]:
         """Return the candidates of a batch: int64, ascending."""
         return np.unique(self._sampler.sample(self._count, epoch, batch, threads))
+
+
+class CandidateColumns:
+    """Finds nodes among the candidates of a batch, in time and memory of theirs alone.
+
+    Args:
+        nodes: how many there are that may be candidates.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self._column = np.full(nodes, -1, dtype=np.int32)
+
+    def among(self, candidates: NDArray[np.int64], row: NDArray[np.int64], nodes: NDArray[np.int64]) -> Cells:
+        """Return those of some cells whose nodes are candidates: their rows, and their nodes' columns.
+
+        Args:
+            candidates: int64 [c], distinct.
+            row: int64 [n].
+            nodes: int64 [n].
+        """
+        self._column[candidates] = np.arange(len(candidates), dtype=np.int32)
+        column = self._column[nodes]
+        self._column[candidates] = -1
+        found = column >= 0
+        return row[found], column[found].astype(np.int64)
+
+
+def no_negatives(
+    shape: tuple[int, int],
+    cells: Cells,
+    device: torch.device,
+    groups: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> Tensor:
+    """Return which candidates are no negatives of a query: bool [queries, candidates].
+
+    It is made on the device: to a GPU only what it is made of is copied.
+
+    Args:
+        shape: number of queries and of candidates.
+        cells: those that are none, for instance because the candidate is an answer of the query.
+        device: where it is made.
+        groups: int64 [queries] and [candidates], what each is of: of its own no query has negatives.
+    """
+    if groups is None:
+        excluded = torch.zeros(shape, dtype=torch.bool, device=device)
+    else:
+        of_query, of_candidate = (tensor_on(each, device) for each in groups)
+        excluded = of_query[:, None] == of_candidate
+    excluded[tensor_on(cells[0], device), tensor_on(cells[1], device)] = True
+    return excluded
 
 
 def log_probability_in_batch(

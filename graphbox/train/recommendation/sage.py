@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,8 +24,9 @@ from graphbox.errors import UsageError
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries
 from graphbox.models.features import NodeFeatures
-from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
-from graphbox.sample import HeteroSample, permutation, sample_heterogeneous
+from graphbox.models.sage import TwoTowerSAGE
+from graphbox.sample import HeteroSample, permutation
+from graphbox.sample.device_arrays import RowBlocks
 from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
 from graphbox.train.batches_ahead import BatchesAhead
 from graphbox.train.checkpoint import optimizer_tensors, restore_optimizer
@@ -39,13 +40,20 @@ from graphbox.train.optimization import (
     set_table_learning_rates,
 )
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.recommendation.candidates import Candidates, log_probability_in_batch
+from graphbox.train.recommendation.candidates import (
+    CandidateColumns,
+    Candidates,
+    log_probability_in_batch,
+    no_negatives,
+)
 from graphbox.train.recommendation.held_out_links import HeldOutLinks
+from graphbox.train.recommendation.neighborhoods import Neighborhoods, neighbor_blocks
 from graphbox.train.recommendation.pretrained import PretrainedTrainer
 from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
-from graphbox.train.recommendation.sage_encoder import SageEncoder
+from graphbox.train.recommendation.sage_encoder import NeighborTables, SageEncoder, encode_nodes
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
+from graphbox.train.scores import product_scores
 from graphbox.train.stage_clock import StageClock
 from graphbox.train.tasks import RecommendSplit
 from graphbox.train.trained import TrainedModel
@@ -56,7 +64,7 @@ from graphbox.train.walks.skip_gram import make_metapath_trainer
 
 __all__ = ["SageTrainer", "make_sage_trainer"]
 
-_INFERENCE_BLOCK = 8192
+_FEATURE_PARTS = ("codes", "numbers")
 _RESPLIT_STREAM, _ORDER_STREAM, _DROPOUT_STREAM = 1, 2, 3
 
 
@@ -72,7 +80,7 @@ class _Drawn:
         candidates: int64 [candidates], all of the batch's, ascending.
         seeds: how many different nodes the slices of queries and of candidates are.
         place: int64 [queries + slice of candidates], which of these each is.
-        sample: their neighbourhoods.
+        sample: their neighbourhoods, where they were drawn.
     """
 
     queries: NDArray[np.int64]
@@ -82,7 +90,7 @@ class _Drawn:
     candidates: NDArray[np.int64]
     seeds: int
     place: NDArray[np.int64]
-    sample: HeteroSample[NDArray[np.int64]]
+    sample: HeteroSample[Tensor]
 
 
 class SageTrainer(StartingTrainer):
@@ -97,7 +105,7 @@ class SageTrainer(StartingTrainer):
         threads: threads of samplers and tables; those of torch are set elsewhere.
         clock: measures the stages.
         memory: where the tables are kept.
-        device: where vectors and logits are computed.
+        device: where vectors and logits are computed, and neighbours drawn where it has kernels for that.
         processes: which train together, each on a slice of the queries of every batch.
 
     Raises:
@@ -139,6 +147,13 @@ class SageTrainer(StartingTrainer):
         self._node_type = split.node_type
         self._relations = _relations(self._view, split.node_type, config.relations)
         self._features = _features(self._view, split.node_type, config.features)
+        self._feature_rows = self._memory.features_on_device(
+            {
+                (name, part): RowBlocks.of(torch.from_numpy(array))
+                for name, each in self._features.items()
+                for part, array in zip(_FEATURE_PARTS, (each.codes, each.numbers), strict=True)
+            }
+        )
         self._rows: dict[str, TableEmbedding] = {}
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -159,7 +174,9 @@ class SageTrainer(StartingTrainer):
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
         self._candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed)
+        self._columns = CandidateColumns(len(degree))
         self._degree = degree
+        self._around: Neighborhoods | None = None
         self._validation: RankingQueries | None = None
         self.epoch_view = self._view
         self.epoch_positives = self._links
@@ -190,7 +207,7 @@ class SageTrainer(StartingTrainer):
 
     def places(self) -> Mapping[str, str]:
         """Return where neighbours are drawn."""
-        return {"sampling": "cpu: each epoch holds out other edges"}
+        return {"sampling": self._memory.sampling_place([self._config.num_neighbors])}
 
     @property
     def epochs(self) -> int:
@@ -203,6 +220,7 @@ class SageTrainer(StartingTrainer):
         held_pairs, edges = self._positives.hold_out(
             self._config.holdout_fraction, np.random.default_rng([self._seed, epoch, _RESPLIT_STREAM])
         )
+        self._around = None
         self.epoch_view = self._view.without_pairs(self._split, held_pairs)
         self.epoch_positives = CompressedRows.build(edges, len(self._degree))
         self._queries_of = np.bincount(edges[:, 1], minlength=len(self._degree))
@@ -217,13 +235,15 @@ class SageTrainer(StartingTrainer):
             drawn = self._batches.take(epoch, batch, self._batches_of_epoch())
             queries, candidates = drawn.queries, drawn.candidates
             row, positive = self.epoch_positives.take(queries)
-            place = np.full(len(self._degree), -1, dtype=np.int64)
-            place[candidates] = np.arange(len(candidates))
-            excluded = np.equal.outer(self._split.group[queries], self._split.group[candidates])
-            linked_row, linked = self._links.take(queries)
-            among = place[linked] >= 0
-            excluded[linked_row[among], place[linked[among]]] = True
-            excluded[row, place[positive]] = True
+            _, column = self._columns.among(candidates, row, positive)  # all of them are
+            linked = self._columns.among(candidates, *self._links.take(queries))
+            group = self._split.group
+            excluded = no_negatives(
+                (len(queries), len(candidates)),
+                (np.concatenate([row, linked[0]]), np.concatenate([column, linked[1]])),
+                self._device,
+                groups=(group[queries], group[candidates]),
+            )
 
         with self._clock.stage("compute"):
             self.model.train()
@@ -232,10 +252,10 @@ class SageTrainer(StartingTrainer):
             logits = self.model.logits(query_vectors, target_vectors)
             asked = self._tensor(row)
             # A positive is corrected as well: had it not been that of its query, it could have been drawn.
-            found = logits[asked, self._tensor(place[positive])]
+            found = logits[asked, self._tensor(column)]
             loss = info_nce(
                 found - self._log_probability(drawn.num_queries, positive, are_positive=True),
-                logits.masked_fill(self._tensor(excluded), -math.inf),
+                logits.masked_fill(excluded, -math.inf),
                 asked,
                 log_probability=self._log_probability(drawn.num_queries, candidates, are_positive=False),
             )
@@ -260,13 +280,20 @@ class SageTrainer(StartingTrainer):
         if epoch + 1 > self._config.average_after * self.epochs:
             rows = {f"rows.{name}": self._table_rows(name) for name in self._rows}
             self._average.add(rows | self.model.state_dict(prefix="model."))
+        if self._feature_rows is not None:
+            self._feature_rows.end_pass()
         if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
             return {}
         if self._validation is None:
             self._validation = ranking_queries(self._view, self._split, "validation")
-        score = self.encoder(self._view).score
+        model, inputs = self._as_it_is()
         return validation_figures(
-            score, self._validation, self._degree, k=self._k, threads=self._threads, processes=self._processes
+            product_scores(*encode_nodes(model, inputs, self._neighborhoods(self._view))),
+            self._validation,
+            self._degree,
+            k=self._k,
+            threads=self._threads,
+            processes=self._processes,
         )
 
     def dense(self) -> dict[str, Tensor]:
@@ -310,65 +337,38 @@ class SageTrainer(StartingTrainer):
         It is the average over the last epochs as soon as there is one. Every node keeps one sample of at most
         ``num_neighbors`` neighbours for each relation, drawn with the seed; what is served has the same.
         """
-        view = view.with_reverse_edges()
+        model, inputs = self._as_it_is()
+        drawn = NeighborTables()
+        query, target = encode_nodes(model, inputs, self._neighborhoods(view.with_reverse_edges()), drawn)
+        return SageEncoder(
+            model.cpu(),
+            {name: table.sizes for name, table in self._features.items()},
+            {name: table.cpu().numpy() for name, table in inputs.items()},
+            drawn.tables(),
+            query.cpu().numpy(),
+            target.cpu().numpy(),
+        )
+
+    @torch.no_grad()
+    def _as_it_is(self) -> tuple[TwoTowerSAGE, dict[str, Tensor]]:
+        """Return the model in evaluation mode, and the input rows of all nodes by node type."""
         model = copy.deepcopy(self.model).eval()
         if self._average.count:
             model.load_state_dict(_with_prefix(self._average.mean, "model."))
             rows = _with_prefix(self._average.mean, "rows.")
         else:
             rows = {name: self._table_rows(name) for name in self._rows}
-        with torch.no_grad():
-            inputs = {
-                name: self._input_rows(model, name, np.arange(len(table)), table)
-                for name, table in rows.items()
-            }
-            neighbors = self._neighbor_tables(view)
-            query = self._encode_all(model.encode_query, inputs, neighbors)
-            target = self._encode_all(model.encode_target, inputs, neighbors)
-        return SageEncoder(
-            model.cpu(),
-            {name: table.sizes for name, table in self._features.items()},
-            {name: table.cpu().numpy() for name, table in inputs.items()},
-            neighbors,
-            query,
-            target,
-        )
+        inputs = {
+            name: self._input_rows(model, name, torch.arange(len(table), device=self._device), table)
+            for name, table in rows.items()
+        }
+        return model, inputs
 
     def _table_rows(self, node_type: str) -> Tensor:
         nodes = torch.arange(self._view.num_nodes(node_type), device=self._device)
         with torch.no_grad():
             rows: Tensor = self._rows[node_type](nodes)
         return rows
-
-    def _neighbor_tables(self, view: GraphView) -> dict[EdgeType, NDArray[np.int32]]:
-        count = view.num_nodes(self._node_type)
-        sample = self._sample(view, np.arange(count), 0, 0)
-        tables = {}
-        for relation in self._relations:
-            rows, offsets = sample.rows[relation], _offsets(sample.cols[relation], count)
-            degree = np.diff(offsets)
-            table = np.full((count, max(1, int(degree.max(initial=0)))), -1, dtype=np.int32)
-            slot = np.arange(len(rows)) - np.repeat(offsets[:-1], degree)
-            table[np.repeat(np.arange(count), degree), slot] = sample.nodes[relation[0]][rows]
-            tables[relation] = table
-        return tables
-
-    def _encode_all(
-        self,
-        encode: Callable[..., Tensor],
-        inputs: Mapping[str, Tensor],
-        neighbors: Mapping[EdgeType, NDArray[np.int32]],
-    ) -> NDArray[np.float32]:
-        blocks = []
-        for start in range(0, len(self._degree), _INFERENCE_BLOCK):
-            stop = min(start + _INFERENCE_BLOCK, len(self._degree))
-            blocks_of = {
-                relation: _block_of_table(table[start:stop]) for relation, table in neighbors.items()
-            }
-            around = moved(blocks_of, self._device)
-            seeds = torch.arange(start, stop, device=self._device)
-            blocks.append(encode(inputs, seeds, around).cpu().numpy())
-        return np.concatenate(blocks)
 
     # ----------------------------------------------------------------------------- details
 
@@ -400,67 +400,67 @@ class SageTrainer(StartingTrainer):
         own = self._processes.slice_of(len(queries))
         some = candidates[self._processes.slice_of(len(candidates))]
         seeds, place = np.unique(np.concatenate([queries[own], some]), return_inverse=True)
-        sample = self._sample(self.epoch_view, seeds, epoch + 1, batch)
+        if self._around is None:
+            self._around = self._neighborhoods(self.epoch_view)
+        sample = self._around.draw(seeds, epoch + 1, batch)
         return _Drawn(queries[own], own, len(queries), len(positive), candidates, len(seeds), place, sample)
+
+    def _neighborhoods(self, view: GraphView) -> Neighborhoods:
+        """Return the neighbourhoods of a graph, whose lists take the room of those of the epoch."""
+        self._around = None
+        return Neighborhoods(
+            view,
+            self._node_type,
+            self._relations,
+            self._config.num_neighbors,
+            seed=self._seed,
+            memory=self._memory,
+            threads=self._threads,
+        )
 
     def _batches_of_epoch(self) -> int:
         return math.ceil(len(self._order) / self._config.batch_size)
 
     def _encode(self, drawn: _Drawn, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
         """Return the vectors of the slices of queries and candidates over one sample of neighbourhoods."""
-        queries, place, sample = drawn.queries, drawn.place, drawn.sample
+        sample = drawn.sample
         with self._clock.stage("fetch"):
             rows = {
-                name: self._rows[name].train()(self._tensor(nodes))
+                name: self._rows[name].train()(moved(nodes, self._device))
                 for name, nodes in sample.nodes.items()
                 if name in self._rows
             }
         inputs = {
             name: self._input_rows(self.model, name, sample.nodes[name], each) for name, each in rows.items()
         }
-        around = {
-            relation: CompressedRows(_offsets(sample.cols[relation], drawn.seeds), sample.rows[relation])
-            for relation in self._relations
-        }
-        query_place, target_place = place[: len(queries)], place[len(queries) :]
+        around = moved(neighbor_blocks(sample, drawn.seeds), self._device)
+        aggregated = self.model.aggregate(inputs, around)
+        own = inputs[self._node_type]  # of the seeds, which come first, and of others
+        asked = len(drawn.queries)
+        queries, targets = self._tensor(drawn.place[:asked]), self._tensor(drawn.place[asked:])
         generator = np.random.default_rng([self._seed, epoch, batch, _DROPOUT_STREAM])
-        keep = generator.random(drawn.num_queries)[drawn.of_queries]
-        query_vectors = self.model.encode_query(
-            inputs,
-            self._tensor(query_place),
-            moved({relation: _block(rows, query_place) for relation, rows in around.items()}, self._device),
-            keep_own=self._tensor((keep >= self._config.own_row_dropout).astype(np.float32)),
+        keep = generator.random(drawn.num_queries)[drawn.of_queries] >= self._config.own_row_dropout
+        query_vectors = self.model.query(
+            own.index_select(0, queries) * self._tensor(keep.astype(np.float32))[:, None],
+            [each.index_select(0, queries) for each in aggregated],
         )
-        target_vectors = self.model.encode_target(
-            inputs,
-            self._tensor(target_place),
-            moved({relation: _block(rows, target_place) for relation, rows in around.items()}, self._device),
+        target_vectors = self.model.target(
+            own.index_select(0, targets), [each.index_select(0, targets) for each in aggregated]
         )
         return query_vectors, target_vectors
 
-    def _sample(
-        self, view: GraphView, seeds: NDArray[np.int64], epoch: int, batch: int
-    ) -> HeteroSample[NDArray[np.int64]]:
-        return sample_heterogeneous(
-            view,
-            {self._node_type: seeds},
-            {relation: [self._config.num_neighbors] for relation in self._relations},
-            seed=self._seed,
-            epoch=epoch,
-            batch=batch,
-            threads=self._threads,
-        )
-
-    def _input_rows(
-        self, model: TwoTowerSAGE, node_type: str, nodes: NDArray[np.int64], rows: Tensor
-    ) -> Tensor:
+    def _input_rows(self, model: TwoTowerSAGE, node_type: str, nodes: Tensor, rows: Tensor) -> Tensor:
         """Return the input rows of nodes from their rows of the table."""
         if node_type in self._base:
-            rows = rows + self._base[node_type][self._tensor(nodes)]
-        table = self._features.get(node_type)
-        if table is None:
+            rows = rows + self._base[node_type][moved(nodes, self._device)]
+        features = self._features.get(node_type)
+        if features is None:
             return rows
-        codes, numbers = self._tensor(table.codes[nodes]), self._tensor(table.numbers[nodes])
+        if self._feature_rows is not None:
+            codes, numbers = (self._feature_rows.rows((node_type, part), nodes) for part in _FEATURE_PARTS)
+        else:
+            on_host = nodes.cpu().numpy()
+            codes, numbers = self._tensor(features.codes[on_host]), self._tensor(features.numbers[on_host])
         return model.input_rows(node_type, rows, codes, numbers)
 
     def _new_tables(self, node_types: Sequence[str], scale: float) -> dict[str, EmbeddingTable]:
@@ -478,7 +478,7 @@ class SageTrainer(StartingTrainer):
         near = self._memory.near(tables)
         self._rows = {name: TableEmbedding(table).to(self._device) for name, table in near.items()}
         self._table_optimizer = TableOptimizer(*self._rows.values())
-        self._batches = BatchesAhead(self._draw, lambda drawn: drawn.sample.nodes, tables)
+        self._batches = BatchesAhead(self._draw, _keys, tables)
 
     def _set_learning_rates(self, epoch: int, batch: int) -> None:
         done = (epoch + batch / self._batches_of_epoch()) / self.epochs
@@ -506,20 +506,9 @@ def _features(view: GraphView, node_type: str, names: Sequence[str]) -> dict[str
     return {node_type: NodeFeatures.build(read, view.num_nodes(node_type))}
 
 
-def _offsets(cols: NDArray[np.int64], seeds: int) -> NDArray[np.int64]:
-    """Return where the neighbours of each seed start; the sampler gives them seed by seed."""
-    return np.concatenate([[0], np.cumsum(np.bincount(cols, minlength=seeds))])
-
-
-def _block(around: CompressedRows, seeds: NDArray[np.int64]) -> NeighborBlock:
-    row, neighbors = around.take(seeds)
-    return NeighborBlock(torch.from_numpy(neighbors), torch.from_numpy(_offsets(row, len(seeds))))
-
-
-def _block_of_table(table: NDArray[np.int32]) -> NeighborBlock:
-    present = table >= 0
-    offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
-    return NeighborBlock(torch.from_numpy(table[present].astype(np.int64)), torch.from_numpy(offsets))
+def _keys(drawn: _Drawn) -> dict[str, NDArray[np.int64]]:
+    """Return what a batch reads of tables that have rows on disk; it was drawn on the CPU then."""
+    return {name: nodes.numpy() for name, nodes in drawn.sample.nodes.items()}
 
 
 def _with_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ from graphbox.train.losses import bpr, hinge, info_nce, nce, perturbed, sigmoid,
 from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import find_gradients, set_table_learning_rates
 from graphbox.train.processes import ALONE, TrainingProcesses
-from graphbox.train.recommendation.candidates import Candidates
+from graphbox.train.recommendation.candidates import CandidateColumns, Candidates, Cells, no_negatives
 from graphbox.train.recommendation.queries import known_answers, ranking_queries
 from graphbox.train.recommendation.validation import validation_figures
 from graphbox.train.registry import Assignment
@@ -77,7 +77,7 @@ class _Part:
         of_answers: which of the batch's answers these are.
         num_answers: how many the batch has.
         candidates: int64 [candidates], of the whole batch, ascending.
-        excluded: bool [queries, candidates], what is no negative of a query.
+        excluded: rows and columns of candidates that are no negatives of a query: its answers, and itself.
     """
 
     queries: NDArray[np.int64]
@@ -88,7 +88,7 @@ class _Part:
     of_answers: slice
     num_answers: int
     candidates: NDArray[np.int64]
-    excluded: NDArray[np.bool_]
+    excluded: Cells
 
 
 class RecommendationTrainer(Trainer):
@@ -139,6 +139,7 @@ class RecommendationTrainer(Trainer):
         self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
         exponent = config.popularity_exponent
         self._candidates = Candidates(self._degree, config.candidates, exponent, seed, device)
+        self._columns = CandidateColumns(len(self._degree))
         log_degree = np.log(np.maximum(self._degree, 0.5))
         bias = config.popularity * (log_degree - log_degree.mean())
         self._bias = self._tensor(bias.astype(np.float32))
@@ -270,7 +271,11 @@ class RecommendationTrainer(Trainer):
         of_answers = slice(*known.indptr[[of_queries.start, of_queries.stop]].tolist())
         row = np.repeat(np.arange(len(queries)), np.diff(known.indptr))[of_answers] - of_queries.start
         answers = known.indices[of_answers].astype(np.int64)
-        excluded = self._no_negatives(queries[of_queries], row, answers, candidates)
+        excluded = self._columns.among(candidates, row, answers)
+        if self._split.within_one_type:
+            own = queries[of_queries]
+            itself = self._columns.among(candidates, np.arange(len(own)), own)
+            excluded = (np.append(excluded[0], itself[0]), np.append(excluded[1], itself[1]))
         return _Part(
             queries[of_queries],
             of_queries,
@@ -299,7 +304,8 @@ class RecommendationTrainer(Trainer):
         negative = processes.gather_slices("candidates", some, len(candidates))
         found = (query[row] * answer).sum(dim=1) / self.temperature + self._bias[positive]
         against = torch.addmm(self._bias[candidates], query, negative.T, alpha=1.0 / self.temperature)
-        against = against.masked_fill(self._tensor(part.excluded), -torch.inf)
+        shape = (len(part.queries), len(part.candidates))
+        against = against.masked_fill(no_negatives(shape, part.excluded, self._device), -torch.inf)
         loss = self._answer_loss(found, against, part, epoch, batch)
         if self._config.contrast:
             loss = loss + self._config.contrast * self._contrast(query, negative, part, epoch, batch)
@@ -323,7 +329,8 @@ class RecommendationTrainer(Trainer):
         generator = np.random.default_rng([self._seed, epoch, batch])
         place = generator.integers(0, len(candidates), part.num_answers)[part.of_answers]
         # Where an answer was drawn there is no pair, and none to divide by.
-        paired = np.flatnonzero(~part.excluded[part.row, place])
+        excluded = part.excluded[0] * len(candidates) + part.excluded[1]
+        paired = np.flatnonzero(~np.isin(part.row * len(candidates) + place, excluded))
         pairs = int(self._processes.sum("pairs of a batch", len(paired)))
         row, column = self._tensor(part.row[paired]), self._tensor(place[paired])
         found, drawn = found[self._tensor(paired)], against[row, column][:, None]
@@ -355,24 +362,6 @@ class RecommendationTrainer(Trainer):
         return processes.share(of_queries, len(query), queries) + processes.share(
             of_candidates, own.stop - own.start, len(some)
         )
-
-    def _no_negatives(
-        self,
-        queries: NDArray[np.int64],
-        row: NDArray[np.int64],
-        answers: NDArray[np.int64],
-        candidates: NDArray[np.int64],
-    ) -> NDArray[np.bool_]:
-        """Return which candidates are answers of a query, or the query itself: bool [queries, candidates]."""
-        place = np.full(len(self._degree), -1, dtype=np.int64)
-        place[candidates] = np.arange(len(candidates))
-        excluded = np.zeros((len(queries), len(candidates)), dtype=bool)
-        column = place[answers]
-        excluded[row[column >= 0], column[column >= 0]] = True
-        if self._split.within_one_type:
-            own = place[queries]
-            excluded[np.flatnonzero(own >= 0), own[own >= 0]] = True
-        return excluded
 
     def _tensor(self, array: NDArray[Any]) -> Tensor:
         return tensor_on(array, self._device)
