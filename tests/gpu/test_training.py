@@ -42,6 +42,8 @@ def test_ends_as_on_the_cpu(
     expected = arrays(train(graph, case, tmp_path / "cpu", CPU))
     found = arrays(train(graph, case, tmp_path / "gpu", place))
     assert load_outcome(tmp_path / "gpu", "model").devices[0].startswith(str(place))
+    if case in ("gnn sampled", "gnn ranks", "sage"):
+        assert load_outcome(tmp_path / "gpu", "model").places["sampling"] == str(place)
     assert set(found) == set(expected)
     for name, each in found.items():
         assert np.isfinite(each).all(), name

@@ -81,7 +81,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "items",
         {"kind": "matrix_factorization", **_DIM, "batch_size": 32, "candidates": 16, "loss": "nce"},
     ),
-    "sage": ("near", {"kind": "sage", **_DIM, "batch_size": 32, "candidates": 16, "num_neighbors": 4}),
+    "sage": (
+        "near",
+        {
+            "kind": "sage",
+            **_DIM,
+            "batch_size": 32,
+            "candidates": 16,
+            "num_neighbors": 4,
+            "features": ["topic", "size", "kept"],
+        },
+    ),
     "temporal": (
         "letters",
         {"kind": "temporal", "dim": 8, "epochs": 1, "recent": 4, "row_dim": 4, "batch_size": 32},
