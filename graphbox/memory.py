@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["SAMPLE_S", "PeakMemory", "available_bytes", "resident_bytes"]
+__all__ = ["SAMPLE_S", "PeakMemory", "available_bytes", "mapped_bytes", "resident_bytes"]
 
 SAMPLE_S = 0.05
 """Seconds between samples where the kernel does not keep the peak."""
@@ -65,6 +65,11 @@ class PeakMemory:
 def resident_bytes() -> int:
     """Return the resident memory of this process."""
     return _status_bytes("VmRSS")
+
+
+def mapped_bytes() -> int:
+    """Return how much of it are pages of files, like libraries, that processes have in common."""
+    return _status_bytes("RssFile")
 
 
 def available_bytes() -> int:

@@ -227,7 +227,7 @@ def _gpu(
         device = chosen_device(config.device)
         if device.type == "cpu":
             return None
-        here = Gpu.of(device)
+        here = Gpu.of(device, config.processes)
         return replace(here, rates=Rates(measured_bandwidths(device), ssd_bytes_per_s))
     rates = ASSUMED_BANDWIDTHS
     if bandwidths is not None:
@@ -245,7 +245,8 @@ def _gpu(
                 hint="`graphbox doctor --json` measures them where there is a GPU",
             )
         rates = Bandwidths.from_dict(measured)
-    return Gpu("a GPU elsewhere", hbm_bytes, Rates(rates, ssd_bytes_per_s))
+    name = "a GPU elsewhere" if config.processes == 1 else f"each of {config.processes} GPUs elsewhere"
+    return Gpu(name, hbm_bytes, Rates(rates, ssd_bytes_per_s))
 
 
 def _first_bandwidths(document: Any) -> dict[str, Any] | None:
@@ -313,12 +314,15 @@ def _print_trainings(
             byte_size(each.nodes_bytes),
             byte_size(each.edges_bytes),
             byte_size(each.pinned_bytes) if each.pinned_bytes else "",
+            *([byte_size(each.process_bytes)] if each.processes > 1 else []),
             byte_size(each.peak_bytes),
         )
         for name, each in trainings.items()
         if each is not None
     ]
-    columns = ("model", "kind", "libraries", "nodes", "edges", "pinned", "peak memory")
+    processes = max((each.processes for each in trainings.values() if each is not None), default=1)
+    each_process = (f"each of {processes} processes",) if processes > 1 else ()
+    columns = ("model", "kind", "libraries", "nodes", "edges", "pinned", *each_process, "peak memory")
     if rows:
         console.print()
         console.print(table("Training", columns, rows, columns[2:]))

@@ -28,6 +28,7 @@ from graphbox.train.plan.device_plan import (
     place_trainings,
     plan_devices,
 )
+from graphbox.train.plan.libraries import Libraries
 from graphbox.train.plan.placement import KINDS, TIERS, Kind, Rates, Thing, place
 from graphbox.train.plan.walks import (
     WALK_MODELS,
@@ -287,6 +288,36 @@ def test_budgets_overrule() -> None:
     assert features[0].why == "vectors are read from SSD ahead of batches, and copied"
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+def test_each_of_several_processes_has_its_rows_and_all_else(processes: int) -> None:
+    models, nodes = {"network": MODELS["network"]}, 999_999
+    one, several = config(models), config(models, processes=processes)
+    whole = planned(one, nodes, 40 * GIB, degrees=skewed(nodes))["network"]
+    part = planned(several, nodes, 40 * GIB, degrees=skewed(nodes))["network"]
+    for mine, ours in zip(part.things, whole.things, strict=True):
+        if ours.thing.kind == "tables":
+            assert mine.thing.items.sum() == -(-nodes // processes)
+            assert mine.thing.accesses.tolist() == ours.thing.accesses.tolist()
+        else:
+            assert mine.thing.bytes == ours.thing.bytes
+            np.testing.assert_allclose(mine.thing.accesses * processes, ours.thing.accesses)
+    assert part.working_bytes - GIB < whole.working_bytes, "NCCL takes about 1 GiB, and batches are smaller"
+
+
+def test_several_processes_have_what_the_fullest_gpu_has_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    free = {0: 100, 1: 40, 2: 60}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device.index] * GIB, 140 * GIB))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "large")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    gpu = torch.device("cuda", 0)
+    assert Gpu.of(gpu).hbm_bytes == int(0.95 * 100 * GIB)
+    three = Gpu.of(gpu, 3)
+    assert three.hbm_bytes == int(0.95 * 40 * GIB)
+    assert three.name == "each of 3 GPUs like cuda:0 (large)"
+
+
 def test_features_of_a_whole_graph_are_part_of_what_computing_takes() -> None:
     run = config({"whole": MODELS["whole"]})
     plan = planned(run, 100_000, 20 * GIB)["whole"]
@@ -335,8 +366,8 @@ def test_rows_of_walks_are_where_the_plan_says() -> None:
         assert sum(each.device_bytes for each in rooms) <= half.budgets["tables"]
         lists = sum(each.thing.bytes for each in half.things if each.thing.kind == "topology")
         assert half.pinned_bytes in (pinned, pinned + lists)
-        plans = plan_trainings(run, counts(nodes), libraries=0, pinned={name: half.pinned_bytes})
-        found, without = plans[name], plan_trainings(run, counts(nodes), libraries=0)[name]
+        plans = plan_trainings(run, counts(nodes), libraries=Libraries(0), pinned={name: half.pinned_bytes})
+        found, without = plans[name], plan_trainings(run, counts(nodes), libraries=Libraries(0))[name]
         assert found is not None
         assert without is not None
         assert found.peak_bytes == without.peak_bytes + half.pinned_bytes

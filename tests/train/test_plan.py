@@ -21,6 +21,7 @@ from graphbox.words import counted_bytes
 from tests.cli.conftest import call_main
 
 LIBRARIES_BYTES = 300_000_000
+LIBRARIES = libraries.Libraries(LIBRARIES_BYTES, 120_000_000)
 LINKS = ("node", "links", "node")
 MODELS: dict[str, dict[str, Any]] = {
     "walk": {"kind": "deepwalk"},
@@ -56,7 +57,7 @@ def peak(plan: TrainingPlan | None) -> int:
 
 
 def planned(run: RunConfig, nodes: int) -> dict[str, TrainingPlan | None]:
-    return plan_trainings(run, counts(nodes), libraries=LIBRARIES_BYTES)
+    return plan_trainings(run, counts(nodes), libraries=LIBRARIES)
 
 
 def test_what_grows_with_the_graph_and_the_model() -> None:
@@ -75,12 +76,32 @@ def test_budgets_count() -> None:
     assert peak(within) < peak(whole) - 400_000_000
 
 
+def test_several_processes_divide_rows_and_batches_and_hold_the_rest_each() -> None:
+    models = {"network": {**MODELS["network"], "batch_size": 4096}}
+    one = planned(config(models=models), 1_000_000)["network"]
+    four = planned(config(models=models, processes=4), 1_000_000)["network"]
+    assert one is not None
+    assert four is not None
+    assert one.process_bytes == one.peak_bytes
+    rows_bytes = 8 * 64 * 1_000_000
+    assert four.rows_bytes == rows_bytes
+    assert four.process_bytes < one.process_bytes - 3 * rows_bytes // 4
+    own = four.process_bytes - LIBRARIES.mapped_bytes
+    assert four.peak_bytes == LIBRARIES_BYTES + 4 * own, "with the process that starts them"
+    room = four.peak_bytes - 1
+    run, plans = config(models=models, processes=4), {"network": four}
+    ((_, message, hint),) = problems(run, counts(1_000_000), plans, room)
+    assert "of memory to train `network` in 4 processes, received" in message
+    assert "with `processes=3` it takes" in hint
+    assert problems(run, counts(1_000_000), plans, room + 1) == []
+
+
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Let another program measure what the libraries take."""
-    libraries._resident_bytes_with.cache_clear()
+    libraries._libraries_of.cache_clear()
     yield lambda program: monkeypatch.setattr(libraries, "_MEASURE", program)
-    libraries._resident_bytes_with.cache_clear()
+    libraries._libraries_of.cache_clear()
 
 
 def test_libraries_whose_import_dies(measured: Callable[[str], None]) -> None:
@@ -130,7 +151,7 @@ def test_a_graph_counts_as_its_tables_do(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_and_what_would() -> None:
     run, nodes = config(), counts(1_000_000)
-    plans = plan_trainings(run, nodes, libraries=LIBRARIES_BYTES)
+    plans = plan_trainings(run, nodes, libraries=LIBRARIES)
     room = peak(plans["walk"])
     ((name, message, hint),) = problems(config(models={"wide": MODELS["wide"]}), nodes, plans, room)
     assert name == "wide"

@@ -36,7 +36,7 @@ from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import RANKED_ROWS
 from graphbox.train.plan.counts import GraphCounts
 
-__all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "task_ends", "tower_sources"]
+__all__ = ["MESSAGE_BYTES", "Demand", "demand_of", "part_of_batches", "task_ends", "tower_sources"]
 
 _MB = 1_000_000
 _VECTORS_PER_CALL = 4096
@@ -69,10 +69,12 @@ class Demand:
     Attributes:
         nodes_bytes: what grows with the nodes, and what is fixed.
         edges_bytes: what grows with the edges.
+        rows_bytes: of ``nodes_bytes``, what several processes divide among them.
     """
 
     nodes_bytes: float
     edges_bytes: float
+    rows_bytes: float = 0.0
 
 
 def demand_of(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> Demand | None:
@@ -104,6 +106,14 @@ def demand_of(model: ModelConfig, counts: GraphCounts, config: RunConfig) -> Dem
         case _:
             demand = None
     return demand
+
+
+def part_of_batches(model: ModelConfig, processes: int) -> ModelConfig:
+    """Return the section of a model with the part of a batch that each of several processes has."""
+    whole = getattr(model, "batch_size", None)
+    if processes == 1 or whole is None:
+        return model
+    return model.model_copy(update={"batch_size": -(-whole // processes)})
 
 
 # Each sum below is of what is fixed, and of tables, vectors and what is made of the graph.
@@ -163,6 +173,7 @@ def _ranked(
     return Demand(
         60 * _MB + batch + scores + 20.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
         250.0 * edges,
+        12.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
     )
 
 
@@ -195,7 +206,7 @@ def _network(
     if memory.tables is not None:
         rows = min(rows, float(memory.tables))
     vectors = 8.0 * model.dim * nodes
-    return Demand(75 * _MB + features + scores + batches + rows + vectors, 140.0 * edges)
+    return Demand(75 * _MB + features + scores + batches + rows + vectors, 140.0 * edges, rows)
 
 
 def _triples(model: KnowledgeGraphSection, counts: GraphCounts) -> Demand:
@@ -207,7 +218,8 @@ def _triples(model: KnowledgeGraphSection, counts: GraphCounts) -> Demand:
         block_bytes = min(512.0 * nodes, _FILTERED_BLOCK_BYTES)
         kept = 14.0 if block_bytes < _MAPPED_BYTES else 2.0
         scores += 40 * _MB + kept * block_bytes
-    return Demand(48 * _MB + scores + 54.0 * model.dim * nodes, 285.0 * _edges(counts, ()))
+    rows = 8.0 * model.dim * nodes
+    return Demand(48 * _MB + scores + 54.0 * model.dim * nodes, 285.0 * _edges(counts, ()), rows)
 
 
 def _events(model: TemporalConfig, counts: GraphCounts, task: TaskConfig | None) -> Demand:
@@ -237,9 +249,8 @@ def _clicks(
         combined = sum(min(rows, prod(known.get(name, 32) for name in cross)) for cross in model.crosses)
     by_value = 20.0 + 15.0 * model.dim
     batch = 66.0 * model.batch_size * model.dim
-    return Demand(
-        92 * _MB + batch + by_value * values + 110.0 * combined - _on_disk(2 * values, model.dim, memory), 0.0
-    )
+    table = by_value * values + 110.0 * combined - _on_disk(2 * values, model.dim, memory)
+    return Demand(92 * _MB + batch + table, 0.0, table)
 
 
 def _scores_bytes(candidates: int, threads: int | None) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from graphbox.bandwidth import Bandwidths, measured_bandwidths
@@ -15,9 +16,11 @@ from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
 from graphbox.train.plan.accesses import DegreeClasses, things_of
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, place
+from graphbox.train.plan.demand import part_of_batches
+from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, Thing, place
 from graphbox.train.plan.walks import WALK_MODELS, host_bytes, room_for_pinned_rows, row_problem
 from graphbox.train.plan.working_set import working_bytes
+from graphbox.train.processes import check_gpus
 from graphbox.words import counted_bytes
 
 __all__ = [
@@ -55,11 +58,11 @@ _LEAST_DIM = 8
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that trainings are planned for.
+    """A GPU that trainings are planned for; of several processes each has one like it.
 
     Attributes:
         name: what it is called.
-        hbm_bytes: memory that trainings may take of it.
+        hbm_bytes: memory that a training may take of it.
         rates: how fast it reads.
     """
 
@@ -68,10 +71,17 @@ class Gpu:
     rates: Rates = _ASSUMED
 
     @classmethod
-    def of(cls, device: torch.device) -> Gpu:
-        """Return a GPU of this machine as it is now."""
-        free, _ = torch.cuda.mem_get_info(device)
-        return cls(device_in_words(device), int(_SHARE_OF_FREE * free))
+    def of(cls, device: torch.device, count: int = 1) -> Gpu:
+        """Return a GPU of this machine as it is now.
+
+        Args:
+            device: which.
+            count: how many processes have one each, from the first on; then what the fullest has is free.
+        """
+        there = [torch.device("cuda", number) for number in range(min(count, torch.cuda.device_count()))]
+        free = min(torch.cuda.mem_get_info(each)[0] for each in (there if count > 1 else [device]))
+        name = device_in_words(device)
+        return cls(name if count == 1 else f"each of {count} GPUs like {name}", int(_SHARE_OF_FREE * free))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +171,14 @@ def place_trainings(config: RunConfig, graph: Graph, device: torch.device) -> di
 
     Raises:
         DoesNotFitError: one has no room on the GPU that was asked for.
+        UsageError: a GPU was named that is not the first, for several processes.
+        BackendMissingError: there are too few GPUs for them.
     """
     if device.type == "cpu":
         return {name: TrainingPlace(device) for name in config.models}
-    counts, gpu = GraphCounts.of(graph), Gpu.of(device)
+    if config.processes > 1:
+        check_gpus(config.processes, device)
+    counts, gpu = GraphCounts.of(graph), Gpu.of(device, config.processes)
     plans = plan_devices(config, counts, {}, gpu)
     if not all(plan is None or plan.is_whole for plan in plans.values()):
         gpu = replace(gpu, rates=Rates(measured_bandwidths(device), ASSUMED_SSD_BYTES_PER_S))
@@ -243,11 +257,12 @@ def _plan(
     degrees: Mapping[str, DegreeClasses],
     gpu: Gpu,
 ) -> DevicePlan | None:
-    working = working_bytes(model, counts, config)
+    processes, memory = config.processes, config.memory
+    working = working_bytes(part_of_batches(model, processes), counts, config)
     things = things_of(model, counts, degrees, config)
     if working is None or things is None:
         return None
-    memory = config.memory
+    things = [_of_each(thing, processes) for thing in things]
     on_disk: dict[Kind, int | None] = {
         "topology": memory.topology,
         "features": memory.features,
@@ -260,7 +275,7 @@ def _plan(
         gpu.rates,
         hbm_bytes=gpu.hbm_bytes - working,
         hbm_budgets=_given(config),
-        mem_budgets={kind: size for kind, size in on_disk.items() if size is not None},
+        mem_budgets={kind: size // processes for kind, size in on_disk.items() if size is not None},
     )
     plan = DevicePlan(name, model.kind, gpu, working, tuple(placed))
     if not isinstance(model, WALK_MODELS):
@@ -271,6 +286,16 @@ def _plan(
         if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
     )
     return replace(plan, pinned_bytes=lists + host_bytes(model, counts, memory, plan.budgets["tables"]))
+
+
+def _of_each(thing: Thing, processes: int) -> Thing:
+    """Return what one of several processes has of a thing: its rows for all, the rest for itself."""
+    if processes == 1:
+        return thing
+    if thing.kind == "tables":
+        ends = -(-np.cumsum(thing.items) // processes)
+        return replace(thing, items=np.diff(ends, prepend=0))
+    return replace(thing, accesses=thing.accesses / processes)
 
 
 def _given(config: RunConfig) -> dict[Kind, int]:
@@ -289,7 +314,8 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: DevicePlan) -> Iterator[
     for key, least in (("dim", _LEAST_DIM), ("batch_size", 1)):
         value = getattr(model, key, 0) // 2
         while value >= least:
-            smaller = working_bytes(model.model_copy(update={key: value}), counts, config)
+            section = part_of_batches(model.model_copy(update={key: value}), config.processes)
+            smaller = working_bytes(section, counts, config)
             if smaller is not None and smaller <= plan.gpu.hbm_bytes:
                 yield f"with `models.{plan.model}.{key}={value}` it takes {counted_bytes(smaller)}"
                 break

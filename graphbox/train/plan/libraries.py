@@ -6,15 +6,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from typing import Self
 
 from graphbox.errors import BackendMissingError, TimeLimitError
+from graphbox.memory import mapped_bytes, resident_bytes
 from graphbox.train.registry import TRAINERS
 
-__all__ = ["libraries_bytes", "load_libraries"]
+__all__ = ["Libraries", "load_libraries", "measured_libraries"]
 
-_PIPELINE = ("graphbox.cli.app", "graphbox.pipeline.stages", "graphbox.workspace", "graphbox.graph.ingest")
+_PIPELINE = (
+    "graphbox.cli.app",
+    "graphbox.pipeline.stages",
+    "graphbox.workspace.workspace",
+    "graphbox.graph.ingest",
+    "graphbox.train.splitting",
+)
 _WITHOUT_OPTIMIZER = frozenset(
     {
         *("deepwalk", "node2vec", "metapath2vec", "line", "lightgcn", "matrix_factorization"),
@@ -28,11 +37,29 @@ _MEASURE_TIMEOUT_S = 600.0
 
 _MEASURE = """
 import sys
-from graphbox.memory import resident_bytes
-from graphbox.train.plan.libraries import load_libraries
+from graphbox.train.plan.libraries import Libraries, load_libraries
 load_libraries(sys.argv[1:])
-print(resident_bytes())
+here = Libraries.of_this_process()
+print(here.resident_bytes, here.mapped_bytes)
 """
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What a process holds before it trains.
+
+    Attributes:
+        resident_bytes: all of it.
+        mapped_bytes: the part that are pages of files, which several processes have in common.
+    """
+
+    resident_bytes: int
+    mapped_bytes: int = 0
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Return what this process holds now."""
+        return cls(resident_bytes(), mapped_bytes())
 
 
 def load_libraries(kinds: Collection[str]) -> None:
@@ -47,7 +74,7 @@ def load_libraries(kinds: Collection[str]) -> None:
         torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
 
-def libraries_bytes(kinds: Collection[str]) -> int:
+def measured_libraries(kinds: Collection[str]) -> Libraries:
     """Return what a process holds that trains models of these kinds, before it does.
 
     Starts a process that imports what the trainings do, unless one has before.
@@ -56,11 +83,11 @@ def libraries_bytes(kinds: Collection[str]) -> int:
         BackendMissingError: what they import is not there.
         TimeLimitError: importing it does not end.
     """
-    return _resident_bytes_with(tuple(sorted(kinds)))
+    return _libraries_of(tuple(sorted(kinds)))
 
 
 @cache
-def _resident_bytes_with(kinds: tuple[str, ...]) -> int:
+def _libraries_of(kinds: tuple[str, ...]) -> Libraries:
     what = f"to import what trains {', '.join(kinds)}"
     try:
         done = subprocess.run(
@@ -87,7 +114,8 @@ def _resident_bytes_with(kinds: tuple[str, ...]) -> int:
             f"expected {what}, received: {last}",
             hint="`graphbox doctor` says what is installed; training needs `pip install 'graphbox[train]'`",
         )
-    return int(done.stdout)
+    resident, mapped = map(int, done.stdout.split())
+    return Libraries(resident, mapped)
 
 
 def _signal_name(number: int) -> str:

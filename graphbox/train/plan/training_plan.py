@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from graphbox.config import ModelConfig, RunConfig
 from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
-from graphbox.memory import available_bytes, resident_bytes
+from graphbox.memory import available_bytes
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.demand import demand_of
-from graphbox.train.plan.libraries import libraries_bytes, load_libraries
+from graphbox.train.plan.demand import demand_of, part_of_batches
+from graphbox.train.plan.libraries import Libraries, load_libraries, measured_libraries
 from graphbox.words import counted_bytes
 
 __all__ = ["TrainingPlan", "check_room", "plan_trainings", "problems"]
@@ -27,10 +27,14 @@ class TrainingPlan:
     Attributes:
         model: its name in the run file.
         kind: its kind.
-        libraries_bytes: what the process holds before it trains.
-        nodes_bytes: what grows with the nodes: rows, vectors, scores of candidates; and what is fixed.
-        edges_bytes: what grows with the edges.
+        libraries_bytes: what a process holds before it trains.
+        nodes_bytes: what grows with the nodes: rows, vectors, scores of candidates; and what is fixed. Of
+            several processes that of rank 0, which has all rows in the end.
+        edges_bytes: what grows with the edges, in each process.
         pinned_bytes: what is pinned for a GPU, beside that.
+        processes: how many train.
+        rows_bytes: of ``nodes_bytes``, what they divide among them.
+        common_bytes: of ``libraries_bytes``, what they have in common.
     """
 
     model: str
@@ -39,17 +43,35 @@ class TrainingPlan:
     nodes_bytes: int
     edges_bytes: int
     pinned_bytes: int = 0
+    processes: int = 1
+    rows_bytes: int = 0
+    common_bytes: int = 0
+
+    @property
+    def process_bytes(self) -> int:
+        """The most resident memory of a process while all train."""
+        return self._alone_bytes - (self.rows_bytes - self.rows_bytes // self.processes)
 
     @property
     def peak_bytes(self) -> int:
-        """The most resident memory."""
+        """The most resident memory; of several processes, with that which started them, all together."""
+        if self.processes == 1:
+            return self._alone_bytes
+        # The others are gone when rank 0 takes up all rows.
+        together = self.processes * (self.process_bytes - self.common_bytes)
+        return self.libraries_bytes + max(together, self._alone_bytes - self.common_bytes)
+
+    @property
+    def _alone_bytes(self) -> int:
         return self.libraries_bytes + self.nodes_bytes + self.edges_bytes + self.pinned_bytes
 
     def as_dict(self) -> dict[str, int | str]:
         """Return plain values for ``--json``."""
         return {
             "kind": self.kind,
+            "processes": self.processes,
             "peak_bytes": self.peak_bytes,
+            "process_bytes": self.process_bytes,
             "libraries_bytes": self.libraries_bytes,
             "nodes_bytes": self.nodes_bytes,
             "edges_bytes": self.edges_bytes,
@@ -61,7 +83,7 @@ def plan_trainings(
     config: RunConfig,
     counts: GraphCounts,
     *,
-    libraries: int | None = None,
+    libraries: Libraries | None = None,
     pinned: Mapping[str, int] | None = None,
 ) -> dict[str, TrainingPlan | None]:
     """Return the plan of each model of a run file by name; None where its kind has none.
@@ -69,8 +91,8 @@ def plan_trainings(
     Args:
         config: the run file.
         counts: how large its graph is.
-        libraries: bytes that the process holds before it trains; without it a process is started that
-            imports what the trainings do.
+        libraries: what a process holds before it trains; without it one is started that imports what the
+            trainings do.
         pinned: bytes that each pins for a GPU, by name; those that are left out pin none.
 
     Raises:
@@ -78,7 +100,7 @@ def plan_trainings(
         TimeLimitError: importing it does not end.
     """
     if libraries is None:
-        libraries = libraries_bytes({model.kind for model in config.models.values()})
+        libraries = measured_libraries({model.kind for model in config.models.values()})
     return {
         name: _plan(name, model, counts, config, libraries, (pinned or {}).get(name, 0))
         for name, model in config.models.items()
@@ -86,7 +108,7 @@ def plan_trainings(
 
 
 def check_room(config: RunConfig, graph: Graph, pinned: Mapping[str, int] | None = None) -> None:
-    """Refuse trainings that, by plan, take more memory than this process may: before any begins.
+    """Refuse trainings that, by plan, take more memory than there is for them: before any begins.
 
     That is what is available now beside what the process holds, or ``memory.total`` of the run file.
 
@@ -99,10 +121,10 @@ def check_room(config: RunConfig, graph: Graph, pinned: Mapping[str, int] | None
         DoesNotFitError: one takes more.
     """
     load_libraries({model.kind for model in config.models.values()})
-    resident = resident_bytes()
+    libraries = Libraries.of_this_process()
     counts = GraphCounts.of(graph)
-    plans = plan_trainings(config, counts, libraries=resident, pinned=pinned)
-    found = problems(config, counts, plans, available_bytes() + resident)
+    plans = plan_trainings(config, counts, libraries=libraries, pinned=pinned)
+    found = problems(config, counts, plans, available_bytes() + libraries.resident_bytes)
     if found:
         model, message, hint = found[0]
         raise DoesNotFitError(message, where=f"models.{model}", hint=hint)
@@ -125,32 +147,57 @@ def problems(
     found = []
     for name, plan in plans.items():
         if plan is not None and plan.peak_bytes > room:
+            in_processes = "" if plan.processes == 1 else f" in {plan.processes} processes"
             message = (
-                f"expected {counted_bytes(plan.peak_bytes)} of memory to train `{name}`, received "
-                f"{counted_bytes(room)}, which "
-                f"{of_whom}"
+                f"expected {counted_bytes(plan.peak_bytes)} of memory to train `{name}`{in_processes}, "
+                f"received {counted_bytes(room)}, which {of_whom}"
             )
             found.append((name, message, "; ".join(_ways(config, counts, plan, room))))
     return found
 
 
 def _plan(
-    name: str, model: ModelConfig, counts: GraphCounts, config: RunConfig, libraries: int, pinned: int
+    name: str, model: ModelConfig, counts: GraphCounts, config: RunConfig, libraries: Libraries, pinned: int
 ) -> TrainingPlan | None:
-    demand = demand_of(model, counts, config)
+    demand = demand_of(part_of_batches(model, config.processes), counts, _part_of_budgets(config))
     if demand is None:
         return None
-    nodes, edges = round(demand.nodes_bytes), round(demand.edges_bytes)
-    return TrainingPlan(name, model.kind, libraries, nodes, edges, pinned)
+    return TrainingPlan(
+        name,
+        model.kind,
+        libraries.resident_bytes,
+        round(demand.nodes_bytes),
+        round(demand.edges_bytes),
+        pinned,
+        config.processes,
+        max(0, round(demand.rows_bytes)),
+        libraries.mapped_bytes,
+    )
+
+
+def _part_of_budgets(config: RunConfig) -> RunConfig:
+    """Return a run file with the part of a budget of features that each process has."""
+    features = config.memory.features
+    if config.processes == 1 or features is None:
+        return config
+    memory = config.memory.model_copy(update={"features": features // config.processes})
+    return config.model_copy(update={"memory": memory})
 
 
 def _ways(config: RunConfig, counts: GraphCounts, plan: TrainingPlan, room: int) -> Iterator[str]:
     """Yield what makes a training fit, or lets it begin in any case."""
     model = config.models[plan.model]
+    libraries = Libraries(plan.libraries_bytes, plan.common_bytes)
+    for processes in range(plan.processes - 1, 0, -1):
+        of_fewer = config.model_copy(update={"processes": processes})
+        fewer = _plan(plan.model, model, counts, of_fewer, libraries, plan.pinned_bytes)
+        if fewer is not None and fewer.peak_bytes <= room:
+            yield f"with `processes={processes}` it takes {counted_bytes(fewer.peak_bytes)}"
+            break
     dim = getattr(model, "dim", 0) // 2
     while dim >= _LEAST_DIM:
         section = model.model_copy(update={"dim": dim})
-        smaller = _plan(plan.model, section, counts, config, plan.libraries_bytes, plan.pinned_bytes)
+        smaller = _plan(plan.model, section, counts, config, libraries, plan.pinned_bytes)
         if smaller is not None and smaller.peak_bytes <= room:
             yield f"with `models.{plan.model}.dim={dim}` it takes {counted_bytes(smaller.peak_bytes)}"
             break

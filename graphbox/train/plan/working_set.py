@@ -31,6 +31,8 @@ __all__ = ["working_bytes"]
 
 _CONTEXT_BYTES = 1 << 30
 """What CUDA, its libraries and the caches of PyTorch's allocator take, about."""
+_TRANSPORT_BYTES = 1 << 30
+"""What NCCL takes of each GPU that talks to others, about."""
 _COPIES = 6.0
 """How often a vector of a batch is there: itself, what layers make of it, gradients, batches ahead."""
 _INFERENCE_NODES = 8192
@@ -48,7 +50,7 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
     """Return what a training takes of the GPU's memory whatever is kept there; None of a kind not known.
 
     Args:
-        model: the model's section of the run file.
+        model: the model's section of the run file; of several processes with their part of a batch.
         counts: how large the graph is.
         config: the run file.
     """
@@ -88,7 +90,8 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
             return _CONTEXT_BYTES + batches_bytes(model, counts)
         case _:
             return None
-    return round(_CONTEXT_BYTES + 4.0 * numbers)
+    fixed = _CONTEXT_BYTES + (_TRANSPORT_BYTES if config.processes > 1 else 0)
+    return round(fixed + 4.0 * numbers)
 
 
 def _passes_ahead(model: GraphNetworkConfig, config: RunConfig) -> int:
