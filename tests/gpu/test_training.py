@@ -65,7 +65,7 @@ def test_equal_runs_give_equal_bits(
 def test_budgets_of_features_change_no_bit(
     task: str, graph: Graph, tmp_path: Path, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graphbox.train.network.node_data._PASS_BATCHES", 2)
+    monkeypatch.setattr("graphbox.train.network.trainer._PASS_BATCHES", 2)
     monkeypatch.setattr("graphbox.sample.loader.device._PASS_BATCHES", 2)
     place = torch.device("cuda", torch.cuda.current_device())
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from graphbox.errors import InterruptedRunError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 from graphbox.models.graph_inputs import NodeBatch
-from graphbox.sample import Batch
+from graphbox.sample import Batch, DeviceGraph
 from graphbox.sample.device_arrays import DeviceArrays, RowBlocks
 from graphbox.train import GraphView, TrainedModel, fit, load_outcome, make_split
 from graphbox.train.network.node_data import NetworkData, node_data
@@ -161,7 +162,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[DeviceArrays[Any]]:
 
     monkeypatch.setattr(DeviceArrays, "__init__", noted)
     monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
-    monkeypatch.setattr("graphbox.train.network.node_data._PASS_BATCHES", 2)
+    monkeypatch.setattr("graphbox.train.network.trainer._PASS_BATCHES", 2)
     monkeypatch.setattr("graphbox.sample.loader.device._PASS_BATCHES", 2)
     return made
 
@@ -194,6 +195,36 @@ def test_budgets_change_no_bit(
         assert held.statistics.passes > 2
         assert held.statistics.hit_rate is not None
         assert held.statistics.hit_rate > 0.2
+
+
+@pytest.mark.gpu_kernel
+def test_one_graph_at_a_time_has_the_budget_of_neighbours(
+    graph: Graph,
+    expected: dict[str, dict[str, Any]],
+    kernels: list[DeviceArrays[Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of an epoch, which lacks its links, that of all epochs, and that of the end."""
+    made: list[weakref.ref[DeviceGraph]] = []
+    passes: list[int] = []
+
+    class Noted(DeviceGraph):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            assert not any(each() for each in made)
+            super().__init__(*args, **options)
+            made.append(weakref.ref(self))
+
+        def end_pass(self) -> Any:
+            statistics = super().end_pass()
+            passes.append(statistics.lists)
+            return statistics
+
+    monkeypatch.setattr("graphbox.train.memory.DeviceGraph", Noted)
+    memory = MemoryConfig(hbm=HbmConfig(topology=7000, tables=0))
+    assert_same(vectors_of(train(graph, "links", tmp_path, memory)), expected["links"])
+    assert len(made) == 5  # two epochs, the validation of each, the end
+    assert max(passes) > 0
 
 
 @pytest.mark.gpu_kernel

@@ -17,6 +17,7 @@ from graphbox.sample import Batch, NeighborLoader
 from graphbox.sample.loader.base import LoaderIterator
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table import EmbeddingTable
+from graphbox.train.network.graph import NetworkGraph
 from graphbox.train.network.links import GraphLinkTrainer
 from graphbox.train.network.trained_network import ClassHead
 from graphbox.train.network.trainer import NetworkTrainer
@@ -143,8 +144,11 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     @property
     def _fetches_ahead(self) -> bool:
-        sampled_there = self._loader is not None and self._graph_on_device() is not None
-        return sampled_there and self._tiers is None
+        is_there = self._loader is not None and self._on_device(self._graph) is not None
+        return is_there and self._tiers is None
+
+    def _graph_of(self, view: GraphView) -> NetworkGraph:  # noqa: ARG002 - the task hides no edges
+        return self._graph
 
     def _batches_of_epoch(self) -> int:
         return 1 if self._loader is None else len(self._loader)
@@ -177,7 +181,7 @@ class GraphNetworkTrainer(NetworkTrainer):
 
     def _new_loader(self, nodes: NDArray[np.int64]) -> NeighborLoader:
         hops = list(self._config.num_neighbors or ())
-        tiered, on_device = self._tiers, self._graph_on_device()
+        tiered, on_device = self._tiers, self._on_device(self._graph)
         with_vectors = partial(self._data.with_vectors, pinned=self._device.type == "cuda")
         return NeighborLoader(
             on_device or tiered or self._graph.view,

@@ -20,7 +20,7 @@ from graphbox.errors import UsageError
 from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
-from graphbox.sample import DeviceGraph, permutation, sample_heterogeneous
+from graphbox.sample import permutation, sample_heterogeneous
 from graphbox.train.compressed import CompressedRows
 from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 from graphbox.train.losses import info_nce, sigmoid
@@ -100,7 +100,6 @@ class GraphLinkTrainer(NetworkTrainer):
         self._queries: RankingQueries | None = None
         self._epoch_degree = self._degree
         self._epoch_whole: LayerEdges | None = None
-        self._epoch_sampled: DeviceGraph | None = None
         self.epoch_graph = self._graph
         self.epoch_links = self._links_to_hold_out.edges
 
@@ -114,10 +113,7 @@ class GraphLinkTrainer(NetworkTrainer):
         rest = self._split.known("train")
         rest = rest[~np.isin(self._split.pair_keys(rest[:, 0], rest[:, 1]), pairs)]
         self._epoch_degree = self._in_degree(rest)
-        self._epoch_whole = self._epoch_sampled = None
-        if self._config.num_neighbors is not None:
-            hops = self._config.num_neighbors
-            self._epoch_sampled = self._memory.sampled_on_device(self.epoch_graph.view, hops)
+        self._epoch_whole = None
         self.epoch_links = edges[permutation(len(edges), self._seed, epoch)]
         return self._batches_of_epoch()
 
@@ -227,10 +223,11 @@ class GraphLinkTrainer(NetworkTrainer):
             with clock.stage("compute"):
                 found = self.network(inputs, rows, edges)
                 return {name: found[name][tensor_on(each, self._device)] for name, each in seeds.items()}
-        place = CPU if self._epoch_sampled is None else self._device
         with clock.stage("sample"):
+            sampled = self._on_device(graph)
+            place = CPU if sampled is None else self._device
             sample = sample_heterogeneous(
-                graph.view if self._epoch_sampled is None else self._epoch_sampled,
+                graph.view if sampled is None else sampled,
                 {name: tensor_on(each, place) for name, each in seeds.items()},
                 {edge_type: list(self._config.num_neighbors) for edge_type in graph.edge_types},
                 edge_attributes=graph.edge_attributes,
@@ -246,6 +243,11 @@ class GraphLinkTrainer(NetworkTrainer):
         with clock.stage("compute"):
             found = self.network(inputs, rows, edges)
             return {name: found[name][: len(each)] for name, each in seeds.items()}
+
+    def _end_pass(self) -> None:
+        if self._sampled is not None and self._sampled[1] is not None:
+            self._sampled[1].end_pass()
+        super()._end_pass()
 
     def _targets(self, vectors: dict[str, Tensor], seeds: Nodes, nodes: NDArray[np.int64]) -> Tensor:
         degree = tensor_on(self._epoch_degree[nodes], self._device)

@@ -32,7 +32,6 @@ ArrayKey = tuple[str, str]
 
 _CODES, _NUMBERS, _VECTORS = "codes", "numbers", "vectors"
 _INPUTS = "inputs"
-_PASS_BATCHES = 256
 
 
 class _Arrays(Protocol):
@@ -196,7 +195,6 @@ class NetworkData(Mapping[str, NodeData]):
         held = self.arrays or _HostArrays(blocks)
         for each in self._types.values():
             each.read_from(held)
-        self._batches = 0
 
     def __getitem__(self, node_type: str) -> NodeData:
         return self._types[node_type]
@@ -255,15 +253,8 @@ class NetworkData(Mapping[str, NodeData]):
                 features[name] = {_VECTORS: vectors.pin_memory() if is_below else vectors}
         return Batch(batch.epoch, batch.number, batch.sample, features, batch.seeds)
 
-    def count_batch(self) -> None:
-        """Count a batch that no loader fetched, and end a pass after some of them."""
-        self._batches += 1
-        if self._batches % _PASS_BATCHES == 0:
-            self.end_pass()
-
     def end_pass(self) -> None:
         """Let the rows that were read the most be on the device; what is read does not change by it."""
-        self._batches = 0
         if self.arrays is not None:
             self.arrays.end_pass()
 

@@ -40,6 +40,8 @@ __all__ = ["NetworkTrainer"]
 
 _ROW_SCALE = 0.1
 _START_STREAM, _BATCH_STREAM = 1, 2
+_PASS_BATCHES = 256
+"""After so many, a device's memory gets what they read, where no loader sees to it."""
 
 
 class NetworkTrainer(Trainer):
@@ -116,7 +118,8 @@ class NetworkTrainer(Trainer):
         )
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
-        self._on_device: DeviceGraph | None = None
+        self._sampled: tuple[NetworkGraph, DeviceGraph | None] | None = None
+        self._batches_of_pass = 0
 
     @property
     def epochs(self) -> int:
@@ -141,7 +144,7 @@ class NetworkTrainer(Trainer):
             in_tiers = self._tiers is not None
             reason = self._memory.why_on_cpu(hops, in_tiers=in_tiers)
             found["sampling"] = self._memory.sampling_place(hops, in_tiers=in_tiers)
-            if reason is None and in_tiers and self._held_on_device() is None:
+            if reason is None and in_tiers and self._held_on_device(self._graph) is None:
                 found["sampling"] += ", lists by their use there and in pinned memory, others from disk"
                 found["inference"] = "sampled on the cpu: lists are on disk"
         elif self._device.type == "cuda":
@@ -163,14 +166,15 @@ class NetworkTrainer(Trainer):
         if math.isfinite(value):  # the loop stops at any other, before anything takes it up
             with self._clock.stage("push"):
                 self._optimization.step(self._done(epoch, batch))
-        if not self._fetches_ahead:
-            self._data.count_batch()
+        self._batches_of_pass += 1
+        if self._batches_of_pass >= _PASS_BATCHES and not self._fetches_ahead:
+            self._end_pass()
         return value, count
 
     def end_epoch(self, epoch: int) -> Mapping[str, float]:
         """Return figures of the validation part, every few epochs and after the last."""
         if not self._fetches_ahead:
-            self._data.end_pass()
+            self._end_pass()
         if (epoch + 1) % self._config.validate_every and epoch + 1 != self.epochs:
             return {}
         self.network.eval()
@@ -226,36 +230,43 @@ class NetworkTrainer(Trainer):
         self, view: GraphView | None, nodes: Mapping[str, NDArray[np.int64]] | None = None
     ) -> dict[str, NDArray[np.float32]]:
         """Return the embeddings of nodes (None: of all) over a graph (None: as training sees it)."""
-        graph = self._graph
-        if view is not None:
-            graph = self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
+        graph = self._graph if view is None else self._graph_of(view)
         return embed_graph(
             self.network,
             graph,
             self._data,
             nodes=nodes,
-            sampled=self._held_on_device()
-            if view is None
-            else self._memory.sampled_on_device(graph.view, ()),
+            sampled=self._held_on_device(graph),
             threads=self._threads,
             # At the end rank 0 is alone with the trained model.
             processes=self._processes if view is None else ALONE,
         )
 
-    def _graph_on_device(self) -> DeviceGraph | None:
-        """Return the graph as training sees it for sampling on the device; None: on the CPU."""
-        if self._on_device is None:
-            hops = self._config.num_neighbors or ()
-            graph = self._tiers or self._graph.view
-            self._on_device = self._memory.sampled_on_device(graph, hops)
-        return self._on_device
+    def _graph_of(self, view: GraphView) -> NetworkGraph:
+        """Return another view as networks see it."""
+        return self._network_graph(view.with_reverse_edges() if self._config.reverse else view)
 
-    def _held_on_device(self) -> DeviceGraph | None:
-        """Return the graph for sampling all neighbours on the device; None: on the CPU."""
-        graph = self._graph_on_device()
-        if graph is None or graph.holds(self._graph.edge_types, self._graph.edge_attributes):
-            return graph
+    def _on_device(self, graph: NetworkGraph) -> DeviceGraph | None:
+        """Return a graph for sampling on the device, where it is alone; None: it is sampled on the CPU."""
+        if self._sampled is None or self._sampled[0] is not graph:
+            self._sampled = None  # before the next comes: the budget is for one
+            hops = self._config.num_neighbors or ()
+            # What is on disk is the graph that is trained on.
+            tiers = self._tiers if graph is self._graph else None
+            self._sampled = graph, self._memory.sampled_on_device(tiers or graph.view, hops)
+        return self._sampled[1]
+
+    def _held_on_device(self, graph: NetworkGraph) -> DeviceGraph | None:
+        """Return a graph for sampling all neighbours on the device; None: on the CPU."""
+        found = self._on_device(graph)
+        if found is None or found.holds(graph.edge_types, graph.edge_attributes):
+            return found
         return None
+
+    def _end_pass(self) -> None:
+        """Let the device's memory have what was read the most; no result changes by it."""
+        self._batches_of_pass = 0
+        self._data.end_pass()
 
     @property
     def _tiers(self) -> TieredGraph | None:
