@@ -99,26 +99,30 @@ class KnowledgeGraphModel(nn.Module):
         self._num_relations = num_relations
         self._reciprocal = reciprocal
 
-    def forward(self, entities: Tensor, directed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, and the rows of entities and relations that they are of.
+    def forward(
+        self, entities: Tensor, directed: Tensor, candidates: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return queries, the rows of entities and relations that they are of, and those of candidates.
+
+        Each table is asked once.
 
         Args:
             entities: int64 [n], the entities that are asked about.
             directed: int64 [n], the relation; plus the number of relations where heads are asked for.
+            candidates: int64 [m], entities.
 
         Returns:
-            float32 [n, dim], [n, dim] and [n, relation_dim].
+            float32 [n, dim], [n, dim], [n, relation_dim] and [m, dim].
         """
-        rows = self.entities(entities)
+        looked_up: Tensor = self.entities(torch.cat([entities, candidates]))
+        rows, candidate_rows = torch.split(looked_up, [len(entities), len(candidates)])
         if self._reciprocal:
             relation_rows = self.relations(directed)
-            return self.score.tail_queries(rows, relation_rows), rows, relation_rows
-        relation_rows = self.relations(directed % self._num_relations)
-        return (
-            directed_queries(self.score, rows, relation_rows, directed >= self._num_relations),
-            rows,
-            relation_rows,
-        )
+            queries = self.score.tail_queries(rows, relation_rows)
+        else:
+            relation_rows = self.relations(directed % self._num_relations)
+            queries = directed_queries(self.score, rows, relation_rows, directed >= self._num_relations)
+        return queries, rows, relation_rows, candidate_rows
 
 
 def directed_queries(score: TripleScore, rows: Tensor, relation_rows: Tensor, to_heads: Tensor) -> Tensor:

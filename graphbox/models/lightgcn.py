@@ -5,6 +5,7 @@ Both give vectors of queries and of candidates. Where these are of one type they
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -152,5 +153,15 @@ class MatrixFactorization(nn.Module):
         return query, target
 
     def forward(self, queries: Tensor, *targets: Tensor) -> tuple[Tensor, ...]:
-        """Return the vectors of queries, and of several lists of candidates: float32 [n, dim] each."""
-        return (self.queries(queries), *(self.targets(each) for each in targets))
+        """Return the vectors of queries, and of several lists of candidates: float32 [n, dim] each.
+
+        Each table is asked once.
+        """
+        if self.queries is self.targets:
+            return _looked_up(self.queries, [queries, *targets])
+        return self.queries(queries), *_looked_up(self.targets, targets)
+
+
+def _looked_up(rows: TableEmbedding, nodes: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    found: Tensor = rows(torch.cat(list(nodes)))
+    return torch.split(found, [len(each) for each in nodes])

@@ -121,8 +121,10 @@ def test_directions(reciprocal: bool) -> None:
     )
     model = KnowledgeGraphModel(entities, relations, ComplEx(DIM), 3, reciprocal=reciprocal)
     nodes = torch.tensor([4, 4, 5])
-    queries, rows, relation_rows = model(nodes, torch.tensor([1, 1 + 3, 2]))
+    queries, rows, relation_rows, others = model(nodes, torch.tensor([1, 1 + 3, 2]), torch.tensor([7, 5]))
     score = model.score
+    for found, of in ((rows, [4, 4, 5]), (others, [7, 5])):
+        np.testing.assert_array_equal(found.detach().numpy(), entities.table.pull(np.array(of)))
     torch.testing.assert_close(queries[0], score.tail_queries(rows[:1], relation_rows[:1])[0])
     if reciprocal:
         assert not torch.equal(relation_rows[0], relation_rows[1])

@@ -84,9 +84,14 @@ def test_rows_take_gradients_through_the_graph() -> None:
 
 def test_factorization_gives_rows() -> None:
     model = MatrixFactorization(rows(1), rows(2), (QUERIES, TARGETS))
-    query, target = model(torch.tensor([5, 0]), torch.tensor([2, 2, 9]))
+    query, target, other = model(torch.tensor([5, 0]), torch.tensor([2, 2, 9]), torch.tensor([1]))
+    np.testing.assert_array_equal(other.detach().numpy(), model.targets.table.pull(np.array([1])))
     np.testing.assert_array_equal(query.detach().numpy(), model.queries.table.pull(np.array([5, 0])))
     np.testing.assert_array_equal(target.detach().numpy(), model.targets.table.pull(np.array([2, 2, 9])))
+    of_one_type = MatrixFactorization(model.queries, model.queries, (QUERIES, QUERIES))
+    query, target = of_one_type(torch.tensor([5, 0]), torch.tensor([2]))
+    for found, of in ((query, [5, 0]), (target, [2])):
+        np.testing.assert_array_equal(found.detach().numpy(), model.queries.table.pull(np.array(of)))
 
 
 def test_gfcf_is_its_definition() -> None:

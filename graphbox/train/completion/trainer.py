@@ -261,12 +261,10 @@ class CompletionTrainer(Trainer):
         relations = self.queries.relations[queries]
         asked = self.queries.entities[queries] + self._offsets[self._asked_types[relations]]
         self.model.train()
-        vectors, entity_rows, relation_rows = self.model(self._tensor(asked), self._tensor(relations))
-        candidate_rows = processes.gather_slices(
-            "candidates",
-            self.model.entities(self._tensor(candidates[some] + self._offsets[number])),
-            len(candidates),
+        vectors, entity_rows, relation_rows, some_rows = self.model(
+            *(self._tensor(each) for each in (asked, relations, candidates[some] + self._offsets[number]))
         )
+        candidate_rows = processes.gather_slices("candidates", some_rows, len(candidates))
         if config.dropout:
             vectors = vectors * self._kept(num_queries, part, epoch, batch)
         scores = self._score(vectors, candidate_rows)
