@@ -276,6 +276,10 @@ def test_budgets_overrule() -> None:
     assert plan.budgets["features"] == 0
     assert (64 << 20) - 1000 < plan.budgets["tables"] <= 64 << 20
     assert all(each.share("HBM") == 1 for each in plan.things if each.thing.kind == "topology")
+    assert plan.pinned_bytes == 0
+    away = config({"network": MODELS["network"]}, memory={"hbm": {"topology": 0}})
+    plan = planned(away, 1_000_000, 40 * GIB)["network"]
+    assert plan.pinned_bytes == sum(each.thing.bytes for each in plan.things if each.thing.kind == "topology")
     on_disk = config({"network": MODELS["network"]}, memory={"features": "10MiB"})
     features = [
         each

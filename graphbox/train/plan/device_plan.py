@@ -278,14 +278,16 @@ def _plan(
         mem_budgets={kind: size // processes for kind, size in on_disk.items() if size is not None},
     )
     plan = DevicePlan(name, model.kind, gpu, working, tuple(placed))
-    if not isinstance(model, WALK_MODELS):
-        return plan
-    lists = sum(
-        each.thing.bytes
-        for each in placed
-        if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
-    )
-    return replace(plan, pinned_bytes=lists + host_bytes(model, counts, memory, plan.budgets["tables"]))
+    pinned = 0
+    if memory.topology is None:  # else that is the budget of pinned lists, too
+        pinned = sum(
+            each.thing.bytes
+            for each in placed
+            if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
+        )
+    if isinstance(model, WALK_MODELS):
+        pinned += host_bytes(model, counts, memory, plan.budgets["tables"])
+    return replace(plan, pinned_bytes=pinned)
 
 
 def _of_each(thing: Thing, processes: int) -> Thing:
