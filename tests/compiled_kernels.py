@@ -12,27 +12,46 @@ import importlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-__all__ = ["compiled_launches", "entry_kernels"]
+__all__ = ["CompiledLaunch", "compiled_launches", "entry_kernels"]
 
 _TARGET = ("cuda", 90, 32)  # H100 and H200
 _COMPILE_TIMEOUT_S = 280
 _POINTER_RANGE_BYTES = 1 << 40
+_ACCESS = re.compile(r"(?:ld|st)\.global[.\w:]*|cp\.async\.\w+\.shared\.global \[[^]]*\], \[[^]]*\], \w+")
+_ADDRESS = re.compile(r"\[[^]]*\]")
+
+
+@dataclass(frozen=True)
+class CompiledLaunch:
+    """What a launch became.
+
+    Attributes:
+        kernel: its name.
+        arguments: of the launch, as JSON holds them.
+        accesses: how many instructions of each kind and width read or write the memory of the device.
+    """
+
+    kernel: str
+    arguments: dict[str, Any] = field(repr=False)
+    accesses: dict[str, int]
 
 
 @contextmanager
-def compiled_launches(*modules: str, cache: Path) -> Iterator[None]:
-    """Compile what the block launches: all kernels of ``modules``, and whatever else.
+def compiled_launches(*modules: str, cache: Path) -> Iterator[list[CompiledLaunch]]:
+    """Compile what the block launches: all kernels of ``modules``, and whatever else; see after the block.
 
     Args:
         modules: names of ``*_gpu`` modules.
@@ -42,12 +61,13 @@ def compiled_launches(*modules: str, cache: Path) -> Iterator[None]:
         AssertionError: the compiler refuses a kernel or warns, or a kernel was not launched.
     """
     launches: dict[str, dict[str, Any]] = {}
+    compiled: list[CompiledLaunch] = []
     with _recorded(launches):
-        yield
+        yield compiled
     launched = {(each["module"], each["kernel"]) for each in launches.values()}
     missing = {(module, kernel) for module in modules for kernel in entry_kernels(module)} - launched
     assert not missing, f"never launched, so not compiled: {sorted(missing)}"
-    _compile_all([*launches.values()], cache)
+    compiled += _compile_all([*launches.values()], cache)
 
 
 def entry_kernels(module: str) -> list[str]:
@@ -101,7 +121,7 @@ def _encoded(value: Any) -> Any:
     return value
 
 
-def _compile_all(launches: Sequence[dict[str, Any]], cache: Path) -> None:
+def _compile_all(launches: Sequence[dict[str, Any]], cache: Path) -> list[CompiledLaunch]:
     done = subprocess.run(
         [sys.executable, "-m", "tests.compiled_kernels"],
         input=json.dumps(launches),
@@ -113,6 +133,11 @@ def _compile_all(launches: Sequence[dict[str, Any]], cache: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    return [
+        CompiledLaunch(launch["kernel"], launch["arguments"], accesses)
+        for launch, accesses in zip(launches, found, strict=True)
+    ]
 
 
 # --- In the process that compiles ------------------------------------------------------------------------
@@ -158,14 +183,16 @@ def _decoded(value: Any) -> Any:
     return _Pointer(getattr(torch, value["tensor"]), 0 if value["aligned"] else 8)
 
 
-def _compile(launch: dict[str, Any], *, ones: bool) -> None:
+def _compile(launch: dict[str, Any], *, ones: bool) -> Counter[str]:
+    """Compile a launch; return how often each kind of instruction reads or writes memory of the device."""
     kernel = getattr(importlib.import_module(launch["module"]), launch["kernel"])
     variable = {each.name for each in kernel.params if not each.is_constexpr}
     arguments = {
         name: 1 if ones and name in variable and type(value) is int else _decoded(value)
         for name, value in launch["arguments"].items()
     }
-    kernel.warmup(grid=(1,), **arguments)
+    compiled = kernel.warmup(grid=(1,), **arguments)
+    return Counter(_ADDRESS.sub("[]", each) for each in _ACCESS.findall(compiled.asm["ptx"]))
 
 
 def _main() -> int:
@@ -175,15 +202,19 @@ def _main() -> int:
     triton.runtime.driver.set_active(_Driver())
     warnings.simplefilter("error")
     failures = 0
+    accesses = []
     for launch in launches:
-        for ones in (False, True):
+        for ones in (True, False):
             try:
-                _compile(launch, ones=ones)
+                found = _compile(launch, ones=ones)
             except Exception as error:  # noqa: BLE001 - whatever the compiler says
                 failures += 1
                 print(f"{launch}{', its integers 1' if ones else ''}:\n{type(error).__name__}: {error}")
                 print(f"{error.__cause__ or ''}\n")
                 break
+        else:
+            accesses.append(found)
+    print(json.dumps(accesses))
     return min(failures, 1)
 
 

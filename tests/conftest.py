@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiled_kernels import compiled_launches
+from tests.compiled_kernels import CompiledLaunch, compiled_launches
 
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when kernels are imported; `make test-gpu` says 0
 if os.environ["TRITON_INTERPRET"] == "1":
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def compiling(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager[None]]:
+def compiling(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager[list[CompiledLaunch]]]:
     """Return the context that compiles what it launches, given the names of modules of kernels."""
     cache = pytestconfig.cache
     assert cache is not None

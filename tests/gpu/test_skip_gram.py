@@ -57,6 +57,21 @@ def test_large_batches_are_the_native_ones(device: torch.device, large: Learning
     assert_learned_alike(losses, tables, expected, reference, 1e-3)  # after a hundred batches
 
 
+def test_large_batches_have_the_same_bits_wherever_rows_are(device: torch.device, large: Learning) -> None:
+    found = []
+    for row_bytes in (None, large.budget(large.keys // 4), 0):
+        tables = large.tables()
+        trainer = large.on_device(tables, device, row_bytes)
+        assert ("rows" in trainer.places()) == (row_bytes is not None)
+        losses = large.train(trainer, range(1))
+        trainer.store()
+        found.append((losses, [records(table, large.keys) for table in tables.values()]))
+    for losses, rows in found[1:]:
+        assert losses == found[0][0]
+        for ours, theirs in zip(rows, found[0][1], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_same_inputs_give_the_same_rows_a_hundred_times(device: torch.device) -> None:
     learning = replace(LARGE, graph=ring(500, 4_000), walkers=300, dim=64)  # rows that many batches share
     first = None
