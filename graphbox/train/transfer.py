@@ -49,6 +49,9 @@ def place_of(needed_bytes: int, device: torch.device) -> torch.device:
     if device.type != "cuda":
         return CPU
     free, _ = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+        device
+    )  # kept for tensors to come
     return device if needed_bytes <= _SHARE_OF_FREE * free else CPU
 
 

@@ -32,6 +32,7 @@ from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
 from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import Optimization
+from graphbox.train.transfer import place_of
 from tests.train.atlas import build_atlas
 from tests.train.conftest import build_graph
 from tests.train.letters import stream_graph, stream_task
@@ -247,6 +248,13 @@ def test_the_pretended_gpu_refuses_what_a_gpu_would() -> None:
             here + there
         with pytest.raises(TypeError, match="can't convert cuda:0"):
             there.numpy()
+
+
+def test_what_is_kept_for_a_while_is_on_the_gpu_if_it_has_room() -> None:
+    assert place_of(1, CPU) == CPU
+    with pretended_gpu() as gpu:  # which has 1 TiB free
+        assert place_of(1 << 39, gpu) == gpu
+        assert place_of((1 << 39) + 1, gpu) == CPU
 
 
 @pytest.mark.gpu_kernel
