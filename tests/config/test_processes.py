@@ -56,7 +56,8 @@ tasks:
             "the walks that it learns first are not divided",
         ),
         ("{kind: lightgcn, task: best}", "each batch smooths the rows of all nodes over the whole graph"),
-        ("{kind: deepwalk}", "its batches are not divided among processes"),
+        ("{kind: deepwalk}", "one loop draws its pairs and learns their rows where they are"),
+        ("{kind: temporal, task: links}", "its batches are not divided among processes"),
     ],
 )
 def test_models_that_one_process_trains_are_told_by_check(

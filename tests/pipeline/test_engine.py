@@ -333,7 +333,7 @@ def test_processes_that_cannot_train_a_model_are_refused_before_any_stage(
 ) -> None:
     recorder = Recorder()
     asked = config.model_copy(update={"processes": 2})
-    with pytest.raises(UsageError, match="`walk` of kind metapath2vec: its batches are not divided among"):
+    with pytest.raises(UsageError, match="`walk` of kind metapath2vec: one loop draws its pairs"):
         run_pipeline(asked, workspace, stages=recorder.stages)
     stream = config.stream.model_copy(update={"folder": str(tmp_path)})
     follows = tuple(Stage(each.name, each.run, follows=True) for each in recorder.stages)

@@ -409,7 +409,7 @@ class TestRefusals:
         whole = network.model_copy(update={"num_neighbors": None})
         for config, reason in (
             (whole, "the whole graph is its one batch"),
-            (skip_gram_config, "its batches are not divided"),
+            (skip_gram_config, "one loop draws its pairs and learns their rows"),
         ):
             with pytest.raises(UsageError, match=reason) as caught:
                 fit_network(graph, classify_split, classify_task, tmp_path, config, processes=2)

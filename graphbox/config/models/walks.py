@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,15 @@ Exponent = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 _LOCK_FREE: Mapping[str, str] = {"lock_free": "threads that do not wait for each other change any row"}
+
+
+class _LearntInPlace(ModelSection):
+    """A model whose rows one process learns where they are."""
+
+    @classmethod
+    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """See :meth:`ModelSection.undivided`."""
+        return "one loop draws its pairs and learns their rows where they are, in the memory of one process"
 
 
 class NegativeSamplingSection(Section):
@@ -64,7 +73,7 @@ class SkipGramSection(NegativeSamplingSection):
     """Walks of each metapath in a batch."""
 
 
-class Metapath2VecConfig(ModelSection, SkipGramSection):
+class Metapath2VecConfig(_LearntInPlace, SkipGramSection):
     """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
@@ -76,7 +85,7 @@ class Metapath2VecConfig(ModelSection, SkipGramSection):
     """Length of an embedding."""
 
 
-class OneTypeSection(ModelSection, NegativeSamplingSection):
+class OneTypeSection(_LearntInPlace, NegativeSamplingSection):
     """A model that takes all nodes and edges for those of one type; edges lead both ways."""
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
