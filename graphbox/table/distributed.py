@@ -107,7 +107,8 @@ class ProcessGroup:
         self._number = 0
         self._board = self._common_board()
         if self.device.type == "cuda":
-            self._connect_gpus(ranks, limit)
+            with self.failing():
+                self._connect_gpus(ranks, limit)
 
     def __repr__(self) -> str:
         return f"ProcessGroup(rank={self.rank}, size={self.size}, device={str(self.device)!r})"
@@ -281,29 +282,26 @@ class ProcessGroup:
         return f"rank {self.rank} of {self.size}"
 
     def _connect_gpus(self, ranks: list[int], limit: timedelta) -> None:
-        """Let NCCL connect the GPUs: all processes are there, since they have the board."""
-        torch.cuda.set_device(self.device)  # NCCL takes the current one for what it allocates
+        """Let NCCL connect the GPUs, when all processes are there and can use theirs."""
         if not torch_distributed.is_nccl_available():
             raise BackendMissingError(
                 "expected NCCL, by which GPUs talk to each other, this PyTorch was built without it",
                 where=self._me,
                 hint="install PyTorch for CUDA on Linux, or keep rows and models on the CPU",
             )
-        self._number += 1
-        self._board.enter(self._number, "connect the GPUs")
+        torch.cuda.set_device(self.device)  # NCCL takes the current one for what it allocates
+        torch.empty(1, device=self.device)  # what is wrong with a GPU shows before others wait for it
+        self.barrier("connect the GPUs")
         try:
             self._groups["cuda"] = torch_distributed.new_group(
                 ranks, timeout=limit, backend="nccl", device_id=self.device
             )
-        except RuntimeError as error:
-            reason = BackendMissingError(
+        except (AssertionError, RuntimeError) as error:
+            raise BackendMissingError(
                 f"NCCL cannot connect the GPUs: {_reason_of(error)}",
                 where=f"{self._me}, {self.device}",
                 hint="each process needs a GPU of its own; NCCL_DEBUG=INFO lets NCCL say more",
-            )
-            self.fail(reason)
-            raise reason from error
-        self._board.leave(self._number)
+            ) from error
 
     def _finish_gpu(self) -> None:
         """Wait until the GPU has done what it was given: NCCL must not go before its last operations."""
@@ -453,7 +451,7 @@ def _with_index(device: torch.device) -> torch.device:
     return device if number is None else torch.device("cuda", number)
 
 
-def _reason_of(error: RuntimeError) -> str:
+def _reason_of(error: Exception) -> str:
     """Return what a transport says of its failure in one line."""
     return " ".join(str(error).split())[:_REASON_LETTERS]
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from graphbox.errors import ConflictError, DataError, UnsupportedError, UsageError
+from graphbox.errors import BackendMissingError, ConflictError, DataError, UnsupportedError, UsageError
 from graphbox.table import (
     CountAdmission,
     EmbeddingTable,
@@ -354,6 +354,29 @@ def leaves(group: ProcessGroup, folder: Path) -> None:
     table = sharded(group)
     if group.rank:
         table.pull(np.arange(4))
+
+
+def gpus_that_cannot_be_connected(group: ProcessGroup, folder: Path) -> None:
+    """A process that cannot use its GPU says why, and the others, which can, do not wait for it."""
+    from unittest import mock
+
+    def connects(ranks: list[int], backend: str, **_: Any) -> Any:
+        if backend == "nccl":
+            raise RuntimeError("NCCL error in: NCCLUtils.cpp\nLast error:\nDuplicate GPU detected")
+        return new_group(ranks, backend=backend)
+
+    new_group = torch.distributed.new_group
+    with pytest.raises(BackendMissingError, match="this PyTorch was built without it"):
+        ProcessGroup("cuda:0")
+    with (
+        mock.patch("torch.distributed.is_nccl_available", return_value=True),
+        mock.patch("torch.cuda.set_device"),
+        mock.patch("torch.empty", return_value=torch.ones(1)),
+        mock.patch("torch.distributed.new_group", connects),
+        pytest.raises(BackendMissingError, match=r"NCCL error in: .* Duplicate GPU detected") as caught,
+    ):
+        ProcessGroup("cuda:0")
+    assert caught.value.where == f"rank {group.rank} of {group.size}, cuda:0"
 
 
 def numbers_and_texts(group: ProcessGroup, folder: Path) -> None:

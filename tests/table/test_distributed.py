@@ -26,6 +26,7 @@ def processes() -> Iterator[Processes]:
     "check",
     [
         "numbers_and_texts",
+        "gpus_that_cannot_be_connected",
         "gathered_slices_have_gradients",
         "pulls_give_what_was_asked_for",
         "owners_are_those_of_checkpoints",
