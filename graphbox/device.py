@@ -82,7 +82,8 @@ def chosen_device(name: str = "auto") -> torch.device:
         raise BackendMissingError(
             f"expected the device {name}, found {lacks if there == 0 else _numbers(there)}",
             where="device",
-            hint="`device: auto` takes a GPU where there is one that works, else the CPU",
+            hint="`graphbox doctor` says what is missing; `device: auto` takes a GPU where there is one that "
+            "works, else the CPU",
         )
     device = torch.device("cuda", torch.cuda.current_device() if number is None else int(number))
     check_device(device)

@@ -7,7 +7,7 @@ pytest-timeout, which an environment made for PyTorch may lack.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib.util import find_spec
@@ -40,3 +40,16 @@ def compiling(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManag
     cache = pytestconfig.cache
     assert cache is not None
     return partial(compiled_launches, cache=cache.mkdir("triton"))
+
+
+@pytest.fixture(autouse=True)
+def _no_races(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Watch what programs of interpreted kernels touch at once on a GPU."""
+    if request.node.get_closest_marker("gpu_kernel") is None or not find_spec("triton"):
+        yield
+        return
+    from tests.racing_programs import watched_programs
+
+    with watched_programs() as races:
+        yield
+    assert not races.found, "\n".join(races.found)
