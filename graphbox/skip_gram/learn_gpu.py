@@ -210,7 +210,8 @@ def _gradients(
     side = tl.program_id(1).to(tl.int64)
     batch = number + side
     num_pairs = tl.load(pairs + batch, mask=batch < batches, other=0)
-    if (num_pairs > 0) & (tl.load(stopped) == 0):
+    # Others of this launch may set it: whether this one still computes then changes nothing.
+    if (num_pairs > 0) & (tl.load(stopped, volatile=True) == 0):
         batch_begin = tl.load(begins + batch)
         batch_end = tl.load(begins + batch + 1)
         scale = 1.0 / num_pairs.to(tl.float32)

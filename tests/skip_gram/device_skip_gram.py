@@ -306,6 +306,7 @@ class DeviceLearning:
         for name, table in tables.items():
             np.testing.assert_array_equal(records(table, learning.keys), before[name])
 
+    @pytest.mark.races
     def test_without_locks(self, device: torch.device) -> None:
         learning = Learning(lock_free=True, learning_rate=0.1, walkers=9)
         reference, tables = learning.tables(), learning.tables()
