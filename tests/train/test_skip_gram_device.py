@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from graphbox.config import DeepWalkConfig, HbmConfig, MemoryConfig
+from graphbox.config import DeepWalkConfig, HbmConfig, LineConfig, MemoryConfig
 from graphbox.config.models.walks import NegativeSamplingSection
 from graphbox.errors import DoesNotFitError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
@@ -19,7 +19,9 @@ from graphbox.graph.ingest import import_graph
 from graphbox.table import EmbeddingTable
 from graphbox.train import GraphView, embed
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.registry import Assignment
 from graphbox.train.walks import sources
+from graphbox.train.walks.line import LineTrainer, make_line_trainer
 from graphbox.train.walks.one_type import one_type_graph
 from graphbox.train.walks.skip_gram import SkipGramTrainer
 
@@ -186,6 +188,29 @@ def test_rows_in_all_tiers(view: GraphView, tmp_path: Path) -> None:
         trainer_with(40)
     assert told.value.where == "memory.tables"
     assert "`device: cpu`" in str(told.value.hint)
+
+
+def test_orders_of_line_share_a_budget(view: GraphView, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Assignment, "kernel_device", DEVICE)  # as if it were a GPU
+    config = LineConfig(kind="line", dim=4, epochs=1, batch_size=20, negatives=2)
+
+    def trained(tables: int | None) -> LineTrainer:
+        memory = TrainingMemory(MemoryConfig(hbm=HbmConfig(tables=tables)))
+        trainer = make_line_trainer(config, Assignment("line", view, None, None, 0, 1, memory=memory))
+        for epoch in range(trainer.epochs):
+            for group in range(trainer.begin_epoch(epoch)):
+                trainer.train_batch(epoch, group)
+        return trainer
+
+    whole = trained(None)
+    assert whole.places() == trained(3 * 12 * 13).places() == {}
+    part = trained(300)  # of 36 rows of 13 bytes: 100 for the first order, of which positions take 48
+    assert part.places() == {
+        "rows of order_1": "pinned host memory, 104 bytes, and 100 on the device",
+        "rows of order_2": "pinned host memory, 182 bytes, and 178 on the device",
+    }
+    for name, rows in part.embeddings().items():
+        np.testing.assert_array_equal(rows, whole.embeddings()[name])
 
 
 def test_embed_names_its_device(view: GraphView) -> None:
