@@ -19,7 +19,7 @@ _MOST_COLUMNS: Final = 4096
 _WARPS: Final = 4
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _gather(
     source, index, out, size, num_rows,
     STRIDE: tl.constexpr, DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
@@ -33,7 +33,7 @@ def _gather(
     tl.store(out + number[:, None] * DIM + column, values.to(out.dtype.element_ty), mask=written)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _gather_tiered(
     hot, slot_of, cold, index, out, size, num_slots, num_rows,
     HOT_STRIDE: tl.constexpr, COLD_STRIDE: tl.constexpr,

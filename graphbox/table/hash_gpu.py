@@ -57,7 +57,7 @@ def _search(table, key, wanted, entries):
     return entry, slot
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _find(table, keys, slots, size, entries, BLOCK: tl.constexpr):
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
@@ -92,7 +92,7 @@ def _claim(table, counts, key, slot, wanted, entries):
     tl.atomic_add(counts + 1, -tl.sum(reused.to(tl.int64), axis=0), sem="relaxed")
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _insert(table, counts, keys, slots, size, entries, BLOCK: tl.constexpr):
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size
@@ -110,7 +110,7 @@ def _move(old_table, table, counts, entries, BLOCK: tl.constexpr):
     _claim(table, counts, key, slot, slot >= 0, entries)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _erase(table, counts, keys, size, entries, BLOCK: tl.constexpr):
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = number < size

@@ -217,7 +217,7 @@ def _narrow(slots, narrow, size, num_rows, BLOCK: tl.constexpr):
     tl.store(narrow + number, slot.to(tl.int32), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _update(
     values, state, slots, order, gradients, shows, keys, parts, part_shows, part_counts,
     corrections1, corrections2,
@@ -242,6 +242,9 @@ def _update(
     accumulator = tl.full((ROWS,), 1.0, tl.float32)
     if ACCUMULATOR >= 0:
         accumulator = tl.load(row_state + ACCUMULATOR, mask=wanted, other=1.0)
+    steps = tl.zeros((ROWS,), tl.uint32)
+    if STEPS >= 0:
+        steps = tl.load(row_state + STEPS, mask=wanted, other=0.0).to(tl.uint32, bitcast=True)
     if IS_SORTED:
         total, shown, _ = sum_of_equal(
             slots, order, gradients, shows, parts, part_shows, part_counts,
@@ -254,9 +257,10 @@ def _update(
         shown = tl.load(shows + number, mask=wanted, other=0).to(tl.float32)
 
     cells = wanted[:, None] & (column < DIM)
-    steps = tl.zeros((ROWS,), tl.uint32)
+    if ACCUMULATOR >= 0 or STEPS >= 0:
+        # All threads have read the numbers of their row before one of them, in whichever warp, writes them.
+        tl.debug_barrier()
     if STEPS >= 0:
-        steps = tl.load(row_state + STEPS, mask=wanted, other=0.0).to(tl.uint32, bitcast=True)
         steps = tl.where(steps == _LAST_STEP, steps, steps + 1)
         tl.store(row_state + STEPS, steps.to(tl.float32, bitcast=True), mask=wanted)
     g = _gradient_of(

@@ -163,7 +163,7 @@ def _first_place_of(in_order, row, place):
     return low
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _sum_parts(
     in_order, order, gradients, shows, parts, part_shows, part_counts, size, least_row,
     DIM: tl.constexpr, COLUMNS: tl.constexpr, HAS_SHOWS: tl.constexpr,
@@ -247,7 +247,7 @@ def _mark_first(in_order, order, is_first, size, BLOCK: tl.constexpr):
     tl.store(is_first + position, is_new.to(tl.int8), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])  # one kernel for batches of all sizes
 def _sum(
     in_order, order, ranks, gradients, parts, part_shows, part_counts, distinct, sums, counts, size,
     DIM: tl.constexpr, COLUMNS: tl.constexpr, ROWS: tl.constexpr,
