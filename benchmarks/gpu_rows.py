@@ -126,15 +126,21 @@ def show_hits(bench: GpuBench, rows: int) -> None:
 
 
 def show_pushes(bench: GpuBench, rows: int) -> None:
-    """Measure pulls and pushes of every row once, then of batches in which rows repeat."""
+    """Measure pulls and pushes of every row once, then of batches in which rows repeat, one very often."""
     values = torch.rand(rows, DIM, device=bench.device)
     every = torch.randperm(rows, device=bench.device)
     skewed = skewed_slots(rows, min(rows, BATCH_ROWS), bench.device)
+    with_hub = skewed.clone()
+    with_hub[::10] = 0
     for name in OPTIMIZERS:
         config = EmbeddingTable(DIM, optimizer=name)._native.optimizer
         optimizer = DeviceOptimizer(config)
         state = optimizer.initial_state(rows, DIM, bench.device)
-        for slots, kind in ((every, "each once"), (skewed, "some often")):
+        for slots, kind in (
+            (every, "each once"),
+            (skewed, "some often"),
+            (with_hub, "one in ten of one row"),
+        ):
             gradients = torch.rand(len(slots), DIM, device=bench.device)
 
             def pull_and_push(

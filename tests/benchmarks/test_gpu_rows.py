@@ -14,7 +14,7 @@ def test_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     figures = printed_figures(gpu_rows.main, monkeypatch, capsys)
     goals = [figure["goal"] for figure in figures.values() if figure["goal"] is not None]
     assert goals == [0.8, 0.8, 0.8, 0.8, 0.5]
-    assert len(figures) == 3 + 4 + 8 + 2 + 3
+    assert len(figures) == 3 + 4 + 12 + 2 + 3
     assert {figure["unit"] for figure in figures.values()} == {"rows/s", "keys/s"}
 
 
