@@ -13,6 +13,7 @@ from graphbox.errors import DataError, NotFoundError, UnsupportedError, UsageErr
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.sample import DeviceGraph, ExcludedEdges, NeighborLoader, sample_heterogeneous, sample_neighbors
+from graphbox.sample.disk_lists import DiskLists
 from graphbox.sample.neighbor import hops_by_edge_type
 from graphbox.sample.pinned import to_device
 from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
@@ -147,6 +148,20 @@ class DeviceTiers:
         statistics = on_device.pinned_statistics
         assert statistics is not None
         assert statistics.list_bytes > 4 * HUB
+
+    @pytest.mark.parametrize(("hbm", "host"), [(5_000, 0), (0, 5_000)])
+    def test_lists_that_came_are_not_read_from_disk(
+        self, device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hbm: int, host: int
+    ) -> None:
+        graph = shop(tmp_path / "shop")
+        on_device = DeviceGraph(graph.tiered(topology_bytes=host), device, hbm_bytes=KNOWN * 71 + hbm)
+        seeds = [{"item": np.arange(1, 70)}]  # all but the hub
+        check(on_device, seeds, {BUYS: [3]})
+        on_device.end_pass()
+        monkeypatch.setattr(DiskLists, "neighbors", None)
+        check(on_device, seeds, {BUYS: [-1]})
+        monkeypatch.undo()
+        check(on_device, [{"item": np.arange(70)}], {BUYS: [3]})
 
     def test_lists_that_fit_are_held_as_a_whole(self, device: torch.device, tmp_path: Path) -> None:
         graph = shop(tmp_path / "shop")
