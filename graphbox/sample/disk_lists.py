@@ -90,7 +90,7 @@ class Staging:
                 self._copied.synchronize()  # what was there before is on its way no more
                 room[: len(part)].copy_(part)
                 found[first : first + step].copy_(room[: len(part)], non_blocking=True)
-                self._copied.record()
+                self._copied.record(torch.cuda.current_stream(self._device))
         return found
 
 
@@ -152,10 +152,7 @@ class DiskLists:
         return [each.clone() for each in parts]
 
     def spans(self, nodes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return where the lists of nodes, int64 [n], begin on disk and how long they are, int64 [n] each."""
-        if self.indptr is not None:
-            begins = self.indptr[nodes]
-            return begins, self.indptr[nodes + 1] - begins
+        """Read where the lists of nodes, int64 [n], begin and how long they are, int64 [n] each."""
         read = self.edges.bounds(nodes.cpu().numpy())
         check_degrees(read[:, 1] - read[:, 0], 0, self.name)
         bounds = self.staging.to_device(read.reshape(-1)).view(-1, 2)

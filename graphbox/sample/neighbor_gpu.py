@@ -39,6 +39,7 @@ __all__ = [
     "SampledHops",
     "check_most_neighbors",
     "draw_edges",
+    "find_spans",
     "read_edge_values",
     "sample_device_graph",
     "sample_hop",
@@ -234,7 +235,7 @@ def sample_hop(
     Raises:
         UnsupportedError: more than 512 distinct neighbours of a node, but not all.
     """
-    _check_counts(relation, replace)
+    check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace)
     draws = _Draws(relation.num_neighbors[0], replace, _core.philox_key(_NEIGHBOR_STREAM, *key), 0)
     return _sample_hop(relation, frontier, 0, draws)
 
@@ -344,6 +345,14 @@ def _launch_uniform(
     )
 
 
+def find_spans(
+    adjacency: DeviceAdjacency, frontier: Tensor, wanted: int, *, replace: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the spans of nodes as :func:`draw_edges` takes them, and count what is to be read of lists."""
+    relation = DeviceRelation(adjacency, None, 0, 0, ())
+    return _spans_of(relation, frontier, _Draws(wanted, replace, 0, 0))[0]
+
+
 def draw_edges(
     frontier: Tensor,
     spans: Sequence[Tensor],
@@ -363,12 +372,12 @@ def draw_edges(
         spans: where the edges of each node begin, int64, how many there are, int32, and where those that are
             drawn end in ``edge_ids`` and ``cols``, int64; [n] each.
         edge_ids: int64 [any], gets the positions of the edges that are drawn.
-        cols: int64 [any], gets for each the number of its node, and ``first_col``.
-        first_col: what is added to the number of a node.
+        cols: int64 [any], gets for each the number of its node, from ``first_col`` on.
+        first_col: number of the first node.
         wanted: how many edges of a node, above 0.
         replace: draw with replacement.
         key: seed, epoch, batch.
-        place: the hop, and the number of the relation in the bits from the 8th on.
+        place: the hop and the number of the relation in the bits from the 8th on.
     """
     draws = _Draws(wanted, replace, _core.philox_key(_NEIGHBOR_STREAM, *key), place)
     _launch_uniform(frontier, _Spans(*spans), None, HopEdges(edge_ids, cols, edge_ids), first_col, draws)
@@ -471,7 +480,7 @@ def sample_hops(
         DoesNotFitError: 2^31 nodes, or edges of a hop, or more.
     """
     for relation in relations:
-        _check_counts(relation, replace)
+        check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace)
     philox_key = _core.philox_key(_NEIGHBOR_STREAM, *key)
     types = [_TypeNodes(*each) for each in zip(seeds, positions, strict=True)]
     found = [_RelationEdges(each.device) for each in (seeds[relation.source] for relation in relations)]
@@ -494,10 +503,6 @@ def sample_hops(
         edge_ids=[torch.cat(each.edge_ids) for each in found],
         edges_per_hop=[each.per_hop for each in found],
     )
-
-
-def _check_counts(relation: DeviceRelation, replace: bool) -> None:
-    check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace)
 
 
 def sample_device_graph(

@@ -19,11 +19,11 @@ import triton.language as tl
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType
 from graphbox.sample.device import DeviceGraph, node_tensor
+from graphbox.sample.device_lists import DeviceAdjacency
 from graphbox.sample.disk_lists import DiskLists
-from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges
+from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges, find_spans
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
-from graphbox.sample.resident_lists import SECTOR_BYTES
 from graphbox.sample.sampled import HeteroSample
 
 if TYPE_CHECKING:
@@ -223,12 +223,7 @@ class _Pass:
         frontier = torch.cat(frontiers)
         if wanted == 0 or len(frontier) == 0:
             return None
-        begins, degrees = lists.spans(frontier)
-        counts = _counts(degrees, wanted, replace=self._replace)
-        if lists.near is not None:
-            uses = _sectors(degrees, counts, lists.near.element_bytes)
-            lists.near.uses.index_add_(0, frontier, uses)
-        ends = torch.cumsum(counts, 0)
+        begins, degrees, ends = _spans(lists, frontier, wanted, replace=self._replace)
         firsts = np.concatenate([[0], np.cumsum([len(each) for each in frontiers])])
         with_none = torch.cat([ends.new_zeros(1), ends])
         bounds = with_none[to_device(firsts, frontier.device)].tolist()
@@ -236,11 +231,12 @@ class _Pass:
         if total == 0:
             return None
         if wanted < 0:
+            counts = degrees.to(torch.int64)
             owners = torch.repeat_interleave(counts, output_size=total)
             drawn = torch.arange(total, device=frontier.device) + (begins - (ends - counts))[owners]
         else:
             owners, drawn = (torch.empty(total, dtype=torch.int64, device=frontier.device) for _ in range(2))
-            spans = begins, degrees.to(torch.int32), ends
+            spans = begins, degrees, ends
             for batch, key in enumerate(self._keys):
                 part = slice(firsts[batch], firsts[batch + 1])
                 if bounds[batch] < bounds[batch + 1]:
@@ -287,16 +283,19 @@ class _Pass:
         return neighbors
 
 
-def _counts(degrees: Tensor, wanted: int, *, replace: bool) -> Tensor:
+def _spans(
+    lists: DiskLists, frontier: Tensor, wanted: int, *, replace: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where the edges of nodes begin, how many there are, and where those that are drawn end."""
+    if lists.near is not None and lists.indptr is not None:
+        known = DeviceAdjacency(lists.indptr, lists.near.values, None, lists.near.uses)
+        return find_spans(known, frontier, wanted, replace=replace)
+    begins, degrees = lists.spans(frontier)
     if wanted < 0:
-        return degrees
-    return (degrees > 0) * wanted if replace else degrees.clamp(max=wanted)
-
-
-def _sectors(degrees: Tensor, counts: Tensor, element_bytes: int) -> Tensor:
-    """Return how many sectors of lists a device reads at the most."""
-    of_list = (degrees * element_bytes + SECTOR_BYTES - 1) // SECTOR_BYTES
-    return torch.minimum(counts, of_list).to(torch.int32)
+        counts = degrees
+    else:
+        counts = (degrees > 0) * wanted if replace else degrees.clamp(max=wanted)
+    return begins, degrees.to(torch.int32), torch.cumsum(counts, 0)
 
 
 def sample_disk_lists(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -16,7 +15,7 @@ pytest.importorskip("pyarrow", reason="graphs need pyarrow, which is not install
 
 from graphbox.sample import DeviceGraph
 from tests.sample.device_tiers import KNOWN, ROWS, DeviceTiers, batches_of, check, shop
-from tests.train.pretended_gpu import PretendedTensor, pretended_gpu
+from tests.train.pretended_gpu import pretended_gpu
 
 pytestmark = pytest.mark.gpu_kernel
 
@@ -46,28 +45,21 @@ def test_tensors_of_the_host_and_of_the_device_do_not_meet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU that is pretended, whose kernels read what pinned memory and its own hold."""
-    interpreter = pytest.importorskip("triton.runtime.interpreter")
-    run = interpreter.GridExecutor.__call__
 
-    def read_anywhere(*args: Any, **kwargs: Any) -> Any:
-        def content(value: Any) -> Any:
-            return value.content if isinstance(value, PretendedTensor) else value
+    def pinned_empty(shape: tuple[int, ...], dtype: torch.dtype, _: torch.device) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype).pin_memory()
 
-        return run(*map(content, args), **{name: content(each) for name, each in kwargs.items()})
-
-    monkeypatch.setattr(interpreter.GridExecutor, "__call__", read_anywhere)
-    for name in ("synchronize", "cudart"):
-        monkeypatch.setattr(torch.cuda, name, mock.MagicMock())
+    for module in ("disk_lists", "resident_lists"):
+        monkeypatch.setattr(f"graphbox.sample.{module}.pinned_empty", pinned_empty)
     graph = shop(tmp_path / "shop")
     with pretended_gpu() as gpu:
         monkeypatch.setattr(torch.cuda, "current_stream", mock.MagicMock())
         tiered = graph.tiered(topology_bytes=1_500, pass_bytes=1 << 16)
         for hbm_bytes in (0, KNOWN * ROWS + 900):
             on_device = DeviceGraph(tiered, gpu, hbm_bytes=hbm_bytes)
+            seeds = batches_of(graph, np.random.default_rng(0))
             for _ in range(3):
-                check(
-                    on_device, batches_of(graph, np.random.default_rng(0)), [3, 2], edge_attributes=["weight"]
-                )
+                check(on_device, seeds, [3, 2], edge_attributes=["weight"])
                 on_device.end_pass()
         assert on_device.statistics.lists > 0
         far = on_device.pinned_statistics

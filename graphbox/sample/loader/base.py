@@ -188,9 +188,10 @@ class Loader(ABC):
         pass_sampler = None
         if on_device is not None and tiered is not None:
             pass_sampler = DevicePassSampler(on_device, neighbors)
+            self._device_pass = DevicePass([fetch], None)
         elif on_device is not None:
             fetch = fetch or device_fetch(on_device, loading.features)
-            self._device_pass = DevicePass(on_device, fetch, loading.pass_batches)
+            self._device_pass = DevicePass([on_device, fetch], loading.pass_batches)
             self._pass_batches = 1
         names = {} if fetch is not None else feature_names(self._graph, loading.features)
         self._passes: TieredStages | MemoryStages | None = None
@@ -350,10 +351,12 @@ class Loader(ABC):
         with closing(stages.batches(requests())) as batches:
             for batch, (sample, rows) in enumerate(batches, first):
                 request = drawn.popleft()
-                features = rows | self._fetch.fetch([sample])[0]
                 labelled = request.labelled(sample)
                 with self._making(), self._fetching(labelled):
+                    features = rows | self._fetch.fetch([sample])[0]
                     made = self._finished(Batch(epoch, batch, labelled, features, request.seeds))
+                if self._device_pass is not None:
+                    self._device_pass.count(1, is_last=batch + 1 == len(self))
                 yield made
 
     def _next_of(self, stream: Generator[Any, None, None], batch: int) -> list[Any]:

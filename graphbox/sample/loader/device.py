@@ -98,7 +98,9 @@ def device_fetch(graph: DeviceGraph, features: FeatureNames) -> FetchStage:
 
 
 class DevicePassSampler:
-    """Samples passes of batches over a graph in tiers, on its device, and ends each there.
+    """Samples passes of batches over a graph in tiers, on its device.
+
+    Which lists are where is chosen anew after 1, 2, 4, ... batches, then always after 256 or more.
 
     Args:
         graph: of a graph in tiers.
@@ -110,6 +112,8 @@ class DevicePassSampler:
         self._options = options
         self._hops = hops_by_edge_type(graph, options.num_neighbors)
         self._stream: torch.cuda.Stream | None = None
+        self._made = 0
+        self._due = 1  # at first all lists are on disk
 
     def sample(self, requests: Sequence[SampleRequest]) -> DevicePassSample:
         """Return the samples of a pass; the host has waited for them. One thread at a time.
@@ -126,8 +130,10 @@ class DevicePassSampler:
             if stream is not None:
                 stream.synchronize()
             sampled = DevicePassSample(samples)
-            if requests:
+            self._made += len(samples)
+            if self._made >= self._due:
                 self._graph.end_pass()
+                self._made, self._due = 0, min(2 * self._due, _PASS_BATCHES)
         return sampled
 
     def _sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[torch.Tensor]]:
@@ -178,14 +184,12 @@ class DevicePass:
     """Ends passes of batches: then the device's memory gets what batches read.
 
     Args:
-        graph: what is sampled.
-        fetch: what fetches features.
+        ended: what has passes: graphs, and what fetches features, if it does.
         pass_batches: batches in a pass; None: 256. The last batch of an epoch ends one, too.
     """
 
-    def __init__(self, graph: DeviceGraph, fetch: FetchStage, pass_batches: int | None) -> None:
-        self._graph = graph
-        self._fetch = fetch
+    def __init__(self, ended: Sequence[object], pass_batches: int | None) -> None:
+        self._ends = [getattr(each, "end_pass") for each in ended if hasattr(each, "end_pass")]  # noqa: B009
         self._batches = (
             _PASS_BATCHES if pass_batches is None else positive_integer(pass_batches, "pass_batches")
         )
@@ -199,7 +203,5 @@ class DevicePass:
             if self._made < self._batches and not is_last:
                 return
             self._made = 0
-        self._graph.end_pass()
-        end_pass = getattr(self._fetch, "end_pass", None)
-        if end_pass is not None:
+        for end_pass in self._ends:
             end_pass()
