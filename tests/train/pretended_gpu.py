@@ -22,8 +22,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 GPU = torch.device("cuda", 0)
 
 _aten = torch.ops.aten
-_pinned: set[int] = set()
-"""Where memory begins that was pinned."""
+_pinned: dict[int, int] = {}
+"""Where memory that was pinned begins, and how many bytes it has."""
 
 _CROSSING = {_aten.copy_.default, _aten._to_copy.default, _aten.lift_fresh.default, _aten.set_.source_Tensor}
 """Operations that take tensors of several devices."""
@@ -128,15 +128,29 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _pin(tensor: Tensor) -> Tensor:
-    _pinned.add(tensor.untyped_storage().data_ptr())
+    _register(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
     return tensor
+
+
+def _register(address: int, size_bytes: int, flags: int = 0) -> int:
+    _pinned[address] = size_bytes
+    return 0  # which says that it went well
+
+
+def _unregister(address: int, device: torch.device) -> None:
+    _pinned.pop(address, None)
+
+
+def _is_pinned(tensor: Tensor) -> bool:
+    begin = tensor.data_ptr()
+    return any(first <= begin < first + size for first, size in _pinned.items())
 
 
 def _launch(run: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a kernel of Triton's interpreter, which knows tensors of the CPU alone."""
     for each in (*args, *kwargs.values()):
         is_of_host = isinstance(each, Tensor) and not isinstance(each, PretendedTensor)
-        if is_of_host and each.numel() and each.untyped_storage().data_ptr() not in _pinned:
+        if is_of_host and each.numel() and not _is_pinned(each):
             raise RuntimeError(f"{executor.fn.__name__}: expected pinned memory, found {each.shape}")
     return run(executor, *map(_content, args), **{name: _content(each) for name, each in kwargs.items()})
 
@@ -152,6 +166,7 @@ def pretended_gpu() -> Iterator[torch.device]:
     mode._mode_key = torch._C._TorchDispatchModeKey.FAKE  # so that torch does not look for a driver
     cuda = {
         "Event": mock.MagicMock(),
+        "cudart": mock.Mock(cudaHostRegister=_register),
         "current_stream": None,
         "device": nullcontext(),
         "empty_cache": None,
@@ -164,6 +179,7 @@ def pretended_gpu() -> Iterator[torch.device]:
     }
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(Tensor, "pin_memory", _pin))
+        stack.enter_context(mock.patch("graphbox.sample.pinned._unregister", _unregister))
         if find_spec("triton"):
             from triton.runtime.interpreter import GridExecutor
 
