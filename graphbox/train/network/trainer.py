@@ -119,6 +119,7 @@ class NetworkTrainer(Trainer):
         self._every_input: dict[str, NodeBatch] | None = None
         self._whole: LayerEdges | None = None
         self._sampled: tuple[NetworkGraph, DeviceGraph | None] | None = None
+        self._lists_stay_on_disk: bool | None = None  # once the graph is on the device
         self._batches_of_pass = 0
 
     @property
@@ -144,7 +145,9 @@ class NetworkTrainer(Trainer):
             in_tiers = self._tiers is not None
             reason = self._memory.why_on_cpu(hops, in_tiers=in_tiers)
             found["sampling"] = self._memory.sampling_place(hops, in_tiers=in_tiers)
-            if reason is None and in_tiers and self._held_on_device(self._graph) is None:
+            if self._lists_stay_on_disk is None and reason is None and in_tiers:
+                self._held_on_device(self._graph)  # which says it
+            if self._lists_stay_on_disk:
                 found["sampling"] += ", lists by their use there and in pinned memory, others from disk"
                 found["inference"] = "sampled on the cpu: lists are on disk"
         elif self._device.type == "cuda":
@@ -259,9 +262,10 @@ class NetworkTrainer(Trainer):
     def _held_on_device(self, graph: NetworkGraph) -> DeviceGraph | None:
         """Return a graph for sampling all neighbours on the device; None: on the CPU."""
         found = self._on_device(graph)
-        if found is None or found.holds(graph.edge_types, graph.edge_attributes):
-            return found
-        return None
+        is_held = found is None or found.holds(graph.edge_types, graph.edge_attributes)
+        if graph is self._graph:
+            self._lists_stay_on_disk = not is_held
+        return found if is_held else None
 
     def _end_pass(self) -> None:
         """Let the device's memory have what was read the most; no result changes by it."""
