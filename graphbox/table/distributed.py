@@ -393,8 +393,9 @@ class ProcessGroup:
             try:
                 work.wait(timedelta(seconds=min(_SLICE_SECONDS, self.timeout_seconds)))
             except RuntimeError:
-                if work.is_completed():
-                    raise
+                if work.is_completed():  # with an error, or just after this wait had ended
+                    work.wait()
+                    return
             else:
                 return
             if self._board.gone():  # though what it sent before may be on its way

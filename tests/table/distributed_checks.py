@@ -356,6 +356,27 @@ def leaves(group: ProcessGroup, folder: Path) -> None:
         table.pull(np.arange(4))
 
 
+class _DoneTooLate:
+    """Work that is done just after a wait for it has ended."""
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def wait(self, timeout: Any = None) -> None:
+        self.waits += 1
+        if timeout is not None:
+            raise RuntimeError("Operation timed out!")
+
+    def is_completed(self) -> bool:
+        return True
+
+
+def work_that_is_done_as_a_wait_ends(group: ProcessGroup, folder: Path) -> None:
+    work = _DoneTooLate()
+    group._wait("late", work)
+    assert work.waits == 2
+
+
 def gpus_that_cannot_be_connected(group: ProcessGroup, folder: Path) -> None:
     """A process that cannot use its GPU says why, and the others, which can, do not wait for it."""
     from unittest import mock

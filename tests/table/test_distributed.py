@@ -27,6 +27,7 @@ def processes() -> Iterator[Processes]:
     [
         "numbers_and_texts",
         "gpus_that_cannot_be_connected",
+        "work_that_is_done_as_a_wait_ends",
         "gathered_slices_have_gradients",
         "pulls_give_what_was_asked_for",
         "owners_are_those_of_checkpoints",
