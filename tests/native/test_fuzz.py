@@ -18,7 +18,6 @@ REACHED = (
     "sample_neighbors",
     "random_walks",
     "ArrayFileWriter.append",
-    "SkipGramTrainer.train",
     "AliasTable.sample_for",
     "find_collisions",
     "Store.read_rows",
