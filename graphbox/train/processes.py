@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, cast
@@ -57,7 +58,8 @@ class TrainingProcesses:
 
     def slices_of(self, count: int) -> list[slice]:
         """Return the parts of ``count`` things in order that the processes have, by their ranks."""
-        return [slice(0, count)] if self._group is None else self._group.slices_of(count)
+        bounds = [rank * count // self.size for rank in range(self.size + 1)]
+        return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
 
     def seeds(self) -> tuple[int, ...]:
         """Return numbers that make draws of this process unlike those of others; none alone."""
