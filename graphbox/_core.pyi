@@ -161,6 +161,18 @@ class TimeOrder:
     @property
     def bytes(self) -> int: ...
 
+    @property
+    def times(self) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', writable=False)]:
+        """
+        The times of all edges, those of each node in order: int64[edges], read only.
+        """
+
+    @property
+    def shifts(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', writable=False)]:
+        """
+        From the place of each edge in the order to its position: int32[edges], read only.
+        """
+
 class WeightSums:
     """
     Sums of the weights of each node's edges by time: 8 bytes for each edge.
@@ -170,6 +182,12 @@ class WeightSums:
 
     @property
     def bytes(self) -> int: ...
+
+    @property
+    def sums(self) -> Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', writable=False)]:
+        """
+        The sum of a node's weights up to and with each edge, by time: float64[edges], read only.
+        """
 
 class RelationIndex:
     """

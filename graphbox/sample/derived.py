@@ -31,6 +31,7 @@ __all__ = [
     "derived_table_bytes",
     "no_column",
     "relation_lists_of",
+    "same_memory",
     "times_of",
     "weight_sums_of",
     "weights_of",
@@ -131,7 +132,7 @@ class _Entry:
     arrays: tuple[npt.NDArray[Any], ...]  # what it was built of
 
     def is_of(self, arrays: tuple[npt.NDArray[Any], ...]) -> bool:
-        return all(map(_same_memory, self.arrays, arrays))
+        return all(map(same_memory, self.arrays, arrays))
 
 
 _lock = threading.RLock()
@@ -349,7 +350,7 @@ def _forget(key: tuple[tuple[int, ...], str], owner: weakref.ref[Any]) -> None:
             del _entries[key]
 
 
-def _same_memory(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+def same_memory(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     """Return whether two arrays are the same, both being alive."""
     return one is other or (
         one.__array_interface__["data"][0] == other.__array_interface__["data"][0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphbox.device import check_device, on_device
 from graphbox.errors import DoesNotFitError, UnsupportedError, UsageError
-from graphbox.native import integer_array, thread_count
+from graphbox.native import Int64Array, thread_count
 from graphbox.sample.adjacency import (
     Adjacency,
     Arrays,
@@ -27,11 +27,12 @@ from graphbox.sample.adjacency import (
 )
 from graphbox.sample.derived import no_column, weights_of
 from graphbox.sample.device_lists import DeviceAdjacency, DeviceWeights, HeldColumn, HeldLists
+from graphbox.sample.device_times import DeviceColumn, DeviceTimes, HeldTimes, host_times
 from graphbox.sample.disk_lists import DiskLists, DiskTier
 from graphbox.sample.list_checks import check_lists
 from graphbox.sample.list_order import most_parallel_edges
 from graphbox.sample.pass_gate import PassGate
-from graphbox.sample.pinned import as_tensor, pinned_copy, to_device
+from graphbox.sample.pinned import as_tensor, pinned_copy
 from graphbox.sample.resident_lists import (
     ListColumn,
     ResidentLists,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from graphbox.bandwidth import Bandwidths
     from graphbox.graph.tiered_graph import TieredGraph
 
-__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights", "node_tensor"]
+__all__ = ["DeviceAdjacency", "DeviceGraph", "DeviceWeights"]
 
 ListKey = tuple[EdgeType, Direction]
 
@@ -229,6 +230,39 @@ class DeviceGraph:
         needed = sum(each.edges.num_base_edges for each in new) * (4 if name == "weight" else 8)
         are_held = all((each, "in") in self._held for each in having)
         return {} if are_held and needed <= max(self._room, self._host_room) else having
+
+    def times(
+        self,
+        edge_type: EdgeType,
+        direction: Direction,
+        node_time: Int64Array | None = None,
+        *,
+        weighted: bool = False,
+    ) -> DeviceTimes:
+        """Return the edges of each node by time; kept for each ``node_time`` as long as the graph is.
+
+        Args:
+            edge_type: whose edges.
+            direction: of :meth:`csc` (``in``) or :meth:`csr` (``out``).
+            node_time: int64 [neighbours], the time of each neighbour; None: edges have times.
+            weighted: with what draws by weight need.
+
+        Raises:
+            UsageError: the edges have no times, or no weights.
+            DataError: a weight is not a positive number, or neighbours are no nodes.
+            DoesNotFitError: they are to be on the device, which has no room for them.
+        """
+        held = self._whole_lists((edge_type, direction))
+        if held.times_by(node_time, weighted=weighted) is None:
+            with self._lock:
+                if held.times_by(node_time, weighted=weighted) is None:
+                    self._bring_times(held, node_time, weighted=weighted)
+        found = cast("HeldTimes[HeldColumn]", held.times_by(node_time, weighted=weighted))
+        times, shifts, *by_weight = (
+            DeviceColumn(each.values, self._residents_of(each)) for each in found.columns
+        )
+        sums, weight = by_weight if weighted else (None, None)
+        return DeviceTimes(times, shifts, sums, weight, found.node_time)
 
     def has_values(self, edge_type: EdgeType, direction: Direction, name: EdgeColumnName) -> bool:
         """Return whether edges have a weight or a timestamp."""
@@ -475,6 +509,23 @@ class DeviceGraph:
         alias_tables = self._column(held, tables.view(np.int32).reshape(-1, 2), fits=fits)
         return alias_tables, self._column(held, column.base, fits=fits)
 
+    def _bring_times(self, held: HeldLists, node_time: Int64Array | None, *, weighted: bool) -> None:
+        """Add the edges by time to what is held, or to those that are there what draws by weight need."""
+        known = held.times_by(node_time, weighted=False)
+        arrays = host_times(held.host, held.name, node_time, self._threads, weighted=weighted)
+        wanted = arrays[0 if known is None else len(known.columns) :]
+        needed = sum(each.nbytes for each in wanted)
+        if needed > self._room:
+            self._empty_arena()
+        fits = needed <= self._room
+        columns = [self._column(held, each, fits=fits) for each in wanted]
+        nodes = None if known is None else known.node_time
+        if node_time is not None and nodes is None:
+            nodes = self._whole(node_time, node_time.nbytes <= self._room)
+        self._settle()
+        brought = HeldTimes(node_time, [*(known.columns if known else ()), *columns], nodes)
+        held.times = [each for each in held.times if each is not known] + [brought]
+
     def _column(
         self, held: HeldLists, array: np.ndarray[Any, Any], *, fits: bool, counts: bool = False
     ) -> HeldColumn:
@@ -533,32 +584,3 @@ def _on_disk(name: str, what: str = "") -> UnsupportedError:
         hint="give Graph.tiered more topology_bytes, or sample in host memory: loaders over "
         "graph.tiered(...) take device=...",
     )
-
-
-def node_tensor(nodes: object, num_nodes: int, device: torch.device, name: str) -> torch.Tensor:
-    """Return node indices as a contiguous int64 tensor on ``device``.
-
-    Raises:
-        UsageError: no integers of one dimension, or one that is no node.
-    """
-    import torch
-
-    if isinstance(nodes, torch.Tensor) and nodes.device.type != "cpu":
-        tensor = nodes
-        if tensor.dtype not in (torch.int64, torch.int32) or tensor.ndim != 1:
-            raise UsageError(
-                f"expected int64 or int32 with one dimension, received {tensor.dtype} {tuple(tensor.shape)}",
-                where=name,
-            )
-        tensor = tensor.to(device, torch.int64).contiguous()
-        least, most = torch.stack(torch.aminmax(tensor)).tolist() if len(tensor) else (0, -1)
-    else:
-        array = integer_array(nodes, name)
-        least, most = (int(array.min()), int(array.max())) if len(array) else (0, -1)
-        tensor = to_device(array, device)
-    if least < 0 or most >= num_nodes:
-        raise UsageError(
-            f"expected node indices from 0 to {num_nodes - 1}, received {least if least < 0 else most}",
-            where=name,
-        )
-    return tensor

@@ -97,7 +97,7 @@ class DeviceFeatures:
         Raises:
             UsageError: no such feature is held, or no such node.
         """
-        from graphbox.sample.device import node_tensor
+        from graphbox.sample.node_tensor import node_tensor
 
         if (node_type, name) not in self._is_categorical:
             held = ", ".join(f"`{each[1]}` of `{each[0]}`" for each in self._is_categorical)

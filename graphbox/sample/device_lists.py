@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from graphbox.native import Int64Array
 from graphbox.sample.adjacency import Adjacency
+from graphbox.sample.device_times import HeldTimes
 from graphbox.sample.resident_lists import ListColumn, Residents
 
 if TYPE_CHECKING:
@@ -69,3 +71,9 @@ class HeldLists:
     uses: torch.Tensor | None = None
     alias_tables: HeldColumn | None = None
     weight: HeldColumn | None = None
+    times: list[HeldTimes[HeldColumn]] = field(default_factory=list)
+
+    def times_by(self, node_time: Int64Array | None, *, weighted: bool) -> HeldTimes[HeldColumn] | None:
+        """Return the order by these times, with what draws by weight need if it is wanted; None: not held."""
+        found = next((each for each in self.times if each.is_by(node_time)), None)
+        return None if found is None or (weighted and found.sums is None) else found

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.adjacency import Direction, EdgeType, directed_steps, edge_type_name
-from graphbox.sample.device import DeviceGraph, node_tensor
+from graphbox.sample.device import DeviceGraph
+from graphbox.sample.node_tensor import node_tensor
 from graphbox.sample.walk_plan import (
     check_weighted,
     node2vec_parameter,

@@ -24,6 +24,7 @@ __all__ = [
     "load_edges",
     "lower_bound",
     "tiered_reads",
+    "upper_bound",
 ]
 
 _BLOCK = 1024
@@ -123,6 +124,32 @@ def lower_bound(column, residents, edges, begin, degree, value, wanted, TIERED: 
         is_below = searching & (found < value)
         high = tl.where(searching & (found >= value), middle, high)
         low = tl.where(is_below, middle + 1, low)
+    return low
+
+
+@triton.jit
+def upper_bound(column, residents, edges, begin, degree, value, wanted, TIERED: tl.constexpr):
+    """Return how many of ``degree`` values from ``begin`` on, which ascend, are not above ``value``.
+
+    Args:
+        column: as in :func:`load_edges`.
+        residents: as there.
+        edges: as there.
+        begin: int64, of :func:`list_begin`, of a shape that broadcasts to that of ``degree``.
+        degree: int32.
+        value: of the column's dtype and the shape of ``degree``.
+        wanted: bool, as large, where the answer matters.
+        TIERED: as in :func:`load_edges`.
+    """
+    low = tl.zeros_like(degree)
+    high = tl.where(wanted, degree, 0)
+    while tl.max((low < high).to(tl.int32)) > 0:
+        middle = low + (high - low) // 2
+        searching = low < high
+        found = load_edges(column, residents, edges, begin + middle, searching, 0, TIERED)
+        is_above = searching & (found > value)
+        high = tl.where(is_above, middle, high)
+        low = tl.where(searching & (found <= value), middle + 1, low)
     return low
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -29,6 +28,7 @@ from graphbox.sample.adjacency import (
     lists_of,
 )
 from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_neighbor import sample_on_device
 from graphbox.sample.drawing import (
     TemporalStrategy,
     time_array,
@@ -37,24 +37,16 @@ from graphbox.sample.drawing import (
     times_of_trees,
     weighted_types,
 )
-from graphbox.sample.excluded import ExcludedEdges, excluded_pairs, excluded_rows
-from graphbox.sample.relations import (
-    check_attributes,
-    give_attributes,
-    indexed_lists,
-    keep_to_times,
-    lacks_attribute,
-    sampled_relation,
-)
+from graphbox.sample.excluded import ExcludedEdges, excluded_rows
+from graphbox.sample.hops import checked_hops, hops_by_edge_type
+from graphbox.sample.relations import give_attributes, indexed_lists, keep_to_times, sampled_relation
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["hops_by_edge_type", "sample_heterogeneous", "sample_neighbors"]
+__all__ = ["sample_heterogeneous", "sample_neighbors"]
 
-_MOST_HOPS = 255
-_MOST_NEIGHBORS = 2**31 - 1
 _UNKNOWN = -1
 _ANY_TYPE: EdgeType = ("", "", "")  # of an adjacency that is given without a graph
 
@@ -142,8 +134,7 @@ def sample_neighbors(
 
     Args:
         graph: a graph with one node and one edge type, or its CSC; or a
-            :class:`graphbox.sample.DeviceGraph`, whose samples are the same bits and stay on its device,
-            where ``labor``, trees, times, and ``excluded_edges`` with weights are refused.
+            :class:`graphbox.sample.DeviceGraph`, whose samples are the same bits and stay on its device.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
         replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
@@ -178,21 +169,20 @@ def sample_neighbors(
     if isinstance(graph, DeviceGraph):
         edge_type = _only_edge_type(graph)
         (node_type,) = graph.node_types
-        sample = _sample_on_device(
+        sample = sample_on_device(
             graph,
             {node_type: seeds},
-            {edge_type: _checked_hops(num_neighbors, "num_neighbors")},
+            {edge_type: checked_hops(num_neighbors, "num_neighbors")},
             replace,
             [edge_type] if weighted else [],
             (seed, epoch, batch),
-            {
-                "labor": labor,
-                "disjoint": disjoint,
-                "input_time": input_time is not None,
-                "node_time": node_time is not None,
-            },
-            edge_attributes,
-            {} if excluded_edges is None else {edge_type: excluded_edges},
+            labor=labor,
+            disjoint=disjoint,
+            input_time=None if input_time is None else _times_of_type(node_type, input_time, seeds),
+            node_time=None if node_time is None else {node_type: node_time},
+            temporal_strategy=temporal_strategy,
+            edge_attributes=edge_attributes,
+            excluded={} if excluded_edges is None else {edge_type: excluded_edges},
         )
         return NeighborSample(
             sample.nodes[node_type],
@@ -203,6 +193,7 @@ def sample_neighbors(
             sample.edges_per_hop[edge_type],
             sample.weight.get(edge_type),
             sample.timestamp.get(edge_type),
+            sample.trees.get(node_type),
         )
     adjacency: Adjacency
     name = "csc"
@@ -214,7 +205,7 @@ def sample_neighbors(
     arrays = as_arrays(adjacency, name)
     rows = len(arrays.indptr) - 1
     num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else rows
-    hops = _checked_hops(num_neighbors, "num_neighbors")
+    hops = checked_hops(num_neighbors, "num_neighbors")
     its_times = None if node_time is None else times_of_nodes({"": node_time}, {"": num_nodes})
     relation = sampled_relation(
         adjacency,
@@ -379,21 +370,20 @@ def sample_heterogeneous(
     hops_by_type = hops_by_edge_type(graph, num_neighbors)
     if isinstance(graph, DeviceGraph):
         _check_seed_types(seeds, graph.node_types)
-        return _sample_on_device(
+        return sample_on_device(
             graph,
             seeds,
             hops_by_type,
             replace,
             weighted_types(weighted, hops_by_type),
             (seed, epoch, batch),
-            {
-                "labor": labor,
-                "disjoint": disjoint,
-                "input_time": input_time is not None,
-                "node_time": node_time is not None,
-            },
-            edge_attributes,
-            excluded_edges or {},
+            labor=labor,
+            disjoint=disjoint,
+            input_time=input_time,
+            node_time=node_time,
+            temporal_strategy=temporal_strategy,
+            edge_attributes=edge_attributes,
+            excluded=excluded_edges or {},
         )
     cscs = _adjacencies(graph, hops_by_type)
     num_nodes = _node_counts(graph, cscs, seeds)
@@ -466,70 +456,16 @@ def sample_heterogeneous(
     )
 
 
-def _sample_on_device(
-    graph: DeviceGraph,
-    seeds: Mapping[str, Any],
-    hops_by_type: Mapping[EdgeType, Sequence[int]],
-    replace: bool,
-    weighted: Collection[EdgeType],
-    key: tuple[int, int, int],
-    unknown: Mapping[str, object],
-    edge_attributes: Collection[EdgeColumnName],
-    excluded: Mapping[EdgeType, ExcludedEdges],
-) -> HeteroSample[Any]:
-    for name, is_asked_for in unknown.items():
-        if is_asked_for:
-            raise UnsupportedError(
-                f"samplers on a device know no {name}",
-                where=name,
-                hint="sample the graph itself instead of its DeviceGraph",
-            )
-    from graphbox.sample.neighbor_gpu import read_edge_values, sample_device_graph  # Triton, where it is used
-    from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
-
-    seed, epoch, batch = key
-    checked = seed_number(seed), epoch_number(epoch), batch_number(batch)
-    check_attributes(edge_attributes)
-    for name in edge_attributes:
-        if hops_by_type and not any(graph.has_values(each, "in", name) for each in hops_by_type):
-            raise lacks_attribute(name, [*map(edge_type_name, hops_by_type)])
-    on_disk = graph.disk_lists(list(hops_by_type), weighted)
-    if on_disk is not None:
-        if excluded:
-            raise UnsupportedError(
-                "samplers on a device know no excluded edges among lists that are on disk",
-                where="excluded_edges",
-                hint="give Graph.tiered topology_bytes that hold all lists, or sample in host memory",
-            )
-        (sample,) = sample_disk_lists(
-            graph,
-            on_disk,
-            [seeds],
-            hops_by_type,
-            replace=replace,
-            keys=[checked],
-            edge_attributes=edge_attributes,
-        )
-        return sample
-    sample = sample_device_graph(
-        graph,
-        seeds,
-        hops_by_type,
-        replace=replace,
-        weighted=weighted,
-        key=checked,
-        excluded=excluded_pairs(excluded, list(hops_by_type), disjoint=False),
-    )
-    values: Any = {name: read_edge_values(graph, hops_by_type, name, sample) for name in edge_attributes}
-    return dataclasses.replace(sample, **values)
-
-
 def _check_seed_types(seeds: Collection[str], known: Collection[str]) -> None:
     for node_type in seeds:
         if node_type not in known:
             raise UsageError(
                 f"unknown node type; the graph has: {', '.join(known)}", where=f"seeds[{node_type!r}]"
             )
+
+
+def _times_of_type(node_type: str, input_time: Any, seeds: Any) -> dict[str, Any]:
+    return {node_type: input_time} if len(input_time) or len(seeds) else {}
 
 
 def _what_has_times(input_time: object | None, node_time: object | None) -> Literal["edges", "nodes"] | None:
@@ -547,55 +483,6 @@ def _only_edge_type(graph: GraphLike | DeviceGraph) -> EdgeType:
             hint="sample_heterogeneous takes several types",
         )
     return graph.edge_types[0]
-
-
-def _checked_hops(num_neighbors: Sequence[int], where: str) -> list[int]:
-    try:
-        hops = [int(count) for count in num_neighbors if not isinstance(count, bool)]
-    except (TypeError, ValueError):
-        hops = []
-    sound = len(hops) == len(num_neighbors) and all(-1 <= count <= _MOST_NEIGHBORS for count in hops)
-    if not sound or not 1 <= len(hops) <= _MOST_HOPS:
-        raise UsageError(
-            f"expected a number of neighbours for each of 1 to {_MOST_HOPS} hops, "
-            f"each from -1 (all) to 2^31 - 1, received {num_neighbors!r}",
-            where=where,
-        )
-    return hops
-
-
-def hops_by_edge_type(
-    graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
-    num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
-) -> dict[EdgeType, list[int]]:
-    """Return how many neighbours to sample at each hop, for each edge type that is sampled.
-
-    Raises:
-        UsageError: an unknown edge type, or numbers of neighbours that make no sense.
-    """
-    known = list(graph if isinstance(graph, Mapping) else graph.edge_types)
-    if not isinstance(num_neighbors, Mapping):
-        hops = _checked_hops(num_neighbors, "num_neighbors")
-        return dict.fromkeys(known, hops)
-    for edge_type in num_neighbors:
-        if edge_type not in known:
-            raise UsageError(
-                f"unknown edge type; the graph has: {', '.join(map(edge_type_name, known))}",
-                where=f"num_neighbors[{edge_type!r}]",
-            )
-    by_type = {
-        edge_type: _checked_hops(num_neighbors[edge_type], f"num_neighbors[{edge_type!r}]")
-        for edge_type in known
-        if edge_type in num_neighbors
-    }
-    if len({len(hops) for hops in by_type.values()}) > 1:
-        raise UsageError(
-            "expected the same number of hops for every edge type, received "
-            + ", ".join(f"{len(hops)} for {edge_type_name(name)}" for name, hops in by_type.items()),
-            where="num_neighbors",
-            hint="0 skips a hop",
-        )
-    return by_type
 
 
 def _adjacencies(

@@ -353,7 +353,8 @@ def typed_walk_pairs(
     with a table or with negatives for each type want them (metapath2vec++: Dong et al., KDD 2017).
 
     Args:
-        graph: a graph.
+        graph: a graph in host memory; of a :class:`graphbox.sample.DeviceGraph`, :func:`walk_pairs` with
+            ``type_offsets`` makes pairs of keys that tell types apart.
         start: integers [n], node indices of the type that each walker's metapath starts at.
         length: number of steps of a walk.
         window: most steps between centre and context, 1 or more.

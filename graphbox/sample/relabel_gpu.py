@@ -246,23 +246,28 @@ def _check_size(nodes: int) -> None:
 
 
 _lock = threading.Lock()
-# Of each graph those that no sample uses, by the stream whose kernels may still be at them.
-_free: weakref.WeakKeyDictionary[DeviceGraph, dict[int, list[list[NodePositions]]]] = (
+# Of each graph those that no sample uses, by the stream whose kernels may still be at them, and disjointness.
+_free: weakref.WeakKeyDictionary[DeviceGraph, dict[tuple[int, bool], list[list[NodePositions]]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
 @contextmanager
-def lent_positions(graph: DeviceGraph) -> Iterator[list[NodePositions]]:
-    """Lend one for each node type to a sample on the current stream, made anew where all are in use."""
+def lent_positions(graph: DeviceGraph, *, disjoint: bool = False) -> Iterator[list[NodePositions]]:
+    """Lend one for each node type to a sample on the current stream, made anew where all are in use.
+
+    Args:
+        graph: what is sampled.
+        disjoint: trees have nodes of their own, of which there are too many for an array.
+    """
     is_cuda = graph.device.type == "cuda"
     stream = torch.cuda.current_stream(graph.device).cuda_stream if is_cuda else 0
     with _lock:
-        free = _free.setdefault(graph, {}).setdefault(stream, [])
+        free = _free.setdefault(graph, {}).setdefault((stream, disjoint), [])
         lent = free.pop() if free else None
     if lent is None:
         lent = [
-            NodePositions(graph.num_nodes(each), graph.device, graph.relabel_bytes)
+            NodePositions(graph.num_nodes(each), graph.device, 0 if disjoint else graph.relabel_bytes)
             for each in graph.node_types
         ]
     yield lent

@@ -29,7 +29,7 @@ from graphbox.sample.derived import no_column
 from graphbox.sample.drawing import TemporalStrategy, check_temporal, times_of_trees, weighted_types
 from graphbox.sample.excluded import ExcludedEdges, ExcludedPairs, excluded_pairs
 from graphbox.sample.fetched_lists import ListBudget, ListDrawing
-from graphbox.sample.neighbor import hops_by_edge_type
+from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.sampled import HeteroSample
 
 if TYPE_CHECKING:

@@ -18,10 +18,12 @@ import triton.language as tl
 
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType
-from graphbox.sample.device import DeviceGraph, node_tensor
+from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_lists import DeviceAdjacency
 from graphbox.sample.disk_lists import DiskLists
-from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges, find_spans
+from graphbox.sample.hop_spans_gpu import DeviceRelation, Draws, Frontier, find_spans
+from graphbox.sample.neighbor_gpu import check_most_neighbors, draw_edges
+from graphbox.sample.node_tensor import node_tensor
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
 from graphbox.sample.sampled import HeteroSample
@@ -236,13 +238,12 @@ class _Pass:
             drawn = torch.arange(total, device=frontier.device) + (begins - (ends - counts))[owners]
         else:
             owners, drawn = (torch.empty(total, dtype=torch.int64, device=frontier.device) for _ in range(2))
-            spans = begins, degrees, ends
             for batch, key in enumerate(self._keys):
                 part = slice(firsts[batch], firsts[batch + 1])
                 if bounds[batch] < bounds[batch + 1]:
                     draw_edges(
                         frontier[part],
-                        [each[part] for each in spans],
+                        (begins[part], degrees[part], ends[part]),
                         drawn,
                         owners,
                         first_col=int(part.start),
@@ -289,7 +290,9 @@ def _spans(
     """Return where the edges of nodes begin, how many there are, and where those that are drawn end."""
     if lists.near is not None and lists.indptr is not None:
         known = DeviceAdjacency(lists.indptr, lists.near.values, None, lists.near.uses)
-        return find_spans(known, frontier, wanted, replace=replace)
+        relation, draws = DeviceRelation(known, None, 0, 0, ()), Draws(wanted, replace, 0, 0)
+        spans = find_spans(relation, Frontier(frontier, frontier), draws)
+        return spans.begins, spans.degrees, spans.ends
     begins, degrees = lists.spans(frontier)
     if wanted < 0:
         counts = degrees

@@ -7,12 +7,17 @@ import pytest
 import torch
 
 from graphbox.sample import DeviceGraph, sample_neighbors
+from tests.sample.device_choices import DeviceChoices
 from tests.sample.device_sampling import DeviceSampling, assert_same, one_type, random_csc
 
 pytestmark = pytest.mark.gpu
 
 
 class TestCompiled(DeviceSampling):
+    pass
+
+
+class TestCompiledChoices(DeviceChoices):
     pass
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,19 +12,14 @@ import pytest
 import torch
 
 from graphbox.bandwidth import Bandwidths
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UsageError
 from graphbox.sample import DeviceFeatures, DeviceGraph, LinkNeighborLoader, NeighborLoader, TripleLoader
-from tests.sample.device_sampling import ONE_TYPE, Csc, Lists, random_csc
+from tests.sample.device_sampling import ONE_TYPE, Lists, TimedCsc, random_csc
 
 NODES = 300
 KNOWN_OF_LISTS = 20 * (NODES + 1)
 KNOWN_OF_ROWS = 12 * NODES
 SLOW_PINNED = Bandwidths("any", 1e12, 1e9, (1e12,) * 3, (1e11,) * 3, 1e11, 1e11, 1e12)
-
-
-@dataclasses.dataclass(eq=False)
-class TimedCsc(Csc):
-    timestamp: np.ndarray | None = None
 
 
 class Papers(Lists):
@@ -43,6 +39,13 @@ class Papers(Lists):
 
     def feature(self, node_type: str, name: str) -> np.ndarray:
         return self.features[name]
+
+
+class DatedPapers(Papers):
+    """The same with times of nodes."""
+
+    def node_columns(self, node_type: str) -> dict[str, Any]:
+        return {"year": SimpleNamespace(kind="integer", values=self.features["year"])}
 
 
 class Shop(Lists):
@@ -125,6 +128,68 @@ class DeviceLoaders:
         for _ in range(2):
             for batch, expected in zip(loader, reference, strict=True):
                 assert_same_batch(batch, expected, device)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"labor": True},
+            {"disjoint": True, "weighted": True},
+            {"time_attr": "timestamp", "input_time": np.arange(10, 24), "weighted": True},
+            {"time_attr": "timestamp", "input_time": np.arange(10, 24), "temporal_strategy": "last"},
+            {"time_attr": "year"},
+        ],
+    )
+    @pytest.mark.parametrize("output", ["pyg", "torch"])
+    def test_other_choices(
+        self, device: torch.device, options: dict[str, Any], output: Literal["pyg", "torch"]
+    ) -> None:
+        if output == "pyg":
+            pytest.importorskip("torch_geometric")
+        graph = DatedPapers()
+        common: dict[str, Any] = {
+            **options,
+            "num_neighbors": [3, 2],
+            "input_nodes": np.arange(30, 44),
+            "batch_size": 7,
+            "shuffle": True,
+            "edge_attributes": ["weight", "timestamp"],
+            "features": (),
+            "output": output,
+        }
+        loader = NeighborLoader(DeviceGraph(graph, device), **common)
+        for batch, expected in zip(loader, NeighborLoader(graph, **common), strict=True):
+            assert_same_batch(batch, expected, device)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"weighted": True},
+            {"disjoint": True, "weighted": True},
+            {"time_attr": "timestamp", "edge_label_time": np.arange(35, 45), "weighted": True},
+            {"time_attr": "timestamp", "edge_label_time": np.arange(35, 45), "temporal_strategy": "last"},
+            {"time_attr": "year", "edge_label_time": np.arange(2000, 2010)},
+            {"labor": True},
+        ],
+    )
+    def test_links_with_leakage_control(self, device: torch.device, options: dict[str, Any]) -> None:
+        graph = DatedPapers()
+        csc = graph.csc(ONE_TYPE)
+        for row in range(NODES):
+            csc.indices[csc.indptr[row] : csc.indptr[row + 1]].sort()
+        targets = np.repeat(np.arange(NODES), np.diff(csc.indptr))
+        common: dict[str, Any] = {
+            **options,
+            "num_neighbors": [3, 2],
+            "edge_label_index": np.stack([csc.indices[40:50], targets[40:50]]),
+            "batch_size": 5,
+            "neg_sampling": "binary",
+            "features": (),
+            "output": "torch",
+            "seed": 5,
+        }
+        loader = LinkNeighborLoader(DeviceGraph(graph, device), **common)
+        for batch, expected in zip(loader, LinkNeighborLoader(graph, **common), strict=True):
+            assert_same_batch(batch, expected, device)
 
     @pytest.mark.parametrize("misses", ["read", "copy"])
     def test_budgets_change_nothing(self, device: torch.device, misses: Literal["read", "copy"]) -> None:
@@ -223,7 +288,7 @@ class DeviceLoaders:
             assert_same_batch(batch, expected, device)
 
     def test_batches_of_the_host_are_copied(self, device: torch.device) -> None:
-        """What kernels do not know is sampled by the host."""
+        """Of a graph in host memory, which its threads sample."""
         graph = Papers()
         common: dict[str, Any] = {"num_neighbors": [3, 2], "batch_size": 100, "output": "torch"}
         times = {"input_time": np.arange(NODES), "time_attr": "timestamp"}
@@ -245,10 +310,6 @@ class DeviceLoaders:
     def test_refusals(self, device: torch.device) -> None:
         graph = Papers()
         on_device = DeviceGraph(graph, device)
-        times = {"time_attr": "timestamp", "input_time": np.zeros(NODES, np.int64)}
-        for options in ({"labor": True}, {"disjoint": True}, times):
-            with pytest.raises(UnsupportedError, match=f"samplers on a device know no {next(iter(options))}"):
-                NeighborLoader(on_device, [3], features=(), output="torch", **options)
         with pytest.raises(UsageError, match="expected pyg or torch for batches on"):
             NeighborLoader(on_device, [3], features=(), output="numpy")
         with pytest.raises(UsageError, match="expected read or copy, received 'both'"):

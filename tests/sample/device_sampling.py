@@ -23,6 +23,11 @@ class Csc:
     weight: np.ndarray | None = None
 
 
+@dataclass(eq=False)
+class TimedCsc(Csc):
+    timestamp: np.ndarray | None = None
+
+
 class Lists:
     """A graph of in-neighbours; unless `turn_around` makes out-neighbours of them, these serve as such."""
 
@@ -64,10 +69,11 @@ def one_type(csc: Csc) -> Lists:
 
 
 def assert_same(sample: Any, expected: Any, device: torch.device) -> None:
-    for name in ("nodes", "rows", "cols", "edge_ids"):
+    for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
         ours, theirs = getattr(sample, name), getattr(expected, name)
+        assert (ours is None) == (theirs is None)
         if not isinstance(theirs, dict):
-            ours, theirs = {"": ours}, {"": theirs}
+            ours, theirs = ({"": ours}, {"": theirs}) if theirs is not None else ({}, {})
         assert list(ours) == list(theirs)
         for key in theirs:
             assert ours[key].device.type == device.type
@@ -176,8 +182,6 @@ class DeviceSampling:
             sample_neighbors(graph, torch.ones(3), [1])
         with pytest.raises(UsageError, match="the graph has: node"):
             sample_heterogeneous(graph, {"nodes": [1]}, [1])
-        with pytest.raises(UnsupportedError, match="samplers on a device know no labor"):
-            sample_neighbors(graph, [1], [1], labor=True)
         with pytest.raises(UnsupportedError, match="at most 512 neighbours"):
             sample_neighbors(graph, [1], [513])
         with pytest.raises(UsageError, match="expected device or pinned"):

@@ -14,7 +14,7 @@ from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.sample import DeviceGraph, ExcludedEdges, NeighborLoader, sample_heterogeneous, sample_neighbors
 from graphbox.sample.disk_lists import DiskLists
-from graphbox.sample.neighbor import hops_by_edge_type
+from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.pinned import to_device
 from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 from tests.graph.test_tiered_graph import change, make_graph
@@ -228,6 +228,14 @@ class DeviceTiers:
         excluded = {BUYS: ExcludedEdges(np.zeros((2, 1), np.int64))}
         with pytest.raises(UnsupportedError, match="no excluded edges among lists that are on disk"):
             sample_heterogeneous(on_device, {"item": [0]}, {BUYS: [1]}, excluded_edges=excluded)
+        refused: list[tuple[dict[str, Any], str]] = [
+            ({"labor": True}, "labor"),
+            ({"disjoint": True}, "disjoint"),
+            ({"input_time": {"item": [1]}}, "times"),
+        ]
+        for options, name in refused:
+            with pytest.raises(UnsupportedError, match=f"know no {name} among lists"):
+                sample_heterogeneous(on_device, {"item": [0]}, {BUYS: [1]}, **options)
         with pytest.raises(UnsupportedError, match="expected at most 512 neighbours"):
             sample_heterogeneous(on_device, {"item": [0]}, {BUYS: [513]})
         with pytest.raises(UsageError, match="expected node indices from 0 to 69, received 70"):

@@ -46,7 +46,6 @@ def test_kernels_compile(
     modules = (
         "graphbox.sample.neighbor_gpu",
         "graphbox.sample.relabel_gpu",
-        "graphbox.sample.weighted_choice_gpu",
     )
     with compiling(*modules):
         for replace in (False, True):

@@ -43,7 +43,7 @@ def test_kernels_compile(
         csc.indices[csc.indptr[row] : csc.indptr[row + 1]].sort()
     graph = DeviceGraph(one_type(csc), device, hbm_bytes=36 * 91 + 6_000, bandwidths=SLOW_PINNED)
     excluded = ExcludedEdges(np.stack([csc.indices[:4], [0, 0, 0, 0]]))
-    with compiling("graphbox.sample.edge_reads_gpu", "graphbox.sample.excluded_gpu"):
+    with compiling("graphbox.sample.edge_reads_gpu"):
         sample_neighbors(graph, [1, 2], [3, -1], weighted=True)
         graph.end_pass()
         sample_neighbors(graph, [1, 2], [3, -1], excluded_edges=excluded)

@@ -188,7 +188,23 @@ void add_neighbor(nb::module_& module) {
             new (self) TimeOrder(view(indptr), view(timestamps), name, threads);
           },
           nb::arg("indptr").noconvert(), nb::arg("timestamps").noconvert(), nb::arg("name"), nb::arg("threads"))
-      .def_prop_ro("bytes", &TimeOrder::bytes);
+      .def_prop_ro("bytes", &TimeOrder::bytes)
+      .def_prop_ro(
+          "times",
+          [](const TimeOrder& self) {
+            const std::size_t shape[1] = {static_cast<std::size_t>(self.num_edges())};
+            return nb::ndarray<nb::numpy, const std::int64_t, nb::ndim<1>, nb::c_contig>(self.times(), 1, shape,
+                                                                                         nb::find(self));
+          },
+          "The times of all edges, those of each node in order: int64[edges], read only.")
+      .def_prop_ro(
+          "shifts",
+          [](const TimeOrder& self) {
+            const std::size_t shape[1] = {static_cast<std::size_t>(self.num_edges())};
+            return nb::ndarray<nb::numpy, const std::int32_t, nb::ndim<1>, nb::c_contig>(self.shifts(), 1, shape,
+                                                                                         nb::find(self));
+          },
+          "From the place of each edge in the order to its position: int32[edges], read only.");
   nb::class_<WeightSums>(module, "WeightSums", "Sums of the weights of each node's edges by time: 8 bytes for each edge.")
       .def(
           "__init__",
@@ -202,7 +218,15 @@ void add_neighbor(nb::module_& module) {
           },
           nb::arg("order"), nb::arg("indptr").noconvert(), nb::arg("weights").noconvert(), nb::arg("name"),
           nb::arg("threads"), nb::keep_alive<1, 4>())
-      .def_prop_ro("bytes", &WeightSums::bytes);
+      .def_prop_ro("bytes", &WeightSums::bytes)
+      .def_prop_ro(
+          "sums",
+          [](const WeightSums& self) {
+            const std::size_t shape[1] = {static_cast<std::size_t>(self.num_edges())};
+            return nb::ndarray<nb::numpy, const double, nb::ndim<1>, nb::c_contig>(self.sums(), 1, shape,
+                                                                                   nb::find(self));
+          },
+          "The sum of a node's weights up to and with each edge, by time: float64[edges], read only.");
   nb::class_<RelationIndex>(module, "RelationIndex",
                             "The lists of all nodes of a type in several relations that are not empty: 8 bytes for\n"
                             "each node, 16 for each list, refused where that is more than the indptr take.")

@@ -182,8 +182,8 @@ class Loader(ABC):
         )
         fetch: FetchStage | None = loading.fetch
         if on_device is not None:
-            check_device_options(on_device, neighbors, loading.tables, has_times=has_times)
-            hold_lists(on_device, neighbors)
+            check_device_options(on_device, loading.tables)
+            hold_lists(on_device, neighbors, has_times=has_times)
         tiered = graph if is_tiered(graph) else None if on_device is None else on_device.tiered
         pass_sampler = None
         if on_device is not None and tiered is not None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from graphbox.device import chosen_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.device import DeviceGraph
+from graphbox.sample.device_neighbor import check_tiers, timed_types
 from graphbox.sample.drawing import weighted_types
+from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.loader.arguments import positive_integer
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, MemorySampler, NeighborOptions, SampleRequest
-from graphbox.sample.neighbor import hops_by_edge_type
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
@@ -56,38 +57,44 @@ def device_of_batches(graph: DeviceGraph | None, device: torch.device | str | No
     return None if graph is None and chosen.type == "cpu" else chosen
 
 
-def check_device_options(
-    graph: DeviceGraph, options: NeighborOptions, tables: Mapping[str, EmbeddingTable], *, has_times: bool
-) -> None:
-    """Check that samplers on a device know what is asked for.
+def check_device_options(graph: DeviceGraph, tables: Mapping[str, EmbeddingTable]) -> None:
+    """Check that loaders on a device know what is asked for.
 
     Raises:
-        UnsupportedError: they do not.
+        UnsupportedError: rows of tables are on SSD, and to be read ahead of batches.
     """
-    unknown = {
-        "labor": options.labor,
-        "disjoint": options.disjoint,
-        "time_attr": has_times or options.node_times is not None,
-        "tables": graph.tiered is None and RowsAhead(tables).is_needed,
-    }
-    for name, is_asked_for in unknown.items():
-        if is_asked_for:
-            raise UnsupportedError(
-                f"samplers on a device know no {name}",
-                where=name,
-                hint="give the loader the graph itself, and the device as device=: batches are copied there",
-            )
+    if graph.tiered is None and RowsAhead(tables).is_needed:
+        raise UnsupportedError(
+            "loaders on a device read no rows of tables ahead, unless the graph is in tiers",
+            where="tables",
+            hint="give the loader the graph itself, and the device as device=: batches are copied there",
+        )
 
 
-def hold_lists(graph: DeviceGraph, options: NeighborOptions) -> None:
+def hold_lists(graph: DeviceGraph, options: NeighborOptions, *, has_times: bool) -> None:
     """Bring the lists that are sampled to where they are read, before features take what they leave.
 
+    Args:
+        graph: what is sampled.
+        options: what neighbours.
+        has_times: seeds have times.
+
     Raises:
-        UsageError: an unknown edge type, or no weights.
+        UsageError: an unknown edge type, no weights, or no times.
+        UnsupportedError: lists on disk are to be sampled otherwise than uniformly, or up to times.
     """
     hops = hops_by_edge_type(graph, options.num_neighbors)
     by_weight = weighted_types(options.weighted, hops)
-    graph.hold([(each, "in") for each in hops], [(each, "in") for each in hops if each in by_weight])
+    node_time = None if options.node_times is None else options.node_times.by_type
+    timed = timed_types(graph, hops, node_time) if has_times else []
+    by_alias = [each for each in hops if each in by_weight and each not in timed]
+    check_tiers(
+        graph, hops, by_alias, labor=options.labor, disjoint=options.disjoint or has_times, times=has_times
+    )
+    graph.hold([(each, "in") for each in hops], [(each, "in") for each in by_alias])
+    for each in timed:
+        of_sources = None if node_time is None else node_time[each[0]]
+        graph.times(each, "in", of_sources, weighted=each in by_weight)
 
 
 def device_fetch(graph: DeviceGraph, features: FeatureNames) -> FetchStage:

@@ -115,7 +115,7 @@ class LinkNeighborLoader(Loader):
             when a negative is to be drawn for it.
         NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
-        UnsupportedError: samplers on a device do not know what is asked for.
+        UnsupportedError: what loaders on a device do not know, see :class:`NeighborLoader`.
     """
 
     def __init__(

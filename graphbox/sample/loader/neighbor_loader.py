@@ -114,7 +114,7 @@ class NeighborLoader(Loader):
         UsageError: a wrong argument; seeds that are no nodes are found when their batch is sampled.
         NotFoundError: the graph has no such feature.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
-        UnsupportedError: samplers on a device do not know what is asked for: times, trees, LABOR.
+        UnsupportedError: what loaders on a device do not know: tables with rows on SSD.
         TimeLimitError: while iterating, a batch did not come within ``timeout``.
         ConflictError: while iterating, the process was forked.
     """

@@ -111,7 +111,7 @@ class TripleLoader(Loader):
         UsageError: a wrong argument, or a triple of what is no entity or relation.
         NotFoundError: the graph has no such feature, or what a graph in tiers must read is not on disk.
         BackendMissingError: PyTorch Geometric or torch is needed for ``output`` and not installed.
-        UnsupportedError: samplers on a device do not know what is asked for.
+        UnsupportedError: what loaders on a device do not know, see :class:`NeighborLoader`.
         DataError: while iterating, every entity makes a known triple.
     """
 
