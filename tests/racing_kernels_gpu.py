@@ -12,6 +12,15 @@ def own_elements(values, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def own_number(values, BLOCK: tl.constexpr, HAS_BARRIER: tl.constexpr):
+    at = values + tl.program_id(0)
+    gained = tl.load(at) + BLOCK
+    if HAS_BARRIER:
+        tl.debug_barrier()
+    tl.store(at, gained)
+
+
+@triton.jit
 def of_the_program_before(values, BLOCK: tl.constexpr):
     number = tl.program_id(0)
     place = tl.arange(0, BLOCK)

@@ -23,6 +23,10 @@ __all__ = ["Races", "watched_programs"]
 _READ, _WRITE, _ATOMIC = 0, 1, 2
 _WORDS = ("read", "written", "changed atomically")
 
+_WARPS = 4
+"""Of a program where a launch does not say."""
+_WARP_THREADS = 32
+
 _MEANT = {
     (
         "hash_gpu.py",
@@ -41,6 +45,7 @@ class _Access:
         kind: read, written or atomic.
         part: how many barriers the program met before.
         line: where the operation is in the source.
+        is_repeated: whether several warps hold the operation's tensor, which all read it.
         addresses: int64 [n].
         lanes: int64 [n], which places of the operation's tensor they are.
         values: uint64 [n], of what is written, bit by bit.
@@ -50,6 +55,7 @@ class _Access:
     kind: int
     part: int
     line: str
+    is_repeated: bool
     addresses: NDArray[np.int64]
     lanes: NDArray[np.int64]
     values: NDArray[np.uint64]
@@ -69,6 +75,11 @@ class Races:
     _accesses: list[_Access] = field(default_factory=list)
     _program: int = -1
     _part: int = 0
+    _warps: int = 0
+
+    def begin_launch(self, warps: int) -> None:
+        """Note that a launch begins, and how many warps a program has."""
+        self._program, self._warps = -1, warps
 
     def begin_program(self) -> None:
         """Note that the next program of the launch begins."""
@@ -99,6 +110,7 @@ class Races:
                 kind,
                 self._part,
                 line,
+                self._warps > 1 and len(addresses) < _WARP_THREADS * self._warps,
                 addresses[chosen],
                 np.flatnonzero(chosen),
                 bits[chosen],
@@ -110,7 +122,7 @@ class Races:
         if any(each.kind != _READ for each in self._accesses):
             self._compare()
         self._accesses.clear()
-        self._program, self.launches = -1, self.launches + 1
+        self.launches += 1
 
     def _compare(self) -> None:
         accesses = self._accesses
@@ -152,7 +164,7 @@ class Races:
                     self._tell("by different programs", one, other)
                 elif one is other:
                     self._tell("twice in one operation, with different values", one, other)
-                elif one.part == other.part and lane != lanes[other_at]:
+                elif one.part == other.part and (lane != lanes[other_at] or one.is_repeated):
                     self._tell("by different threads of a program without a barrier", one, other)
 
     def _tell(self, how: str, one: _Access, other: _Access) -> None:
@@ -196,6 +208,7 @@ def watched_programs() -> Iterator[Races]:
         barrier(self)
 
     def watched_launch(self: Any, *arguments: Any, **settings: Any) -> None:
+        races.begin_launch(settings.get("num_warps", _WARPS))
         launch(self, *arguments, **settings)
         races.end_launch()
 
