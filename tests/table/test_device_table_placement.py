@@ -1,6 +1,6 @@
 """Tables on a GPU that is pretended: no operation meets tensors of two devices; rows are those of the CPU.
 
-Kernels are replaced by twins in PyTorch, which see that all that they are given is on the GPU.
+Kernels are run by the interpreter; what they are given is on the GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from graphbox.table import (
     BagSlot,
@@ -25,14 +24,8 @@ from graphbox.table import (
     TableEmbedding,
     TableEmbeddingBag,
     TableEmbeddingBagCollection,
-    device_batch,
-    device_lookup,
-    device_rows,
-    resident_rows,
 )
 from graphbox.table.device_prefetch import DevicePrefetch
-from graphbox.table.hash_gpu import DeviceHash
-from graphbox.table.optimizer_gpu import DeviceOptimizer
 from tests.table.device_table_contract import budget
 from tests.train.pretended_gpu import PretendedTensor, pretended_gpu
 
@@ -46,67 +39,9 @@ def content(tensor: Any) -> Any:
     return tensor.content
 
 
-class HashTwin:
-    bytes_for = staticmethod(DeviceHash.bytes_for)
-
-    def __init__(self, capacity: int, device: torch.device) -> None:
-        self._slots: dict[int, int] = {}
-
-    def find(self, keys: Tensor) -> Tensor:
-        return PretendedTensor(
-            torch.tensor([self._slots.get(key, -1) for key in content(keys).tolist()]).long()
-        )
-
-    def insert(self, keys: Tensor, slots: Tensor, *, checked: bool) -> None:
-        self._slots |= zip(content(keys).tolist(), content(slots).tolist(), strict=True)
-
-    def erase(self, keys: Tensor) -> None:
-        for key in content(keys).tolist():
-            del self._slots[key]
-
-    def clear(self) -> None:
-        self._slots = {}
-
-
-class OptimizerTwin(DeviceOptimizer):
-    """The kernel, by the interpreter."""
-
-    def push(self, *arguments: Any, **named: Any) -> None:
-        with _disable_current_modes():
-            super().push(*map(content, arguments), **_contents(named))
-
-    def apply(self, *arguments: Any, **named: Any) -> None:
-        with _disable_current_modes():
-            super().apply(*map(content, arguments), **_contents(named))
-
-
-def _contents(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: content(each) if isinstance(each, Tensor) else each for name, each in named.items()}
-
-
-def gather_twin(source: Tensor, index: Tensor, *, out: Tensor) -> None:
-    content(out).copy_(content(source)[content(index)])
-
-
-def sum_twin(rows: Tensor, gradients: Tensor) -> tuple[Tensor, ...]:
-    places: dict[int, int] = {}
-    of_rows = [places.setdefault(row, len(places)) for row in content(rows).tolist()]
-    sums = torch.zeros(len(places), gradients.shape[1])
-    for place, gradient in zip(of_rows, content(gradients), strict=True):
-        sums[place] += gradient
-    counts = torch.bincount(torch.tensor(of_rows).long(), minlength=len(places)).int()
-    return tuple(map(PretendedTensor, (torch.tensor(list(places)).long(), sums, counts)))
-
-
 @contextmanager
-def gpu_with_twins() -> Iterator[torch.device]:
+def gpu_with_streams() -> Iterator[torch.device]:
     replaced: list[tuple[Any, str, Any]] = [
-        (resident_rows, "DeviceHash", HashTwin),
-        (device_rows, "DeviceOptimizer", OptimizerTwin),
-        (device_rows, "gather_rows", gather_twin),
-        (device_rows, "check_device", lambda device: None),
-        (device_batch, "sum_equal_rows", sum_twin),
-        (device_lookup, "sum_equal_rows", sum_twin),
         (torch.cuda, "Stream", mock.MagicMock()),
         (torch.cuda, "stream", mock.MagicMock()),
         (torch.cuda, "synchronize", mock.MagicMock()),
@@ -133,7 +68,7 @@ def test_rows_are_those_of_the_cpu(rows: int, settings: dict[str, Any]) -> None:
         EmbeddingTable(DIM, "adam", 0.1, threads=1, clock=lambda: 3.0, **settings) for _ in range(2)
     )
     rng = np.random.default_rng(0)
-    with gpu_with_twins() as gpu:
+    with gpu_with_streams() as gpu:
         table = DeviceTable(below, gpu, hbm_bytes=budget(below, rows))
         both: list[Any] = [plain, table]
         for _ in range(3):
@@ -157,7 +92,7 @@ def test_rows_are_those_of_the_cpu(rows: int, settings: dict[str, Any]) -> None:
 
 def test_lookups_of_modules_stay_on_the_gpu() -> None:
     plain, below = EmbeddingTable(DIM), EmbeddingTable(DIM)
-    with gpu_with_twins() as gpu:
+    with gpu_with_streams() as gpu:
         table = DeviceTable(below, gpu, hbm_bytes=budget(below, 10))
         results = []
         for each, place in ((plain, torch.device("cpu")), (table, gpu)):
