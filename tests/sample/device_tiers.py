@@ -75,7 +75,7 @@ def check(graph: DeviceGraph, seeds: list[dict[str, Any]], num_neighbors: Any, *
     assert len(sampled) == len(seeds)
     for each, sample, (seed, epoch, batch) in zip(seeds, sampled, keys, strict=True):
         key = {"seed": seed, "epoch": epoch, "batch": batch}
-        expected: Any = sample_heterogeneous(whole, each, hops, replace, **key, **options)
+        expected: Any = sample_heterogeneous(whole, each, hops, replace, **key, **options)  # type: ignore[call-overload]
         assert_same(sample, expected, graph.device)
         for name in ("weight", "timestamp"):
             ours, theirs = getattr(sample, name), getattr(expected, name)
@@ -107,6 +107,7 @@ class DeviceTiers:
                 assert on_device.device_bytes <= hbm
                 assert on_device.pinned_bytes <= host
         assert (near.lists > 0) == (hbm > KNOWN * ROWS)
+        assert far is not None
         assert (far.lists > 0) == (hbm >= KNOWN * ROWS and host > 0)
 
     def test_weights_of_edges(self, device: torch.device, tmp_path: Path) -> None:

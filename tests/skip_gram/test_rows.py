@@ -82,7 +82,7 @@ def test_tables_on_ssd_do_with_the_least(tmp_path: Path, dim: int, rows: int) ->
     least = RowRoom(rows, 1, dim).least_table_bytes
     table = EmbeddingTable(dim, "rowwise_adagrad", path=tmp_path / "table", memory_bytes=least, threads=1)
     table.reserve(rows)
-    tiers = RowTiers(rows, rows // 2, np.arange(rows) % 5.0)
+    tiers = RowTiers(rows, rows // 2, np.arange(rows, dtype=np.float64) % 5)
     there = DeviceRows(table, tiers, CPU)
     assert there.arrays.rest is not None
     for number, part in enumerate((there.arrays.first, there.arrays.rest)):

@@ -438,7 +438,7 @@ def gathered_slices_have_gradients(group: ProcessGroup, folder: Path) -> None:
         first, second = (torch.randn(n, 3, generator=generator).to(device) for n in (count, count + 4))
         weights = torch.randn(group.size, count, count + 4, generator=generator).to(device)
         expected = [each.clone().requires_grad_() for each in (first, second)]
-        torch.sum(weights * (expected[0] @ expected[1].T).square()).backward()
+        (weights * (expected[0] @ expected[1].T).square()).sum().backward()  # type: ignore[no-untyped-call]
         slices = [group.slice_of(len(each)) for each in (first, second)]
         parts = [
             each[own].clone().requires_grad_() for each, own in zip((first, second), slices, strict=True)
@@ -448,7 +448,7 @@ def gathered_slices_have_gradients(group: ProcessGroup, folder: Path) -> None:
         )
         assert torch.equal(one, first)
         assert torch.equal(other, second)
-        torch.sum(weights[group.rank] * (one @ other.T).square()).backward()
+        (weights[group.rank] * (one @ other.T).square()).sum().backward()  # type: ignore[no-untyped-call]
         for part, own, each in zip(parts, slices, expected, strict=True):
             assert part.grad is not None
             assert each.grad is not None

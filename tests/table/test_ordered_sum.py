@@ -62,7 +62,7 @@ def test_bags(is_weighted: bool) -> None:
     weights = many(5, len(keys), 1)[:, 0] if is_weighted else None
     divisors = np.arange(1, len(COUNTS) + 1, dtype=np.float32)
     for dtype in ("float32", "float16"):
-        table = EmbeddingTable(DIM, "sgd", dtype=dtype, threads=2)  # type: ignore[arg-type]
+        table = EmbeddingTable(DIM, "sgd", dtype=dtype, threads=2)
         rows = table.pull(keys) if weights is None else weights[:, None] * table.pull(keys)
         values = Lookup(table, keys, Bags(offsets, weights, divisors)).pull().values
         for bag, (begin, end) in enumerate(pairwise(offsets)):

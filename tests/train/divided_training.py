@@ -82,7 +82,7 @@ def trains(group: ProcessGroup, folder: Path, *, models: str) -> None:
     for name, model in json.loads(Path(models).read_text()).items():
         graph, split = Graph.open(model["graph"]), load_split(Path(model["split"]))
         found = learnt(graph, split, model["config"], model["task"], TrainingProcesses(group))
-        np.savez(folder / f"{name}-{group.rank}.npz", **found)
+        np.savez(folder / f"{name}-{group.rank}.npz", **found)  # type: ignore[arg-type]  # of its stub for allow_pickle
 
 
 def fits(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any], run: str, stop_after: int) -> bool:
