@@ -32,7 +32,9 @@ from graphbox.table import EmbeddingTable
 from graphbox.train import TrainedModel, fit, load_outcome, make_split
 from graphbox.train.memory import TrainingMemory, table_below
 from graphbox.train.optimization import Optimization
+from graphbox.train.registry import Assignment
 from graphbox.train.transfer import place_of
+from graphbox.train.walks.skip_gram import SkipGramTrainer
 from tests.train.atlas import build_atlas
 from tests.train.conftest import build_graph
 from tests.train.letters import stream_graph, stream_task
@@ -300,6 +302,36 @@ def test_lists_that_have_no_room_on_the_gpu_are_read_from_host_memory(
     assert max(each.hit_rate or 0.0 for each, _ in passes) > 0.5
     for name, each in found.items():
         np.testing.assert_array_equal(each, expected[name], err_msg=name)
+
+
+@pytest.mark.gpu_kernel
+def test_walks_that_are_learnt_first_and_towers_have_the_memory_of_the_gpu_in_turn(
+    graphs: Callable[[str], Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walks = {"metapaths": [[["item", "needs", "item"]]], "walk_length": 4, "epochs": 1, "negatives": 16}
+    task, settings = CASES["sage"]
+    monkeypatch.setitem(CASES, "pretrained", (task, {**settings, "epochs": 1, "pretrain": walks}))
+    graph = graphs(task)
+    expected = arrays(train(graph, "pretrained", tmp_path / "host", CPU))
+    seen: list[tuple[str, int, Any]] = []
+
+    class Watched(SkipGramTrainer):
+        def begin_epoch(self, epoch: int) -> int:
+            seen.append(("walks", len(self._memory._on_device), self._room.device_budget_bytes))
+            return super().begin_epoch(epoch)
+
+        def close(self) -> None:
+            super().close()
+            seen.append(("closed", len(self._memory._on_device), self._on_device))
+
+    monkeypatch.setattr("graphbox.train.walks.skip_gram.SkipGramTrainer", Watched)
+    monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
+    monkeypatch.setattr(Assignment, "kernel_device", property(lambda _: CPU))
+    memory = MemoryConfig(hbm=HbmConfig(tables=1 << 15, topology=1 << 20))
+    found = arrays(train(graph, "pretrained", tmp_path / "kernels", CPU, memory=memory))
+    assert seen[:2] == [("walks", 0, 1 << 15), ("closed", 0, None)]
+    for name, each in found.items():
+        np.testing.assert_allclose(each, expected[name], atol=1e-3, err_msg=name)
 
 
 def test_why_neighbours_are_sampled_on_the_cpu() -> None:

@@ -31,12 +31,12 @@ from graphbox.train.plan.device_plan import (
 from graphbox.train.plan.libraries import Libraries
 from graphbox.train.plan.placement import KINDS, TIERS, Kind, Rates, Thing, place
 from graphbox.train.plan.walks import (
-    WALK_MODELS,
     WalkModel,
     batches_bytes,
     group_size,
     host_bytes,
     row_rooms,
+    walks_of,
 )
 from graphbox.train.plan.working_set import working_bytes
 from graphbox.train.walks import sources
@@ -355,8 +355,8 @@ def test_rows_of_walks_are_where_the_plan_says() -> None:
     nodes = 1_000_000
     for name in ("walk", "paths", "lines"):
         run = config({name: MODELS[name]})
-        model = run.models[name]
-        assert isinstance(model, WALK_MODELS)
+        model = walks_of(run.models[name])
+        assert model is not None
         whole = planned(run, nodes, 40 * GIB)[name]
         assert whole.pinned_bytes == 0
         rooms = row_rooms(model, counts(nodes), run.memory, whole.budgets["tables"])
@@ -375,6 +375,25 @@ def test_rows_of_walks_are_where_the_plan_says() -> None:
         assert found is not None
         assert without is not None
         assert found.peak_bytes == without.peak_bytes + half.pinned_bytes
+
+
+def test_walks_that_towers_learn_first_are_placed_with_them() -> None:
+    walks = {"metapaths": [[list(LINKS)]]}
+    paths = {"kind": "metapath2vec", "task": "class", "dim": 64, **walks}
+    run = config({"towers": {**MODELS["towers"], "dim": 64, "pretrain": walks}, "paths": paths})
+    nodes = 1_000_000
+    both, first = (planned(run, nodes, 40 * GIB)[name] for name in ("towers", "paths"))
+    alone = planned(config({"towers": {**MODELS["towers"], "dim": 64}}), nodes, 40 * GIB)["towers"]
+    assert both.budgets["tables"] == alone.budgets["tables"] + first.budgets["tables"]
+    assert both.working_bytes >= max(alone.working_bytes, first.working_bytes)
+    assert both.pinned_bytes == 0
+    least = planned(run, nodes, both.working_bytes + first.budgets["tables"] // 2, degrees=skewed(nodes))
+    model = walks_of(run.models["towers"])
+    assert model is not None
+    (room,) = row_rooms(model, counts(nodes), run.memory, least["towers"].budgets["tables"])
+    lists = sum(each.thing.bytes for each in least["towers"].things if each.thing.kind == "topology")
+    assert least["towers"].pinned_bytes in (room.pinned_bytes, room.pinned_bytes + lists)
+    assert room.pinned_bytes > 0
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -35,7 +35,7 @@ from graphbox.skip_gram.row_bytes import device_row_bytes, position_bytes
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import task_ends, tower_sources
 from graphbox.train.plan.placement import Thing
-from graphbox.train.plan.walks import WalkModel, row_rooms
+from graphbox.train.plan.walks import WalkModel, row_rooms, walks_of
 
 __all__ = ["DegreeClasses", "things_of"]
 
@@ -289,6 +289,10 @@ def _towers(model: SageConfig, about: _Model, task: TaskConfig | None) -> list[T
         drawn = (model.batch_size + model.candidates) * model.num_neighbors * batches
         read = classes.met(drawn, float(seeds.count) if name == asked else 0.0, batches)
         things.append(about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
+    walks = walks_of(model)
+    if isinstance(walks, Metapath2VecConfig):
+        learnt_first = (each for each in _walks(walks, about) if each.kind == "tables")
+        things += [replace(each, name=f"{each.name} on walks") for each in learnt_first]
     return things
 
 

@@ -18,7 +18,7 @@ from graphbox.train.plan.accesses import DegreeClasses, things_of
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import part_of_batches
 from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, Thing, place
-from graphbox.train.plan.walks import WALK_MODELS, host_bytes, room_for_pinned_rows, row_problem
+from graphbox.train.plan.walks import host_bytes, room_for_pinned_rows, row_problem, walks_of
 from graphbox.train.plan.working_set import working_bytes
 from graphbox.train.processes import check_gpus
 from graphbox.words import counted_bytes
@@ -236,11 +236,9 @@ def device_problems(
             hint = f"leave {keys} out, or let them be {counted_bytes(room - plan.working_bytes)} together"
             found.append((name, message, hint))
         else:
-            model = config.models[name]
+            walks = walks_of(config.models[name])
             problem = (
-                row_problem(model, counts, config.memory, plan.budgets["tables"])
-                if isinstance(model, WALK_MODELS)
-                else None
+                None if walks is None else row_problem(walks, counts, config.memory, plan.budgets["tables"])
             )
             if problem is not None and config.device == "auto":
                 on_cpu[name] = problem[0]
@@ -268,8 +266,9 @@ def _plan(
         "features": memory.features,
         "tables": memory.tables,
     }
-    if isinstance(model, WALK_MODELS):
-        on_disk["tables"] = room_for_pinned_rows(model, counts, memory)
+    walks = walks_of(model)
+    if walks is not None:
+        on_disk["tables"] = room_for_pinned_rows(walks, counts, memory)
     placed = place(
         things,
         gpu.rates,
@@ -285,8 +284,8 @@ def _plan(
             for each in placed
             if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
         )
-    if isinstance(model, WALK_MODELS):
-        pinned += host_bytes(model, counts, memory, plan.budgets["tables"])
+    if walks is not None:
+        pinned += host_bytes(walks, counts, memory, plan.budgets["tables"])
     return replace(plan, pinned_bytes=pinned)
 
 

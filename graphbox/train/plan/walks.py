@@ -6,14 +6,20 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from graphbox.config import DeepWalkConfig, LineConfig, MemoryConfig, Metapath2VecConfig
+from graphbox.config import (
+    DeepWalkConfig,
+    LineConfig,
+    MemoryConfig,
+    Metapath2VecConfig,
+    ModelConfig,
+    SageConfig,
+)
 from graphbox.skip_gram.group_size import GroupSize, batches_of_group, batches_side_by_side, group_bytes
 from graphbox.skip_gram.row_bytes import ROOM_FOR_ROWS, RowRoom, rows_without_room
 from graphbox.skip_gram.tile_shapes import MOST_VALUES, tile_shape
 from graphbox.train.plan.counts import GraphCounts
 
 __all__ = [
-    "WALK_MODELS",
     "WalkModel",
     "batches_bytes",
     "group_size",
@@ -21,13 +27,20 @@ __all__ = [
     "room_for_pinned_rows",
     "row_problem",
     "row_rooms",
+    "walks_of",
 ]
 
 WalkModel: TypeAlias = DeepWalkConfig | Metapath2VecConfig | LineConfig
-WALK_MODELS = (DeepWalkConfig, Metapath2VecConfig, LineConfig)
 
 _NUMBER_BYTES = 8
 """Of a walker's start, its second node or its path; of what negatives, or subsampling, know of a key."""
+
+
+def walks_of(model: ModelConfig) -> WalkModel | None:
+    """Return the section of what a model learns on walks: its own, or what it learns first; None: nothing."""
+    if isinstance(model, SageConfig) and model.pretrain is not None:
+        return Metapath2VecConfig(kind="metapath2vec", dim=model.dim, **model.pretrain.model_dump())
+    return model if isinstance(model, DeepWalkConfig | Metapath2VecConfig | LineConfig) else None
 
 
 def row_rooms(

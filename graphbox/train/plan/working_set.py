@@ -25,7 +25,7 @@ from graphbox.metrics.blocks import rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS
 from graphbox.train.plan.counts import GraphCounts
 from graphbox.train.plan.demand import MESSAGE_BYTES, task_ends, tower_sources
-from graphbox.train.plan.walks import batches_bytes
+from graphbox.train.plan.walks import batches_bytes, walks_of
 
 __all__ = ["working_bytes"]
 
@@ -72,7 +72,9 @@ def working_bytes(model: ModelConfig, counts: GraphCounts, config: RunConfig) ->
             of_batch = _COPIES * model.dim * drawn + 4.0 * model.batch_size * model.candidates
             numbers = max(of_batch, 3.0 * model.dim * (queries + candidates) + _ranking(candidates))
         case SageConfig():
-            numbers = _towers(model, counts, asked)
+            walks = walks_of(model)
+            of_walks = 0 if walks is None else batches_bytes(walks, counts)
+            numbers = max(_towers(model, counts, asked), of_walks / 4.0)  # one after the other
         case KnowledgeGraphSection():
             drawn = (
                 sum(counts.nodes.values()) if model.loss == "softmax" else model.candidates + model.batch_size

@@ -59,7 +59,9 @@ class PretrainedTrainer(Trainer):
         if self._is_first(epoch):
             return self._first.begin_epoch(epoch)
         if not self._started:
-            self._then.start_from(self._first.embeddings())
+            embeddings = self._first.embeddings()
+            self._first.close()  # what it has of a GPU's memory is for the second
+            self._then.start_from(embeddings)
             self._started = True
         return self._then.begin_epoch(epoch - self._first.epochs)
 
@@ -90,6 +92,8 @@ class PretrainedTrainer(Trainer):
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         self._started = bool(dense)
+        if self._started:
+            self._first.close()
         (self._then if self._started else self._first).restore(dense, tables)
 
     def close(self) -> None:

@@ -196,7 +196,8 @@ class SageTrainer(StartingTrainer):
                 rows = torch.from_numpy(embeddings[name])
                 size = rows.square().mean(dim=1, keepdim=True).sqrt()
                 self._base[name] = (rows * (scale / size.clamp(min=1e-12))).to(self._device)
-                self._set_tables(self.tables() | self._new_tables([name], 0.0))
+        started = [name for name in self._rows if name in self._base]
+        self._set_tables(self.tables() | self._new_tables(started, 0.0))
 
     # ---------------------------------------------------------------------------- training
 
@@ -539,6 +540,7 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
     )
     if config.pretrain is None:
         return trainer
+    assignment.memory.release()  # the rows are there again when they start from what is learnt first
     first = make_metapath_trainer(
         view,
         config.pretrain,
@@ -546,6 +548,7 @@ def make_sage_trainer(config: SageConfig, assignment: Assignment) -> SageTrainer
         seed=seed,
         threads=threads,
         clock=clock,
+        memory=assignment.memory,
         device=assignment.kernel_device,
     )
     return PretrainedTrainer(first, trainer)
