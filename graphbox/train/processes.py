@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, cast
@@ -54,12 +53,11 @@ class TrainingProcesses:
 
     def slice_of(self, count: int) -> slice:
         """Return the part of ``count`` things in order that is this process's: all of them alone."""
-        return slice(0, count) if self._group is None else self._group.slice_of(count)
+        return self.slices_of(count)[self.rank]
 
     def slices_of(self, count: int) -> list[slice]:
         """Return the parts of ``count`` things in order that the processes have, by their ranks."""
-        bounds = [rank * count // self.size for rank in range(self.size + 1)]
-        return [slice(start, stop) for start, stop in itertools.pairwise(bounds)]
+        return [slice(0, count)] if self._group is None else self._group.slices_of(count)
 
     def seeds(self) -> tuple[int, ...]:
         """Return numbers that make draws of this process unlike those of others; none alone."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from graphbox.train import GraphView, load_split
 from graphbox.train.fit import fit_in_process
 from graphbox.train.launch import TrainingOptions
 from graphbox.train.memory import TrainingMemory
+from graphbox.train.network.inference import embed_graph
 from graphbox.train.processes import ALONE, TrainingProcesses
 from graphbox.train.registry import Assignment, make_trainer
 from graphbox.train.transfer import CPU
@@ -39,15 +42,15 @@ def task_of(settings: Mapping[str, Any]) -> Any:
     return TypeAdapter[Any](TaskConfig).validate_json(json.dumps(settings))
 
 
-def learnt(
+def trainer_of(
     graph: Graph,
     split: Any,
     config: Mapping[str, Any],
     task: Mapping[str, Any],
     processes: TrainingProcesses = ALONE,
-) -> Learnt:
-    """Return losses and figures of a training, and the rows and parameters that this process ends with."""
-    trainer = make_trainer(
+) -> Any:
+    """Return the trainer of a model, of settings as JSON has them."""
+    return make_trainer(
         section_of(config),
         Assignment(
             "model",
@@ -60,6 +63,68 @@ def learnt(
             processes=processes,
         ),
     )
+
+
+def trainer_of_job(model: Mapping[str, Any], processes: TrainingProcesses = ALONE) -> Any:
+    """Return the trainer of a model that files have: its graph and its split are named by their paths."""
+    graph, split = Graph.open(model["graph"]), load_split(Path(model["split"]))
+    return trainer_of(graph, split, model["config"], model["task"], processes)
+
+
+def measured_log(
+    model: Mapping[str, Any], processes: TrainingProcesses = ALONE
+) -> tuple[NDArray[np.float32], NDArray[np.float32], list[int]]:
+    """Return probabilities of a log's validation part, those of none of its rows, and what was looked up.
+
+    Windows and batches are small. What was looked up: the number of rows, each time.
+    """
+    with (
+        mock.patch("graphbox.train.click.rows.BLOCK_ROWS", 32),
+        mock.patch("graphbox.train.click.rows._MEASURED_ROWS", 12),
+        mock.patch("graphbox.train.click.model._BATCH_ROWS", 8),
+    ):
+        trainer = trainer_of_job(model, processes)
+        trainer._find_scale()
+        fetch, looked_up = trainer.network.fetch, list[int]()
+
+        def noted(batch: Any) -> Any:
+            looked_up.append(len(batch))
+            return fetch(batch)
+
+        with mock.patch.object(trainer.network, "fetch", noted):
+            clicks, log = trainer._model(trainer._scale), trainer._validation
+            found = clicks.predict_log(log, processes)
+            nothing = replace(log, chosen=np.zeros_like(log.chosen))
+            return found, clicks.predict_log(nothing, processes), looked_up
+
+
+def measured_nodes(
+    model: Mapping[str, Any], processes: TrainingProcesses = ALONE
+) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors of a network's validation part, of small blocks."""
+    trainer = trainer_of_job(model, processes)
+    trainer.network.eval()
+    split: Any = load_split(Path(model["split"]))
+    return embed_graph(
+        trainer.network,
+        trainer._graph,
+        trainer._data,
+        nodes={split.node_type: split.nodes("validation")},
+        block_nodes=40,
+        threads=1,
+        processes=processes,
+    )
+
+
+def learnt(
+    graph: Graph,
+    split: Any,
+    config: Mapping[str, Any],
+    task: Mapping[str, Any],
+    processes: TrainingProcesses = ALONE,
+) -> Learnt:
+    """Return losses and figures of a training, and the rows and parameters that this process ends with."""
+    trainer = trainer_of(graph, split, config, task, processes)
     losses: list[tuple[float, int]] = []
     figures: list[float] = []
     for epoch in range(trainer.epochs):
@@ -112,5 +177,20 @@ def fits(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any], run: st
     return False
 
 
+def measures_log(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any]) -> list[int]:
+    """Measure a log in several processes; return how many rows this one looked up, each time."""
+    found, nothing, looked_up = measured_log(model, TrainingProcesses(group))
+    np.savez(folder / f"{group.rank}.npz", found=found, nothing=nothing)
+    return looked_up
+
+
+def measures_nodes(group: ProcessGroup, folder: Path, *, model: Mapping[str, Any]) -> None:
+    """Embed nodes in several processes."""
+    found = measured_nodes(model, TrainingProcesses(group))
+    np.savez(folder / f"{group.rank}.npz", **found)  # type: ignore[arg-type]  # of its stub for allow_pickle
+
+
 if __name__ == "__main__":
-    serve_checks({"trains": trains, "fits": fits})
+    serve_checks(
+        {"trains": trains, "fits": fits, "measures_log": measures_log, "measures_nodes": measures_nodes}
+    )

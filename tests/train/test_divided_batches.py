@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from graphbox.graph import Graph
+from graphbox.graph.ingest import import_graph
 from graphbox.train import fit, load_outcome, load_split, load_trained, make_split, save_split
 from tests.table.distributed_processes import Processes
+from tests.train import test_click
 from tests.train.atlas import build_atlas
 from tests.train.divided_training import Learnt, learnt, section_of, task_of
 from tests.train.shop import build_shop
@@ -43,8 +45,18 @@ BUYS = {
     "validation_fraction": 0.2,
     "k": 5,
 }
+CLICKS = test_click.TASK.model_dump(mode="json")
 ENTITIES: dict[str, Any] = {"dim": 8, "epochs": 2, "batch_size": 32, "candidates": 24, "validate_every": 2}
 FACTORS: dict[str, Any] = {"kind": "matrix_factorization", **ENTITIES, "batch_size": 40}
+CLICK: dict[str, Any] = {
+    "dim": 4,
+    "hidden": [8],
+    "batch_size": 16,
+    "epochs": 2,
+    "dropout": 0.0,
+    "row_dropout": 0.0,
+    "row_decay": 1e-3,
+}
 NETWORK: dict[str, Any] = {
     "kind": "gnn",
     "dim": 8,
@@ -76,6 +88,9 @@ MODELS: dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]] = {
     "links": ("shop", LINKS, NETWORK),
     "links_by_softmax": ("shop", BUYS, {**NETWORK, "layer": "gat"}),
     "links_within_one_type": ("small", {}, {**NETWORK, "links": {"negatives": 2, "loss": "sigmoid"}}),
+    "single_links": ("shop", LINKS, {**NETWORK, "batch_size": 1, "epochs": 1, "links": {"negatives": 1}}),
+    "deepfm": ("log", CLICKS, {"kind": "deepfm", **CLICK}),
+    "single_rows": ("log", CLICKS, {"kind": "dcn", **CLICK, "batch_size": 1, "epochs": 1}),
 }
 
 
@@ -130,10 +145,12 @@ def learning(
     tmp_path_factory: pytest.TempPathFactory, graph: Graph, recommend_task: Any
 ) -> Iterator[Learning]:
     folder = tmp_path_factory.mktemp("divided")
+    import_graph(test_click.source_of(test_click.log_table(120)), folder / "log")
     graphs = {
         "atlas": build_atlas(folder / "atlas"),
         "shop": build_shop(folder / "shop"),
         "small": graph,
+        "log": Graph.open(folder / "log"),
     }
     with Processes("tests.train.divided_training") as processes:
         made = Learning(processes, folder)

@@ -9,10 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +34,7 @@ from graphbox.sample import NeighborLoader
 from graphbox.train import ClassifySplit, ClickSplit, TrainProgress, fit, load_outcome, make_split
 from graphbox.train import launch as launching
 from graphbox.train.launch import launch
-from graphbox.train.network.inference import embed_graph
-from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus
-from graphbox.train.registry import Assignment, make_trainer
-from graphbox.train.view import GraphView
+from graphbox.train.processes import ALONE, check_gpus
 from tests.train import test_click
 
 
@@ -281,120 +276,6 @@ def children() -> list[int]:
     return sorted(
         child for child in started if b"graphbox.train.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
     )
-
-
-class Together(TrainingProcesses):
-    """One of several processes that are threads of this one, for what has no tables of all."""
-
-    def __init__(
-        self, rank: int, size: int, barrier: threading.Barrier, given: dict[int, torch.Tensor]
-    ) -> None:
-        super().__init__()
-        self._place, self._barrier, self._given = (rank, size), barrier, given
-
-    @property
-    def rank(self) -> int:
-        return self._place[0]
-
-    @property
-    def size(self) -> int:
-        return self._place[1]
-
-    def gather_rows(self, name: str, rows: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
-        assert len(rows) == counts[self.rank]
-        self._given[self.rank] = rows
-        self._barrier.wait(60)
-        found = torch.cat([self._given[rank] for rank in range(self.size)])
-        self._barrier.wait(60)
-        return found
-
-    @staticmethod
-    def outcomes(size: int, run: Callable[[TrainingProcesses], Any]) -> list[Any]:
-        """Return what ``run`` gives in each of so many."""
-        barrier, given = threading.Barrier(size), dict[int, torch.Tensor]()
-        with ThreadPoolExecutor(size) as threads:
-            return list(threads.map(lambda rank: run(Together(rank, size, barrier, given)), range(size)))
-
-
-class TestMeasuring:
-    @pytest.mark.parametrize("size", [2, 3, 7])
-    def test_vectors_of_blocks_that_processes_divide_are_the_bits_of_one(
-        self,
-        size: int,
-        graph: Graph,
-        classify_split: ClassifySplit,
-        classify_task: ClassifyTaskConfig,
-        network: GraphNetworkConfig,
-    ) -> None:
-        view = GraphView(graph, classify_split)
-        trainer: Any = make_trainer(network, Assignment("net", view, classify_split, classify_task, 3, 1))
-        trainer.network.eval()
-        nodes = {"item": classify_split.nodes("validation")}
-
-        def vectors(processes: TrainingProcesses) -> dict[str, NDArray[np.float32]]:
-            return embed_graph(
-                trainer.network,
-                trainer._graph,
-                trainer._data,
-                nodes=nodes,
-                block_nodes=40,
-                threads=1,
-                processes=processes,
-            )
-
-        expected = vectors(ALONE)
-        assert np.count_nonzero(expected["item"][nodes["item"]])
-        for found in Together.outcomes(size, vectors):
-            assert found.keys() == expected.keys()
-            for name, each in expected.items():
-                np.testing.assert_array_equal(found[name], each, err_msg=name)
-
-    @pytest.mark.parametrize("size", [2, 3, 9])
-    def test_rows_of_a_log_that_processes_divide_have_the_bits_of_one(
-        self, size: int, click_graph: Graph, click_split: ClickSplit, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("graphbox.train.click.rows.BLOCK_ROWS", 32)
-        monkeypatch.setattr("graphbox.train.click.rows._MEASURED_ROWS", 12)
-        monkeypatch.setattr("graphbox.train.click.model._BATCH_ROWS", 8)
-        trainer = test_click.trainer_of(click_graph, click_split, "wide_and_deep")
-        trainer._find_scale()
-        assert trainer._scale is not None
-        model, log = trainer._model(trainer._scale), trainer._validation
-        assert log is not None
-        looked_up: list[int] = []
-        fetch = trainer.network.fetch
-
-        def noted(batch: Any) -> Any:
-            looked_up.append(len(batch))
-            return fetch(batch)
-
-        monkeypatch.setattr(trainer.network, "fetch", noted)
-        expected = model.predict_log(log)
-        assert sum(looked_up) == len(expected) == len(log)
-        batches = len(looked_up)
-        looked_up.clear()
-        monkeypatch.setattr(Together, "gather_rows", lambda self, name, rows, counts: rows)
-        barrier = threading.Barrier(1)
-        parts = [model.predict_log(log, Together(rank, size, barrier, {})) for rank in range(size)]
-        np.testing.assert_array_equal(np.concatenate(parts), expected)
-        assert sum(looked_up) == len(log)
-        assert len(looked_up) % size == 0  # all look up equally often, some no rows
-        assert len(looked_up) // size < 2 + batches / size * 1.5
-        nothing = replace(log, chosen=np.zeros_like(log.chosen))
-        assert len(model.predict_log(nothing, Together(1, 2, barrier, {}))) == 0
-
-    @pytest.mark.parametrize("kind", test_click.KINDS)
-    def test_a_part_of_a_batch_may_be_empty(
-        self, kind: str, click_graph: Graph, click_split: ClickSplit
-    ) -> None:
-        trainer = test_click.trainer_of(click_graph, click_split, kind)
-        trainer.begin_epoch(0)
-        fields, labels = trainer._batch(0, 0, Together(0, 10_000, threading.Barrier(1), {}))
-        assert len(labels) == len(fields) == 0
-        trainer.network.train()
-        logits = trainer.network(trainer.network.fetch(fields), fields.numbers)
-        assert logits.shape == (0,)
-        trainer.close()
 
 
 class TestRefusals:
