@@ -231,6 +231,7 @@ class TrainingMemory:
     def _table_room(self) -> int | None:
         if self.config.hbm.tables is not None or self.device.type != "cuda":
             return self.config.hbm.tables
+        torch.cuda.empty_cache()  # what PyTorch holds for later counts as free
         free, _ = torch.cuda.mem_get_info(self.device)
         return int(_SHARE_OF_FREE * free)
 

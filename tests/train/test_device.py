@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,22 +315,26 @@ def test_walks_that_are_learnt_first_and_towers_have_the_memory_of_the_gpu_in_tu
     graph = graphs(task)
     expected = arrays(train(graph, "pretrained", tmp_path / "host", CPU))
     seen: list[tuple[str, int, Any]] = []
+    rows: list[weakref.ref[torch.Tensor]] = []
 
     class Watched(SkipGramTrainer):
         def begin_epoch(self, epoch: int) -> int:
+            assert self._on_device is not None
+            rows.extend(weakref.ref(each.arrays.first.values) for each in self._on_device._rows)
             seen.append(("walks", len(self._memory._on_device), self._room.device_budget_bytes))
             return super().begin_epoch(epoch)
 
         def close(self) -> None:
             super().close()
-            seen.append(("closed", len(self._memory._on_device), self._on_device))
+            left = sum(each() is not None for each in rows)  # no later collection of garbage frees them
+            seen.append(("closed", len(self._memory._on_device), left))
 
     monkeypatch.setattr("graphbox.train.walks.skip_gram.SkipGramTrainer", Watched)
     monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
     monkeypatch.setattr(Assignment, "kernel_device", property(lambda _: CPU))
     memory = MemoryConfig(hbm=HbmConfig(tables=1 << 15, topology=1 << 20))
     found = arrays(train(graph, "pretrained", tmp_path / "kernels", CPU, memory=memory))
-    assert seen[:2] == [("walks", 0, 1 << 15), ("closed", 0, None)]
+    assert seen[:2] == [("walks", 0, 1 << 15), ("closed", 0, 0)]
     for name, each in found.items():
         np.testing.assert_allclose(each, expected[name], atol=1e-3, err_msg=name)
 
