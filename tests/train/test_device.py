@@ -288,7 +288,6 @@ def test_lists_that_have_no_room_on_the_gpu_are_read_from_host_memory(
     graph, topology = graphs("near"), 20_000
     expected = arrays(train(graph, "sage", tmp_path / "host", CPU))
     monkeypatch.setattr("graphbox.train.memory.has_kernels", lambda device: True)
-    monkeypatch.setattr("graphbox.train.recommendation.neighborhoods._PASS_DRAWS", 2)
     passes: list[tuple[ResidentStatistics, int]] = []
 
     class Watched(DeviceGraph):

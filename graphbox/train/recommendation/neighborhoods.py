@@ -19,7 +19,7 @@ from graphbox.train.view import GraphView
 __all__ = ["Neighborhoods", "neighbor_blocks"]
 
 _PASS_DRAWS = 256
-"""Draws after which the lists that are read most are brought to a GPU that has no room for all."""
+"""Draws, at the most, after which lists that are read most are brought to a GPU that has no room for all."""
 
 
 class Neighborhoods:
@@ -50,7 +50,7 @@ class Neighborhoods:
         self._num_neighbors = {relation: [num_neighbors] for relation in relations}
         self._seed, self._threads = seed, threads
         self._on_device = memory.sampled_on_device(view, [num_neighbors])
-        self._draws = 0
+        self._draws, self._due = 0, 1  # 1, 2, 4, ...: the graph of an epoch begins with none
 
     def draw(self, nodes: NDArray[np.int64], epoch: int, batch: int) -> HeteroSample[Tensor]:
         """Return the neighbours of distinct nodes, one hop; it is where they are drawn.
@@ -61,9 +61,9 @@ class Neighborhoods:
             batch: part of the key of the draws, as the seed.
         """
         graph = self._on_device
-        if graph is not None and self._draws == _PASS_DRAWS:
+        if graph is not None and self._draws == self._due:
             graph.end_pass()
-            self._draws = 0
+            self._draws, self._due = 0, min(2 * self._due, _PASS_DRAWS)
         self._draws += 1
         return sample_heterogeneous(
             self._view if graph is None else graph,
