@@ -405,11 +405,13 @@ class ProcessGroup:
                 raise self._late(name, self.timeout_seconds)
 
     def _late(self, name: str, seconds: float) -> TimeLimitError:
-        """Return the error that others did not come to an operation in time."""
+        """Return the error that others did not come to an operation in time, or came to another."""
+        places = self._board.places()
+        own = places[self.rank]
         missing = [
             f"rank {place.rank}, which {place.doing}"
-            for place in self._board.places()
-            if place.number < self._number and place.rank != self.rank
+            for place in places
+            if place.number < own.number or (place.number == own.number and place.operation != own.operation)
         ]
         error = TimeLimitError(
             f"waited {seconds:g} seconds for {' and for '.join(missing) or 'the network'}",

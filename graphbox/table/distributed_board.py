@@ -23,11 +23,13 @@ class Place:
     Attributes:
         rank: its rank.
         number: of the last operation that it came to, from 1.
+        operation: what that is for, or why it failed; the letters that there is room for.
         doing: what it is or was doing, as the end of a sentence about it.
     """
 
     rank: int
     number: int
+    operation: str
     doing: str
 
 
@@ -103,7 +105,7 @@ class ProcessBoard:
                 at = "before its first operation"
             alive = state == _ABSENT or _is_alive(process)
             doing = f"(process {process}) is {at}" if alive else f"(process {process}) ended {at}"
-        return Place(rank, number, doing)
+        return Place(rank, number, text, doing)
 
     def _write(self, number: int, state: int, text: str | None) -> None:
         if text is not None:

@@ -154,6 +154,20 @@ def test_a_process_that_does_not_come_is_waited_for_no_longer_than_said(
     assert "lost rank 1, which failed: TimeLimitError: waited 1 seconds" in late["message"]
 
 
+def test_a_process_that_comes_to_another_operation_is_told_of(processes: Processes, tmp_path: Path) -> None:
+    found = processes.outcomes("comes_to_another", 2, tmp_path, timeout=1.0)
+    assert {each["error"] for each in found} <= {"TimeLimitError", "ProcessLostError"}, found
+    asked = ("losses", "pull of table users: numbers of keys")
+    assert any(  # the one whose time is over first
+        re.search(
+            rf"waited 1 seconds for rank {other}, which \(process \d+\) is in operation \d+, "
+            rf"{asked[rank]}\n",
+            found[rank]["message"],
+        )
+        for rank, other in ((0, 1), (1, 0))
+    ), found
+
+
 def test_a_process_that_writes_files_is_waited_for_longer(processes: Processes, tmp_path: Path) -> None:
     writing, waiting = processes.outcomes("waits_for_files", 2, tmp_path, timeout=1.0)
     assert waiting["error"] == "TimeLimitError", waiting
