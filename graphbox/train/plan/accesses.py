@@ -291,8 +291,7 @@ def _towers(model: SageConfig, about: _Model, task: TaskConfig | None) -> list[T
         things.append(about.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
     walks = walks_of(model)
     if isinstance(walks, Metapath2VecConfig):
-        learnt_first = (each for each in _walks(walks, about) if each.kind == "tables")
-        things += [replace(each, name=f"{each.name} on walks") for each in learnt_first]
+        things += [replace(each, name=f"{each.name} on walks") for each in _walks(walks, about)]
     return things
 
 
