@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
@@ -17,6 +18,8 @@ from benchmarks.plan_training import WORLDS, run_file
 from graphbox.config import DeepWalkConfig, LineConfig, MemoryConfig, Metapath2VecConfig, RunConfig
 from graphbox.errors import DoesNotFitError
 from graphbox.skip_gram.group_size import GroupSize, batches_of_group
+from graphbox.table.device_budget import slots_within
+from graphbox.table.resident_rows import RowForm
 from graphbox.train import GraphView
 from graphbox.train.plan import GraphCounts, plan_trainings
 from graphbox.train.plan.accesses import DegreeClasses
@@ -375,6 +378,15 @@ def test_rows_of_walks_are_where_the_plan_says() -> None:
         assert found is not None
         assert without is not None
         assert found.peak_bytes == without.peak_bytes + half.pinned_bytes
+
+
+@pytest.mark.parametrize("nodes", [100, 10_007, 5_000_000])
+def test_rows_that_fit_the_plan_fit_the_table_on_the_gpu(nodes: int) -> None:
+    run = config({"towers": {**MODELS["towers"], "dim": 48}})
+    plan = planned(run, nodes, 40 * GIB)["towers"]
+    assert plan.is_whole
+    form = RowForm(48, torch.float32, 1, 0)  # row-wise Adagrad
+    assert nodes <= slots_within(plan.budgets["tables"], form) <= 1.25 * nodes
 
 
 def test_walks_that_towers_learn_first_are_placed_with_them() -> None:

@@ -44,8 +44,11 @@ _SECTOR_BYTES = 32
 _POINTER_BYTES = 8
 _PLACES = 32
 """Visits that a program of skip-gram's kernels has."""
-_SLOT_BYTES = 24
-"""What a row in HBM takes beside itself: its key, its place in the hash, and marks."""
+_SLOT_BYTES = 94
+"""What a row in HBM takes beside itself: its key, its place in the hash (which is there twice while it is
+made anew), and marks."""
+_STAGED_SHARE = 0.25
+"""Room for rows on their way, of pulls and prefetches: the most, as a share of all; of large tables less."""
 _KNOWN_BYTES = 20
 """What is known in HBM of a row of features that may be there: its place, its name and its uses."""
 _FEATURE_BYTES = 8
@@ -403,5 +406,5 @@ def _rows(
     """Return the rows of a table with their optimizer's state: each access reads a row and writes it."""
     for_each, more = _STATE_NUMBERS[optimizer]
     row_bytes = 4 * ((1 + for_each) * dim + more)
-    size = np.full(len(rows), float(row_bytes + _SLOT_BYTES))
+    size = np.full(len(rows), (1 + _STAGED_SHARE) * row_bytes + _SLOT_BYTES)
     return Thing(name, "tables", rows, size, accesses, 2.0 * row_bytes, row_bytes, known_by)
