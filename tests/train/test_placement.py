@@ -253,7 +253,7 @@ def test_towers_take_in_relations_that_leave_their_nodes_too() -> None:
     things = {each.thing.name: each.thing for each in plan.things}
     assert set(things) == {"neighbours of node", "features of node", "rows of node", "rows of group"}
     # Two ends of each of 5,000 links and one of 1,000 edges, in three lists of each node.
-    assert things["neighbours of node"].bytes == 4 * (2 * 5000 + 1000) + 3 * 8 * 1000
+    assert things["neighbours of node"].bytes == 4 * (2 * 5000 + 1000) + 3 * 8 * 1001
     chosen = config({"towers": {**MODELS["towers"], "relations": [list(LINKS)]}})
     plan = plan_devices(chosen, several, {}, Gpu("gpu", 20 * GIB))["towers"]
     assert plan is not None
@@ -293,6 +293,14 @@ def test_budgets_overrule() -> None:
     assert features[0].bytes("SSD") > 0
     assert features[0].bytes("HBM") == 0
     assert features[0].why == "vectors are read from SSD ahead of batches, and copied"
+
+
+def test_the_plan_says_which_budget_changes_nothing() -> None:
+    memory = {"features": "10MiB", "hbm": {"features": "1GiB"}}
+    plan = planned(config({"network": MODELS["network"]}, memory=memory), 1_000_000, 40 * GIB)["network"]
+    (features,) = [each for each in plan.things if each.thing.kind == "features"]
+    assert features.why.endswith("and copied; memory.hbm.features changes nothing here")
+    assert plan.budgets["features"] == 0
 
 
 @pytest.mark.parametrize("processes", [2, 4])

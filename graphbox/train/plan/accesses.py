@@ -49,6 +49,10 @@ _SLOT_BYTES = 94
 made anew), and marks."""
 _STAGED_SHARE = 0.25
 """Room for rows on their way, of pulls and prefetches: the most, as a share of all; of large tables less."""
+_KNOWN_OF_LIST_BYTES = 20
+"""What is known in HBM of each list where not all are there: where it begins, its place, its uses."""
+_KNOWN_IN_TIERS_BYTES = 28
+"""That of lists on SSD: their place in pinned memory, too."""
 _KNOWN_BYTES = 20
 """What is known in HBM of a row of features that may be there: its place, its name and its uses."""
 _FEATURE_BYTES = 8
@@ -121,6 +125,7 @@ class _Model:
 
     counts: GraphCounts
     degrees: Mapping[str, DegreeClasses]
+    known_of_list_bytes: int
 
     def classes(self, node_type: str) -> DegreeClasses:
         if node_type in self.degrees:
@@ -153,15 +158,17 @@ class _Model:
         """
         classes = self.classes(node_type)
         width = 4 if max(self.counts.nodes.values(), default=0) < 1 << 31 else 8
+        offset_bytes = _POINTER_BYTES * (1 + 1 / max(classes.count, 1))  # and one more at the end of all
         return Thing(
             f"neighbours of {node_type}",
             "topology",
             classes.nodes,
-            _POINTER_BYTES * relations + width * classes.degree,
+            offset_bytes * relations + width * classes.degree,
             met,
             _SECTOR_BYTES * (relations + draws),
             _SECTOR_BYTES,
             classes.known_by,
+            known_bytes=self.known_of_list_bytes * relations,
         )
 
 
@@ -180,7 +187,8 @@ def things_of(
         config: the run file.
     """
     task = None if model.task is None else config.tasks[model.task]
-    about = _Model(counts, degrees)
+    in_tiers = config.memory.topology is not None
+    about = _Model(counts, degrees, _KNOWN_IN_TIERS_BYTES if in_tiers else _KNOWN_OF_LIST_BYTES)
     match model:
         case DeepWalkConfig() | Metapath2VecConfig():
             things: list[Thing] | None = _walks(model, about)
@@ -323,7 +331,9 @@ def _network(
         if model.num_neighbors is not None:
             read = classes.met(reached / len(types), evenly, batches)
             lists = classes.met(expanded / len(types), evenly, batches)
-            things.append(about.lists(name, lists, hops[0] * per_type))
+            ends = model.relations or tuple(about.counts.edges)
+            num_lists = sum((each[2] == name) + (model.reverse and each[0] == name) for each in ends)
+            things.append(about.lists(name, lists, hops[0] * per_type, max(1, num_lists)))
         stored = about.counts.feature_bytes.get(name, 0) / max(classes.count, 1)
         if stored and (model.features is None or name in model.features):
             width = max(1, round(stored))

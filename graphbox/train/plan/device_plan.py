@@ -114,7 +114,7 @@ class DevicePlan:
     @property
     def is_whole(self) -> bool:
         """Whether all that can be in the GPU's memory is there."""
-        return all(each.bytes("HBM") == each.thing.bytes for each in self.things if not each.thing.not_in_hbm)
+        return all(each.is_near for each in self.things if not each.thing.not_in_hbm)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
@@ -280,9 +280,7 @@ def _plan(
     pinned = 0
     if memory.topology is None:  # else that is the budget of pinned lists, too
         pinned = sum(
-            each.thing.bytes
-            for each in placed
-            if each.thing.kind == "topology" and each.bytes("HBM") < each.thing.bytes
+            each.thing.bytes for each in placed if each.thing.kind == "topology" and not each.is_near
         )
     if walks is not None:
         pinned += host_bytes(walks, counts, memory, plan.budgets["tables"])

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.bandwidth import Bandwidths
+from graphbox.words import counted_bytes
 
 __all__ = ["KINDS", "TIERS", "Kind", "PlacedThing", "Rates", "Thing", "Tier", "place"]
 
@@ -42,6 +43,7 @@ class Thing:
         row_bytes: how much of it is in one piece.
         known_by: where the numbers of accesses are from, for people.
         not_in_hbm: why no item of it can be there, for people; empty: any can.
+        known_bytes: what HBM has of every item, wherever it is, if some of the kind are there and not all.
     """
 
     name: str
@@ -53,11 +55,17 @@ class Thing:
     row_bytes: int
     known_by: str
     not_in_hbm: str = ""
+    known_bytes: int = 0
 
     @property
     def bytes(self) -> int:
         """Bytes of all items."""
         return round(float(self.items @ self.item_bytes))
+
+    @property
+    def all_known_bytes(self) -> int:
+        """What HBM has of all items, and of their end, if some of the kind are there and not all."""
+        return self.known_bytes * (int(self.items.sum()) + 1)
 
 
 @dataclass(frozen=True)
@@ -89,16 +97,24 @@ class PlacedThing:
         items: int64 [classes] by tier, how many items of each class it has.
         rates: by which its seconds are told.
         why: why it is where it is, for people.
+        known_bytes: what HBM has of all items beside those that are there.
     """
 
     thing: Thing
     items: Mapping[Tier, NDArray[np.int64]]
     rates: Rates
     why: str
+    known_bytes: int = 0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether all items are in HBM."""
+        return bool(np.array_equal(self.items["HBM"], self.thing.items))
 
     def bytes(self, tier: Tier) -> int:
         """Return the bytes in a tier."""
-        return round(float(self.items[tier] @ self.thing.item_bytes))
+        known_bytes = self.known_bytes if tier == "HBM" else 0
+        return round(float(self.items[tier] @ self.thing.item_bytes)) + known_bytes
 
     def share(self, tier: Tier) -> float:
         """Return the share of accesses that a tier serves; that of the bytes where nothing is accessed."""
@@ -155,9 +171,9 @@ def place(
     near = [number for number, each in enumerate(things) if not each.not_in_hbm]
     for kind in given:
         chosen = [number for number in near if things[number].kind == kind]
-        left -= _fill(things, in_hbm, chosen, min(given[kind], left), rates, ("HBM", "MEM"))
+        left -= _fill_hbm(things, in_hbm, chosen, min(given[kind], left), rates)
     free = [number for number in near if things[number].kind not in given]
-    _fill(things, in_hbm, free, left, rates, ("HBM", "MEM"))
+    _fill_hbm(things, in_hbm, free, left, rates)
     in_mem = [np.zeros_like(each.items) for each in things]
     for kind in KINDS:
         chosen = [number for number, each in enumerate(things) if each.kind == kind]
@@ -169,9 +185,43 @@ def place(
     placed = []
     for thing, hbm, mem in zip(things, in_hbm, in_mem, strict=True):
         items: dict[Tier, NDArray[np.int64]] = {"HBM": hbm, "MEM": mem, "SSD": thing.items - hbm - mem}
-        why = thing.not_in_hbm or _why(thing, items, thing.kind in given, hbm_bytes)
-        placed.append(PlacedThing(thing, items, rates, why))
+        known_bytes = thing.all_known_bytes if thing.kind in _kinds_in_part(things, in_hbm) else 0
+        why = _why(thing, items, given.get(thing.kind), hbm_bytes)
+        placed.append(PlacedThing(thing, items, rates, why, known_bytes))
     return placed
+
+
+def _fill_hbm(
+    things: Sequence[Thing],
+    in_hbm: list[NDArray[np.int64]],
+    chosen: Sequence[int],
+    room: int,
+    rates: Rates,
+) -> int:
+    """Put items into HBM, and what must be known there of a kind that is there in part; return the bytes.
+
+    What is known comes first: without room for it and an item no item is there.
+    """
+    used = _fill(things, in_hbm, chosen, room, rates, ("HBM", "MEM"))
+    known = [number for number in chosen if things[number].known_bytes]
+    if all(np.array_equal(in_hbm[number], things[number].items) for number in known):
+        return used
+    known_bytes = sum(things[number].all_known_bytes for number in known)
+    if known_bytes < room:
+        used = _fill(things, in_hbm, chosen, room - known_bytes, rates, ("HBM", "MEM"))
+        if any(in_hbm[number].any() for number in known):
+            return known_bytes + used
+    for number in known:
+        in_hbm[number][:] = 0
+    others = [number for number in chosen if number not in known]
+    return _fill(things, in_hbm, others, room, rates, ("HBM", "MEM"))
+
+
+def _kinds_in_part(things: Sequence[Thing], in_hbm: Sequence[NDArray[np.int64]]) -> set[Kind]:
+    """Return the kinds of which some items are in HBM and some are not."""
+    pairs = list(zip(things, in_hbm, strict=True))
+    some = {thing.kind for thing, items in pairs if items.any()}
+    return {thing.kind for thing, items in pairs if thing.kind in some and (items < thing.items).any()}
 
 
 def _fill(
@@ -216,13 +266,19 @@ def _fill(
     return round(room - left)
 
 
-def _why(thing: Thing, items: Mapping[Tier, NDArray[np.int64]], is_given: bool, hbm_bytes: int) -> str:
+def _why(thing: Thing, items: Mapping[Tier, NDArray[np.int64]], budget: int | None, hbm_bytes: int) -> str:
     count, there = int(items["HBM"].sum()), int(thing.items.sum())
+    is_given = budget is not None
     by = f"memory.hbm.{thing.kind}" if is_given else "HBM"
+    if thing.not_in_hbm:
+        return f"{thing.not_in_hbm}; {by} changes nothing here" if budget else thing.not_in_hbm
     if count == there:
         return f"all of it fits {by}"
     if not count and hbm_bytes <= 0:
         return "no room in HBM: computing takes all of it"
+    if not count and thing.known_bytes:
+        known = f"what it must know of all of them, {counted_bytes(thing.all_known_bytes)}"
+        return f"no room in {by} beside {known}"
     if not count:
         return f"no room in {by}: others save more there" if not is_given else f"no room in {by}"
     return f"{count / there:.1%} of its items, those that are read most for their size, fill {by}"
