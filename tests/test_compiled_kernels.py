@@ -42,6 +42,7 @@ def made_module(monkeypatch: pytest.MonkeyPatch, folder: Path, part: str) -> Mod
     return importlib.import_module("made_gpu")
 
 
+@pytest.mark.races  # a number that all warps read and one writes
 @pytest.mark.parametrize(
     ("part", "complaint"),
     [

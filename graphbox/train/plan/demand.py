@@ -155,7 +155,7 @@ def _ranked(
     if isinstance(model, SageConfig):
         nodes = sum(counts.nodes.values())
         return Demand(
-            95 * _MB
+            130 * _MB
             + _scores_bytes(candidates, config.threads)
             + 38.5 * model.dim * nodes
             - _on_disk(nodes, model.dim, memory),
@@ -168,10 +168,10 @@ def _ranked(
     scores = 0.0 if model.sees_validation else _scores_bytes(candidates, config.threads)
     if isinstance(model, LightGCNConfig):
         rows = 48.0 * model.dim * nodes + 7.4 * model.dim * answers
-        return Demand(115 * _MB + scores + rows, 220.0 * edges)
+        return Demand(165 * _MB + scores + rows, 220.0 * edges)
     batch = 25.0 * model.dim * answers
     return Demand(
-        60 * _MB + batch + scores + 20.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
+        120 * _MB + batch + scores + 20.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
         250.0 * edges,
         12.0 * model.dim * nodes - _on_disk(3 * nodes, model.dim, memory),
     )
