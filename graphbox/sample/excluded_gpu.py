@@ -32,6 +32,7 @@ __all__ = [
     "excluded_places",
     "find_row",
     "is_excluded",
+    "ranges_of",
     "skip_excluded",
 ]
 
@@ -65,6 +66,14 @@ class ExcludedLists(NamedTuple):
         if self.group_of_tree is None or trees is None:
             return nodes
         return self.group_of_tree[trees] * self.num_rows + nodes
+
+
+@triton.jit
+def ranges_of(first_ranges, slot, has_excluded):
+    """Return where the ranges of rows of excluded lists begin, int64, and how many there are, int32."""
+    first = tl.load(first_ranges + slot, mask=has_excluded, other=0)
+    after = tl.load(first_ranges + slot + 1, mask=has_excluded, other=0)
+    return first, (after - first).to(tl.int32)
 
 
 @triton.jit
@@ -136,8 +145,7 @@ def _skip_excluded(
     owner = tl.load(owners + number, mask=inside, other=0)
     slot = tl.load(slots + owner, mask=inside, other=-1)
     has_excluded = inside & (slot >= 0)
-    first = tl.load(first_ranges + slot, mask=has_excluded, other=0)
-    ranges = (tl.load(first_ranges + slot + 1, mask=has_excluded, other=0) - first).to(tl.int32)
+    first, ranges = ranges_of(first_ranges, slot, has_excluded)
     begin = tl.load(node_begins + owner, mask=inside, other=0)
     offset = tl.load(edge_ids + number, mask=inside, other=0) - begin
     for step in range(tl.max(ranges)):

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from graphbox.sample.edge_reads_gpu import TieredReads, list_begin, lower_bound, tiered_reads, upper_bound
-from graphbox.sample.excluded_gpu import ExcludedLists, find_row
+from graphbox.sample.excluded_gpu import ExcludedLists, find_row, ranges_of
 from graphbox.sample.resident_lists import SECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -105,6 +105,13 @@ class Spans(NamedTuple):
     ends: Tensor
     slots: Tensor
 
+    def arguments(self, excluded: ExcludedLists | None) -> tuple[Tensor, ...]:
+        """Return what kernels take that choose among these edges: all but ``starts``, and excluded ranges."""
+        ranges = (self.begins, self.slots, self.slots)  # which nobody reads
+        if excluded is not None:
+            ranges = (excluded.first_ranges, excluded.begins, excluded.counts)
+        return self.begins, self.degrees, self.lengths, self.ends, self.slots, *ranges
+
 
 @triton.jit
 def _find_spans(
@@ -130,8 +137,7 @@ def _find_spans(
         tl.store(slots + number, slot, mask=inside)
         has_excluded = inside & (slot >= 0)
         if TIMED:
-            first = tl.load(first_ranges + slot, mask=has_excluded, other=0)
-            ranges = (tl.load(first_ranges + slot + 1, mask=has_excluded, other=0) - first).to(tl.int32)
+            first, ranges = ranges_of(first_ranges, slot, has_excluded)
             degree -= lower_bound(
                 range_begins, range_begins, 0, first, ranges, degree.to(tl.int64), has_excluded, False
             )

@@ -14,7 +14,7 @@ import triton.language as tl
 
 from graphbox.philox_gpu import draw_block
 from graphbox.sample.edge_reads_gpu import list_begin, load_edges, tiered_reads
-from graphbox.sample.excluded_gpu import is_excluded
+from graphbox.sample.excluded_gpu import is_excluded, ranges_of
 from graphbox.sample.exponential_gpu import exponential
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def _choose_labor(  # noqa: PLR0915 - one pass after the other over what all hav
     if EXCLUDES:
         degree = tl.load(lengths + number)
         slot = tl.load(slots + number)
-        if slot >= 0:
-            first_range = tl.load(first_ranges + slot)
-            ranges = (tl.load(first_ranges + slot + 1) - first_range).to(tl.int32)
+        first_range, ranges = ranges_of(first_ranges, slot, slot >= 0)
     list_reads = indices, residents, edges, list_begin(places, node, begin, edges, True, TIERED)
     weight_reads = (
         weight, weight_residents, edges,
@@ -163,17 +161,9 @@ def choose_labor(
     indptr = adjacency.indptr
     lists = tiered_reads(adjacency.indices, adjacency.residents, indptr)
     weight = lists if weights is None else tiered_reads(weights.weight, weights.weight_residents, indptr)
-    of_rows = (indptr, spans.slots, spans.slots)
-    if excluded is not None:
-        of_rows = (excluded.first_ranges, excluded.begins, excluded.counts)
     _choose_labor[len(frontier.nodes),](
         frontier.nodes,
-        spans.begins,
-        spans.degrees,
-        spans.lengths,
-        spans.ends,
-        spans.slots,
-        *of_rows,
+        *spans.arguments(excluded),
         *lists,
         *weight[:3],
         edge_ids,

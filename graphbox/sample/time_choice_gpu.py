@@ -14,6 +14,7 @@ import triton.language as tl
 
 from graphbox.philox_gpu import draw_words
 from graphbox.sample.edge_reads_gpu import list_begin, load_edges, tiered_reads, upper_bound
+from graphbox.sample.excluded_gpu import ranges_of
 from graphbox.sample.weighted_choice_gpu import take_all, take_new, take_wide
 
 if TYPE_CHECKING:
@@ -81,9 +82,7 @@ def _choose_by_time(  # noqa: PLR0912, PLR0915 - branches over constants, of whi
     if EXCLUDES:
         degree = tl.load(lengths + number)
         slot = tl.load(slots + number)
-        if slot >= 0:
-            first = tl.load(first_ranges + slot)
-            ranges = (tl.load(first_ranges + slot + 1) - first).to(tl.int32)
+        first, ranges = ranges_of(first_ranges, slot, slot >= 0)
     closed = range_begins, range_counts, first, ranges
     takes_all = remaining <= wanted
     if REPLACE:
@@ -173,18 +172,10 @@ def choose_by_time(
     """
     if times.sums is None or times.weight is None:
         raise AssertionError("what is drawn by weight has sums")
-    of_rows = (indptr, spans.slots, spans.slots)
-    if excluded is not None:
-        of_rows = (excluded.first_ranges, excluded.begins, excluded.counts)
     taken = max(triton.next_power_of_2(draws.wanted), 4)
     _choose_by_time[len(frontier.nodes),](
         *frontier[:2],
-        spans.begins,
-        spans.degrees,
-        spans.lengths,
-        spans.ends,
-        spans.slots,
-        *of_rows,
+        *spans.arguments(excluded),
         *tiered_reads(*times.sums, indptr),
         *tiered_reads(*times.weight, indptr)[:3],
         edge_ids,

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from graphbox.philox_gpu import draw_words
 from graphbox.sample.edge_reads_gpu import list_begin, load_alias, load_edges, tiered_reads
-from graphbox.sample.excluded_gpu import is_excluded
+from graphbox.sample.excluded_gpu import is_excluded, ranges_of
 from graphbox.sample.exponential_gpu import exponential
 
 if TYPE_CHECKING:
@@ -276,8 +276,7 @@ def _choose_others_with_replacement(
         row = tl.arange(0, 1)
         node = tl.load(nodes + number)
         position = tl.load(positions + number) + row.to(tl.int64)
-        first = tl.load(first_ranges + slot)
-        ranges = (tl.load(first_ranges + slot + 1) - first).to(tl.int32)
+        first, ranges = ranges_of(first_ranges, slot, slot >= 0)
         alias_begin = list_begin(alias_places, node, begin, edges, True, ALIAS_TIERED)
         weight_begin = list_begin(weight_places, node, begin, edges, True, WEIGHT_TIERED)
         step = tl.arange(0, DRAWS)
@@ -334,9 +333,7 @@ def _choose_without_replacement(
     if EXCLUDES:
         degree = tl.load(lengths + number)
         slot = tl.load(slots + number)
-        if slot >= 0:
-            first = tl.load(first_ranges + slot)
-            ranges = (tl.load(first_ranges + slot + 1) - first).to(tl.int32)
+        first, ranges = ranges_of(first_ranges, slot, slot >= 0)
     closed = range_begins, range_counts, first, ranges
     if open_degree <= wanted:
         take_all(out, begin, degree, closed, EXCLUDES, _CHUNK)
@@ -397,17 +394,9 @@ def choose_weighted(
     alias = tiered_reads(weights.alias_tables, weights.alias_residents, indptr)
     weight = tiered_reads(weights.weight, weights.weight_residents, indptr)
     wanted = draws.wanted
-    of_rows = (indptr, spans.slots, spans.slots)
-    if excluded is not None:
-        of_rows = (excluded.first_ranges, excluded.begins, excluded.counts)
     arguments = (
         *frontier[:2],
-        spans.begins,
-        spans.degrees,
-        spans.lengths,
-        spans.ends,
-        spans.slots,
-        *of_rows,
+        *spans.arguments(excluded),
         *alias,
         *weight[:3],
         edge_ids,
