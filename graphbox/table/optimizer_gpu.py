@@ -26,7 +26,7 @@ from graphbox.table.reduce_gpu import (
     check_vector,
     gradients_at,
     is_first_of_equal,
-    sum_of_equal,
+    sum_of_row,
     sums_of_parts,
 )
 
@@ -246,7 +246,7 @@ def _update(
     if STEPS >= 0:
         steps = tl.load(row_state + STEPS, mask=wanted, other=0.0).to(tl.uint32, bitcast=True)
     if IS_SORTED:
-        total, shown, _ = sum_of_equal(
+        total, shown, _ = sum_of_row(
             slots, order, gradients, shows, parts, part_shows, part_counts,
             number, slot, wanted, size, column, DIM, HAS_SHOWS,
         )  # fmt: skip

@@ -25,7 +25,7 @@ __all__ = [
     "gradients_at",
     "is_first_of_equal",
     "sum_equal_rows",
-    "sum_of_equal",
+    "sum_of_row",
     "sums_of_parts",
 ]
 
@@ -107,7 +107,7 @@ def _sum_of_part(
 
 
 @triton.jit
-def sum_of_equal(
+def sum_of_row(
     in_order, order, gradients, shows, parts, part_shows, part_counts, number, row, is_first, size, column,
     DIM: tl.constexpr, HAS_SHOWS: tl.constexpr,
 ):  # fmt: skip
@@ -197,7 +197,7 @@ def sums_of_parts(
     *,
     least_row: int = _LEAST_ROW,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what :func:`sum_of_equal` adds to the first parts of long sums; waits for nothing.
+    """Return what :func:`sum_of_row` adds to the first parts of long sums; waits for nothing.
 
     Args:
         in_order: int32 or int64 [n], rows in ascending order.
@@ -259,7 +259,7 @@ def _sum(
     position = tl.load(order + number, mask=is_first, other=0)
     rank = tl.load(ranks + position, mask=is_first, other=1) - 1
     column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
-    total, _, count = sum_of_equal(
+    total, _, count = sum_of_row(
         in_order, order, gradients, gradients, parts, part_shows, part_counts,
         number, row, is_first, size, column, DIM, False,
     )  # fmt: skip
