@@ -197,7 +197,7 @@ void ColdRows::wait_for(std::unique_lock<std::mutex>& lock, const Done& done) {
 // Of a caller that holds the lock of `shared_`.
 void ColdRows::check_open() const {
   if (shared_->is_closed) {
-    throw Error(ErrorKind::kUsage, "the table was closed meanwhile", config_.folder);
+    throw Error(ErrorKind::kUsage, "the table is closed", config_.folder, "open it again with EmbeddingTable.open");
   }
 }
 
