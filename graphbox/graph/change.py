@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +29,12 @@ class NodeRows:
     Attributes:
         ids: large_string or int64 Arrow array without nulls, unique.
         features: their features.
+        empty_values: number of empty values left out of slot lists, by feature.
     """
 
     ids: pa.Array
     features: Mapping[str, Column]
+    empty_values: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +61,31 @@ class AddedNodes:
     """What became of the rows of a node table.
 
     Attributes:
-        rows: rows read.
+        rows: rows read, skipped ones among them.
         added: nodes added.
         updated: nodes that were there and had features set.
+        skipped: rows that could not be used, by kind.
+        examples: the first of them, by kind.
+        empty_values: number of empty values left out of slot lists, by feature.
     """
 
     rows: int
     added: int
     updated: int
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    empty_values: Mapping[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``--json``."""
+        return {
+            "rows": self.rows,
+            "added": self.added,
+            "updated": self.updated,
+            "skipped": dict(self.skipped),
+            "examples": {kind: list(examples) for kind, examples in self.examples.items()},
+            "empty_values": dict(self.empty_values),
+        }
 
 
 # Nodes
@@ -136,7 +156,7 @@ class ChangingNodes:
         if features and len(known):
             self._updated = index[known]
             self._updates = {name: column.take(known) for name, column in features.items()}
-        return AddedNodes(len(rows.ids), len(new), len(self._updated))
+        return AddedNodes(len(rows.ids), len(new), len(self._updated), empty_values=dict(rows.empty_values))
 
     def meet(self, ids: pa.Array) -> None:
         """Add the ids that are no nodes yet, in the order of their first appearance.

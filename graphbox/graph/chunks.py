@@ -302,6 +302,7 @@ def expire_chunks(
                 ],
             },
             replace(stream, expired=first_kept).document(),
+            removes=True,
         )
     return ExpireReport(
         {name: len(removed) for name, removed in nodes.items()},

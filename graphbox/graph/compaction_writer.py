@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from graphbox.graph.format import (
     remove_compactions,
     sync_folder,
 )
+from graphbox.graph.version_files import kept_files, kept_manifests, remove_version
 
 __all__ = ["CompactionWriter", "Rebased"]
 
@@ -122,6 +124,7 @@ class CompactionWriter(FolderWriter):
             TimeLimitError: another process is writing this graph.
         """
         shutil.rmtree(self._directory / "scratch", ignore_errors=True)
+        self._share_arrays()
         self._sync()  # most of the work, before anyone has to wait
         with graph_lock(self.path, timeout_s, activity="compacting"):
             now = read_manifest(self.path)
@@ -130,6 +133,7 @@ class CompactionWriter(FolderWriter):
             if self._unsynced:
                 self._sync()
             followers = {delta["folder"] for delta in rebased.deltas}
+            self._end_versions(followers)
             kept = {
                 name: entry
                 for name, entry in now["files"].items()
@@ -149,8 +153,29 @@ class CompactionWriter(FolderWriter):
                     "files": {**self._files, **kept},
                 }
             )
-            for name in rebased.replaced:
+            for name in rebased.replaced - kept_files(self.path).keys():
                 (self.path / name).unlink()
+
+    def _end_versions(self, followers: set[str]) -> None:
+        """End kept versions whose base holds what one of their changes removed: it must leave the disk."""
+        for version, manifest in kept_manifests(self.path).items():
+            compacted = [delta for delta in manifest["deltas"] if delta["folder"] not in followers]
+            entries = [entry for delta in compacted for entry in (*delta["node_types"], *delta["edge_types"])]
+            if any("removed" in entry for entry in entries):
+                remove_version(self.path, version)
+
+    def _share_arrays(self) -> None:
+        """Replace arrays that a kept version has with the same content by hard links to its files."""
+        kept = {_content_key(entry): self.path / name for name, entry in kept_files(self.path).items()}
+        for name, entry in self._files.items():
+            known = kept.get(_content_key(entry))
+            path = self._path_of(name)
+            if known is None or not filecmp.cmp(known, path, shallow=False):
+                continue
+            beside = path.with_suffix(".link")
+            with contextlib.suppress(OSError):  # a file system without hard links keeps the copy
+                beside.hardlink_to(known)
+                beside.replace(path)
 
     def _check_follows(self, now: Mapping[str, Any]) -> None:
         before = self._compacted
@@ -162,6 +187,10 @@ class CompactionWriter(FolderWriter):
                 where=str(self.path),
                 hint="nothing was changed; compact it again if it has changes",
             )
+
+
+def _content_key(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (entry["bytes"], entry["crc32c"], entry["dtype"], *entry["shape"])
 
 
 def _differ(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

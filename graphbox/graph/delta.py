@@ -81,18 +81,8 @@ class AppendReport:
         return {
             "name": self.name,
             "path": str(self.path),
-            "nodes": {
-                node_type: {"rows": each.rows, "added": each.added, "updated": each.updated}
-                for node_type, each in self.nodes.items()
-            },
-            "edges": [
-                {
-                    "type": edge_type_text(report.type),
-                    **report.counts(),
-                    "examples": {kind: list(examples) for kind, examples in report.examples.items()},
-                }
-                for report in self.edges
-            ],
+            "nodes": {node_type: each.as_dict() for node_type, each in self.nodes.items()},
+            "edges": [{"type": edge_type_text(report.type), **report.imported()} for report in self.edges],
             "size_bytes": self.size_bytes,
             "seconds": self.seconds,
             "compacted": self.compacted,
@@ -227,18 +217,25 @@ class _Append:
                 where=where,
                 hint="append the edges only",
             )
+        unusable = SkippedRows(strict=self.strict)
         rows = read_node_rows(
             node_type,
             nodes,
             self.graph.id_type(node_type) if known else None,
             where,
-            SkippedRows(strict=True),
+            unusable,
             first_id=self.graph.num_nodes(node_type) if known else 0,
         )
         if known and nodes.id is None:
             self._check_numbered(node_type, rows.ids, where)
         kind: IdType = "int64" if pa.types.is_int64(rows.ids.type) else "string"
-        self._read[node_type] = self._changing(node_type, kind).add_rows(rows, where)
+        added = self._changing(node_type, kind).add_rows(rows, where)
+        self._read[node_type] = replace(
+            added,
+            rows=added.rows + sum(unusable.counts.values()),
+            skipped=dict(unusable.counts),
+            examples=unusable.examples,
+        )
 
     def _check_numbered(self, node_type: str, numbers: pa.Array, where: str) -> None:
         """Refuse rows without ids where the graph's nodes have other ids than their numbers."""
@@ -366,7 +363,7 @@ class _Append:
         reports = {}
         for node_type, nodes in self._nodes.items():
             read = self._read.get(node_type, AddedNodes(0, 0, 0))
-            reports[node_type] = AddedNodes(read.rows, nodes.num_added, read.updated)
+            reports[node_type] = replace(read, added=nodes.num_added)
         return reports
 
     def write(self, writer: FolderWriter, chunk: ChunkLabel | None) -> None:
@@ -408,8 +405,9 @@ def remove(
     """Remove nodes and edges from a graph on disk.
 
     A removed node goes with its edges of every edge type. Readers that open the graph from then on do not
-    see what was removed; its bytes are gone from the disk when the graph has been compacted
-    (:func:`graphbox.graph.compact.compact`). What is not there is counted and told in the report.
+    see what was removed, and no kept version stays (:mod:`graphbox.graph.versions`). Its bytes are gone from
+    the disk when the graph has been compacted (:func:`graphbox.graph.compact.compact`). What is not there is
+    counted and told in the report.
 
     Args:
         path: the graph's folder.
@@ -535,4 +533,4 @@ class _Removal:
             if len(removed)
         ]
         if node_entries or edge_entries:
-            writer.commit({"node_types": node_entries, "edge_types": edge_entries})
+            writer.commit({"node_types": node_entries, "edge_types": edge_entries}, removes=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from graphbox.errors import DataError
 from graphbox.fields import Field
 from graphbox.graph.columns import Column, FeatureValues, Lists
-from graphbox.graph.convert import CategoricalReader, FeatureReader, feature_reader
+from graphbox.graph.convert import CategoricalReader, FeatureReader, check_list_separator, feature_reader
 from graphbox.graph.source import Batch, TableLike, open_table
 
 __all__ = ["FeatureRows", "read_feature_rows"]
@@ -36,7 +36,11 @@ class FeatureRows:
 
 
 def read_feature_rows(
-    table: TableLike, fields: Sequence[Field], further: Sequence[str] = ()
+    table: TableLike,
+    fields: Sequence[Field],
+    further: Sequence[str] = (),
+    *,
+    list_separator: str | None = None,
 ) -> Iterator[FeatureRows]:
     """Yield the rows of a table, batch by batch.
 
@@ -46,29 +50,34 @@ def read_feature_rows(
         table: a file, a data frame, or arrays by name; see :func:`graphbox.graph.source.open_table`.
         fields: the features.
         further: names of other columns to return as they are.
+        list_separator: character between values in a cell of CSV or TSV, in slots and vectors; None: ``|``.
 
     Raises:
         NotFoundError: there is no such file.
+        UsageError: ``list_separator`` separates the columns of the table.
         DataError: a column is missing, or a value cannot be read.
     """
     source = open_table(table, where="rows")
+    if list_separator is not None and source.column_separator is not None:
+        check_list_separator(list_separator, source.column_separator, source.name)
     wanted = list(dict.fromkeys([*(field.name for field in fields), *further]))
     for batch in source.batches(wanted, batch_bytes=_READ_BYTES):
         if batch.malformed:
             first = batch.malformed[0]
             raise DataError(f"expected rows of the table's columns, received {first.kind}", where=first.place)
         if batch.num_rows:
-            columns = {field.name: _column(source, field, batch) for field in fields}
+            columns = {field.name: _column(source, field, batch, list_separator) for field in fields}
             yield FeatureRows(columns, {name: batch.columns[name] for name in further})
 
 
-def _column(source: Any, field: Field, batch: Batch) -> Column:
+def _column(source: Any, field: Field, batch: Batch, list_separator: str | None) -> Column:
     # Of its own for each batch, so that categories are never more than a batch's.
     reader = feature_reader(
         field.kind,
         is_text=source.is_text,
         place=f"{source.name}, column `{field.name}`",
         memory_bytes=_CATEGORIES_BYTES,
+        list_separator=list_separator,
     )
     return _read(
         field, reader, batch.columns[field.name], partial(_place, source, field.name, batch.first_row)

@@ -35,6 +35,14 @@ from graphbox.errors import (
 from graphbox.graph.array_file import HEADER_BYTES, ArrayFile, ArrayWriter, check_array, digest_of, map_array
 from graphbox.graph.lock import LOCK_TIMEOUT_S, compaction_lock, graph_lock
 from graphbox.graph.manifest import FORMAT, FORMAT_VERSION, decode_manifest, encode_manifest
+from graphbox.graph.version_files import (
+    VERSIONS,
+    is_version,
+    kept_manifests,
+    remove_versions,
+    version_of,
+    version_path,
+)
 
 __all__ = [
     "FORMAT",
@@ -46,8 +54,10 @@ __all__ = [
     "check_digests",
     "graph_lock",
     "open_snapshot",
+    "read_content",
     "read_manifest",
     "remove_graph",
+    "remove_unnamed",
     "verify",
 ]
 
@@ -71,11 +81,13 @@ class Snapshot:
 
     Attributes:
         path: the folder.
-        manifest: what ``manifest.json`` says.
+        version: the version of the graph: the checksum of its manifest.
+        manifest: what the manifest says.
         arrays: every array by its path within the folder, memory-mapped and read-only.
     """
 
     path: Path
+    version: str
     manifest: Mapping[str, Any]
     arrays: Mapping[str, Array]
 
@@ -107,16 +119,20 @@ class Snapshot:
         )
 
 
-def open_snapshot(path: Path) -> Snapshot:
+def open_snapshot(path: Path, version: str | None = None) -> Snapshot:
     """Open a graph folder: read its manifest and map its arrays, whose content is not read.
 
+    Args:
+        path: the folder.
+        version: a version that is kept; None for the current one.
+
     Raises:
-        NotFoundError: there is no graph.
+        NotFoundError: there is no graph, or the version is not kept.
         FormatError: a file is missing, has another size or another header than the manifest says, or the
             manifest itself is damaged.
     """
     for _ in range(_OPEN_ATTEMPTS):
-        content = _read_content(path)
+        content = read_content(path, version)
         manifest = _checked_manifest(content, path / MANIFEST)
         failure: FormatError | None = None
         try:
@@ -127,10 +143,10 @@ def open_snapshot(path: Path) -> Snapshot:
         except FormatError as error:
             failure = error
         # A writer may have put the next graph in place in the meantime; then this one is looked at again.
-        if _read_content(path) == content:
+        if read_content(path, version) == content:
             if failure is not None:
                 raise failure
-            return Snapshot(path, manifest, arrays)
+            return Snapshot(path, version_of(content), manifest, arrays)
     raise ConflictError(
         f"expected a graph that stays while it is opened, found a new one {_OPEN_ATTEMPTS} times in a row",
         where=str(path),
@@ -145,13 +161,22 @@ def read_manifest(path: Path) -> dict[str, Any]:
         NotFoundError: there is no graph.
         FormatError: the manifest is damaged, of another format or of another version.
     """
-    return _checked_manifest(_read_content(path), path / MANIFEST)
+    return _checked_manifest(read_content(path), path / MANIFEST)
 
 
-def _read_content(path: Path) -> bytes:
+def read_content(path: Path, version: str | None = None) -> bytes:
+    """Return the text of the manifest of a graph folder, or of a version that is kept in it."""
     try:
-        return (path / MANIFEST).read_bytes()
+        content = (path / MANIFEST).read_bytes()
+        is_asked = version is None or is_version(content, version)
+        return content if is_asked or version is None else version_path(path, version).read_bytes()
     except FileNotFoundError as error:
+        if version is not None and (path / MANIFEST).exists():
+            raise NotFoundError(
+                f"the graph no longer has its version {version[:19]}",
+                where=str(path),
+                hint="nodes or edges were removed, or it was imported again: run the run file again",
+            ) from error
         raise NotFoundError(
             f"there is no graph (no {MANIFEST})"
             if path.is_dir()
@@ -388,19 +413,25 @@ class FolderWriter:
             hint="free some disk space or choose another folder; the graph that was here before is untouched",
         )
 
-    def commit(self, body: Mapping[str, Any], stream: Mapping[str, Any] | None = None) -> None:
+    def commit(
+        self, body: Mapping[str, Any], stream: Mapping[str, Any] | None = None, *, removes: bool = False
+    ) -> None:
         """Put the new graph, or the changed one, in place.
+
+        A new graph, or a change that removes, ends all kept versions.
 
         Args:
             body: what the manifest says beside the format, the byte order and the files: ``name`` (of a new
                 graph), ``node_types`` and ``edge_types``.
             stream: what it says of the stream from now on, see :mod:`graphbox.graph.chunks`; None: nothing
                 (of a new graph), or what it said before.
+            removes: whether the change removes nodes or edges.
         """
         self._sync()
         before = self._before
         manifest = self._new_graph(body) if before is None else self._changed_graph(before, body)
-        self._put(manifest if stream is None else {**manifest, "stream": stream})
+        manifest = manifest if stream is None else {**manifest, "stream": stream}
+        self._put(manifest, keep_versions=before is not None and not removes)
 
     def _sync(self) -> None:
         """Have all that was written on disk.
@@ -420,13 +451,15 @@ class FolderWriter:
         for folder, _, _ in os.walk(self._directory, topdown=False):
             sync_folder(Path(folder))
 
-    def _put(self, manifest: Mapping[str, Any]) -> None:
+    def _put(self, manifest: Mapping[str, Any], *, keep_versions: bool = True) -> None:
         """Put the manifest, which names all that was written, in place, and remove what it names no more."""
         beside = self.path / f"{MANIFEST}.tmp"
         with beside.open("wb") as file:
             file.write(encode_manifest(manifest))
             file.flush()
             os.fsync(file.fileno())
+        if not keep_versions:
+            remove_versions(self.path)  # first: what is removed must not stay readable if this process dies
         beside.replace(self.path / MANIFEST)
         self._committed = True
         sync_folder(self.path)
@@ -481,7 +514,7 @@ def _check_destination(path: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (MANIFEST, f"{MANIFEST}.tmp", _SCRATCH) or _FOLDER.fullmatch(name) is not None
+    return name in (MANIFEST, f"{MANIFEST}.tmp", _SCRATCH, VERSIONS) or _FOLDER.fullmatch(name) is not None
 
 
 def _named_folders(path: Path) -> set[str]:
@@ -508,11 +541,17 @@ def next_folder(path: Path, kind: Literal["base", "delta"]) -> str:
     return f"{kind}-{max(taken, default=0) + 1:06d}"
 
 
+def remove_unnamed(path: Path) -> None:
+    """Remove folders that neither the manifest nor a kept version names; the caller holds the lock."""
+    _remove_others(path, keep=folders_of(read_manifest(path)))
+
+
 def _remove_others(path: Path, keep: set[str]) -> None:
     """Remove what dead writers left: folders that no manifest names, and their temporary files.
 
     Of a compaction that may be running everything stays.
     """
+    keep = keep.union(*map(folders_of, kept_manifests(path).values()))
     compactions = []
     for entry in path.iterdir():
         found = _FOLDER.fullmatch(entry.name)

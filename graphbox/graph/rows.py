@@ -64,7 +64,8 @@ def read_node_rows(
     rows = np.concatenate([batch.table_rows() for batch in batches])
     if column is not None:
         make_ids(ids, place, lambda row: reader.table.where(int(rows[row]), column))
-    return NodeRows(ids, _columns(reader.features, [batch.features for batch in batches]))
+    columns = _columns(reader.features, [batch.features for batch in batches])
+    return NodeRows(ids, columns, reader.empty_values)
 
 
 def read_edge_rows(

@@ -201,6 +201,7 @@ class NodeSource:
         format: format of the files, or ``auto`` to tell it by their suffix.
         has_header: whether text files begin with a line that names the columns.
         names: the names of the columns where ``has_header`` is false.
+        list_separator: character between values in a cell of text, in slots and vectors; None: ``|``.
     """
 
     data: TableLike | None = None
@@ -210,6 +211,7 @@ class NodeSource:
     format: str = "auto"
     has_header: bool = True
     names: tuple[str, ...] | None = None
+    list_separator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,7 @@ class EdgeSource:
         format: format of the files, or ``auto`` to tell it by their suffix.
         has_header: whether text files begin with a line that names the columns.
         names: the names of the columns where ``has_header`` is false.
+        list_separator: character between values in a cell of text, in slots and vectors; None: ``|``.
     """
 
     type: EdgeType
@@ -245,6 +248,7 @@ class EdgeSource:
     format: str = "auto"
     has_header: bool = True
     names: tuple[str, ...] | None = None
+    list_separator: str | None = None
 
 
 @dataclass(frozen=True)

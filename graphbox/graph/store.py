@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from graphbox.errors import UsageError, missing_extra
+from graphbox.errors import UnsupportedError, UsageError, missing_extra
 from graphbox.graph.arrays import feature_columns
 from graphbox.graph.format import (
     FolderWriter,
@@ -58,7 +58,7 @@ class Graph(TypedTables):
     # Making graphs
 
     @classmethod
-    def open(cls, path: str | Path, *, verify_digests: bool = False) -> Graph:
+    def open(cls, path: str | Path, *, version: str | None = None, verify_digests: bool = False) -> Graph:
         """Open a graph folder.
 
         Only the manifest is read; arrays are memory-mapped. Changes after the import are seen as one with
@@ -66,14 +66,15 @@ class Graph(TypedTables):
 
         Args:
             path: the folder.
+            version: a version that is kept, see :mod:`graphbox.graph.versions`; None: the current one.
             verify_digests: read every file and compare it with its digest.
 
         Raises:
-            NotFoundError: there is no graph.
+            NotFoundError: there is no graph, or the version is not kept.
             FormatError: a file is damaged, missing, or of another version.
         """
         folder = Path(path)
-        snapshot = open_snapshot(folder)
+        snapshot = open_snapshot(folder, version)
         if verify_digests:
             check_digests(snapshot)
         with manifest_of_this_version(folder):
@@ -134,8 +135,8 @@ class Graph(TypedTables):
         Taken are ``edge_index``, ``edge_weight``, ``edge_time`` or ``time`` of edges (the timestamp), ``ids``
         of nodes (else ids are the node indices), and every other tensor of nodes or edges as the feature of
         its name: how says :func:`graphbox.graph.arrays.feature_column`. Integers with a row of several for
-        each node, or ``name`` with offsets in ``name_ptr``, become slots. What belongs to neither nodes nor
-        edges is left. Everything is copied.
+        each node, or ``name`` with offsets in ``name_ptr``, become slots. Everything is copied. A warning
+        names the attributes that are left out: of neither nodes nor edges, or no tensors.
 
         Raises:
             UsageError: the object has no edges, an index is out of range, or a tensor has no form as a
@@ -229,18 +230,34 @@ class Graph(TypedTables):
 
         return graph_to_networkx(self)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, name: str | None = None) -> None:
         """Write the graph into a folder, in place of a graph that is there.
+
+        A workspace knows the graphs in its folder ``graphs``: ``graph.save("workspace/graphs/shop")`` is the
+        stored graph ``shop``.
+
+        Args:
+            path: the folder.
+            name: name of the graph there; None: its own.
 
         Raises:
             TimeLimitError: another process is writing it.
             ConflictError: the path holds something else.
             DoesNotFitError: the disk has not enough room.
+            UnsupportedError: edges have slots, which only nodes can have on disk.
         """
+        for edge_type, table in self._forward().items():
+            for feature, column in table.features.items():
+                if column.offsets is not None:
+                    raise UnsupportedError(
+                        f"expected features of edges without slots, received `{feature}`: on disk only nodes "
+                        "can have slots",
+                        where=f"edges of type {edge_type_text(edge_type)}",
+                    )
         with FolderWriter(Path(path)) as writer:
             nodes = [write_nodes(writer, name, table) for name, table in self._nodes.items()]
             edges = [write_edges(writer, edge_type, table) for edge_type, table in self._forward().items()]
-            writer.commit({"name": self.name, "node_types": nodes, "edge_types": edges})
+            writer.commit({"name": name or self.name, "node_types": nodes, "edge_types": edges})
 
     # Views
 
@@ -287,7 +304,15 @@ class Graph(TypedTables):
         for edge_type, table in self._forward().items():
             if edge_type in chosen and table.reverse is None:
                 source, relation, target = edge_type
-                tables[edge_type] = table.reversed_as((target, f"rev_{relation}", source))
+                reverse = (target, f"rev_{relation}", source)
+                if reverse in self._edges:
+                    raise UsageError(
+                        f"expected no edge type {edge_type_text(reverse)} where reverse edges are added, "
+                        "received one with edges of its own",
+                        where=edge_type_text(edge_type),
+                        hint="`reverse: false` of a model leaves them out; or rename the edge type",
+                    )
+                tables[edge_type] = table.reversed_as(reverse)
             else:
                 tables[edge_type] = table
         return Graph(

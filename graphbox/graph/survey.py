@@ -347,7 +347,7 @@ def _with_table(nodes: NodeSource, table: TableSurvey) -> NodeSurvey:
         fixed_bytes=sum(fixed for _, fixed in widths),
         table=table,
         values={
-            name: _distinct_values(table, name, feature)
+            name: _distinct_values(table, name, feature, nodes.list_separator)
             for name, feature in nodes.features.items()
             if feature in {"categorical", "slots"} and name in table.sample.column_names
         },
@@ -415,7 +415,7 @@ def _width(sample: pa.Table, column: str, kind: FeatureKind) -> tuple[float, int
     return widths[kind], 0
 
 
-def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind) -> int:
+def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind, list_separator: str | None) -> int:
     """Return how many different categories, or slots of all lists, a column has in the whole table, about."""
     sample = table.sample.column(column)
     if not len(sample):
@@ -425,7 +425,13 @@ def _distinct_values(table: TableSurvey, column: str, kind: FeatureKind) -> int:
     for start in range(0, len(sample), size):
         part = pa.concat_arrays(sample.slice(start, size).chunks)
         if kind == "slots":
-            reader = feature_reader(kind, is_text=table.is_text, place=column, memory_bytes=_BATCH_BYTES)
+            reader = feature_reader(
+                kind,
+                is_text=table.is_text,
+                place=column,
+                memory_bytes=_BATCH_BYTES,
+                list_separator=list_separator,
+            )
             lists = reader.read(part).values
             blocks.append(lists.values.view(np.uint64) if isinstance(lists, Lists) else lists)
         else:

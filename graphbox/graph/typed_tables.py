@@ -351,6 +351,15 @@ class TypedTables:
         """
         return self._opened().manifest
 
+    @property
+    def version(self) -> str:
+        """Version of the folder that was opened: the checksum of its manifest.
+
+        Raises:
+            UsageError: the graph was built in memory.
+        """
+        return self._opened().version
+
     def check_digests(self) -> None:
         """Read every file that was opened and compare it with its digest.
 

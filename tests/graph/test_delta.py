@@ -20,7 +20,8 @@ from graphbox.graph.compact import MAX_CHANGES, compact, needs_compaction
 from graphbox.graph.delta import append, remove
 from graphbox.graph.format import read_manifest
 from graphbox.graph.ids import IntegerIds, StringIds
-from graphbox.graph.schema import EdgeType
+from graphbox.graph.ingest import import_graph
+from graphbox.graph.schema import EdgeType, FeatureKind
 from graphbox.graph.tables import EdgeTable, NodeTable, edge_table
 
 USER, ITEM = "user", "item"
@@ -346,3 +347,26 @@ def test_a_view_of_a_changed_graph_can_be_saved(path: Path, tmp_path: Path) -> N
     assert again.removed_nodes(USER).tolist() == [0]
     graph.save(tmp_path / "copy")
     assert Graph.open(tmp_path / "copy").csc(BUYS).indices.tolist() == graph.csc(BUYS).indices.tolist()
+
+
+def test_what_node_tables_lose_is_reported_as_by_an_import(tmp_path: Path) -> None:
+    first = ["p,1,a|b", "n,2,c", "o,3,"]
+    features: dict[str, FeatureKind] = {"age": "number", "tags": "slots"}
+
+    def source_of(name: str, rows: list[str]) -> GraphSource:
+        (tmp_path / name).write_text("\n".join(["id,age,tags", *rows]) + "\n")
+        return GraphSource("posts", {"post": NodeSource(tmp_path / name, features=features)}, ())
+
+    rows = ["x,4,a||b|", "y,old,c", "z,5,", "w,6"]
+    imported = import_graph(source_of("all.csv", [*first, *rows]), tmp_path / "all")
+    import_graph(source_of("first.csv", first), tmp_path / "grown")
+    report = append(tmp_path / "grown", source_of("posts.csv", rows), compact="never").nodes["post"]
+    expected = imported.node_types[0]
+    assert (report.rows, report.added, report.updated) == (4, 2, 0)
+    assert report.skipped == expected.skipped
+    assert sum(report.skipped.values()) == 2
+    assert report.empty_values == expected.empty_values == {"tags": 2}
+    assert {kind: len(each) for kind, each in report.examples.items()} == dict.fromkeys(report.skipped, 1)
+    assert "'old'" in str(report.examples)
+    with pytest.raises(DataError, match="wrong number of cells: w,6"):
+        append(tmp_path / "grown", source_of("posts.csv", rows), strict=True)

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import xxhash
+from pyarrow import feather
 
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import DegreeReport, EdgeTypeReport, NodeTypeReport, import_graph
-from graphbox.graph.ingest.budget import baseline_bytes, least_bytes
+from graphbox.graph.ingest.budget import least_bytes
 from graphbox.graph.ingest.demand import Demand
 from tests.graph.papers import CITES, edges_of, imported, parquet, with_edges, with_nodes
 
@@ -216,6 +219,94 @@ def xxh64(text: str) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
+def slot_lists(graph: Graph, name: str) -> list[list[int]]:
+    offsets, values = graph.slot_lists("paper", name)
+    return [part.tolist() for part in np.split(values, offsets[1:-1])]
+
+
+EMPTY_IN_LISTS = [["red", "", "7"], [""], None, ["", None, "blue"], ["red"]]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "arrow", "table", "polars"])
+def test_empty_values_in_slot_lists_are_left_out_and_counted(
+    papers: GraphSource, tmp_path: Path, form: str
+) -> None:
+    ids = ["a", "b", "c", "d", ""]
+    table = pa.table({"id": ids, "tags": EMPTY_IN_LISTS})
+    path: Any = tmp_path / f"lists.{form}"
+    if form in {"csv", "tsv"}:
+        comma = "," if form == "csv" else "\t"
+        rows = ["a,red||7", "b,|", "c,", "d,||blue", ",red||"]
+        path.write_text("\n".join(["id,tags", *rows]).replace(",", comma) + "\n")
+    elif form == "parquet":
+        pq.write_table(table, path)
+    elif form == "arrow":
+        feather.write_feather(table, path, compression="uncompressed")
+    else:
+        path = pl.from_arrow(table) if form == "polars" else table
+    graph, report = imported(with_nodes(papers, data=path, features={"tags": "slots"}), tmp_path)
+    red, blue = map(xxh64, ("red", "blue"))
+    seven = 7 if form in {"csv", "tsv"} else xxh64("7")
+    assert slot_lists(graph, "tags") == [[red, seven], [], [], [blue]]
+    assert graph.ids("paper").tolist() == ["a", "b", "c", "d"]
+    # Split at `|`, "b" has two empty values; the row without an id counts as skipped alone.
+    assert report.node_types[0].empty_values == {"tags": 5 if form in {"csv", "tsv"} else 4}
+    assert report.as_dict()["nodes"][0]["empty_values"] == report.node_types[0].empty_values
+    assert report.node_types[0].skipped == {"missing id": 1}
+
+
+def test_missing_values_in_lists_of_integers_are_left_out(papers: GraphSource, tmp_path: Path) -> None:
+    numbers = pa.array([[1, None, 3], [None], [], [2]], pa.list_(pa.uint32()))
+    table = pa.table({"id": ["a", "b", "c", "d"], "tags": numbers})
+    graph, report = imported(with_nodes(papers, data=table, features={"tags": "slots"}), tmp_path)
+    assert slot_lists(graph, "tags") == [[1, 3], [], [], [2]]
+    assert report.node_types[0].empty_values == {"tags": 2}
+
+
+def test_an_empty_text_is_no_slot(papers: GraphSource, tmp_path: Path) -> None:
+    table = pa.table({"id": ["a", "b", "c", "d"], "tags": ["x", "", None, "y"]})
+    graph, report = imported(with_nodes(papers, data=table, features={"tags": "slots"}), tmp_path)
+    assert slot_lists(graph, "tags") == [[xxh64("x")], [], [], [xxh64("y")]]
+    assert report.node_types[0].empty_values == {}
+
+
+def test_lists_in_text_with_another_separator(papers: GraphSource, tmp_path: Path) -> None:
+    (tmp_path / "paper.csv").write_text("id,tags,x\na,1;x|y,1;2\nb,,3;4\nc,;7,5;6\n")
+    features: dict[str, Any] = {"tags": "slots", "x": "vector"}
+    source = with_nodes(papers, features=features, list_separator=";")
+    graph, report = imported(source, tmp_path)
+    assert slot_lists(graph, "tags") == [[1, xxh64("x|y")], [], [7]]
+    assert graph.feature("paper", "x").tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert report.node_types[0].empty_values == {"tags": 1}
+
+
+@pytest.mark.parametrize(
+    ("separator", "name", "message"),
+    [
+        ("", "paper.csv", "expected one character, neither a double quote nor a line break, received ''"),
+        ("; ", "paper.csv", "expected one character, neither a double quote nor a line break, received '; '"),
+        ('"', "paper.csv", "neither a double quote nor a line break, received '\"'"),
+        (",", "paper.csv", "expected another character than the one between columns, received ','"),
+        ("\t", "paper.tsv", "expected another character than the one between columns, received '\\t'"),
+        ("|", "bars.csv", "expected another character than the one between columns, received '|'"),
+        (";", "n.parquet", "no list separator for a table that is not delimited text, received ';'"),
+    ],
+)
+def test_separators_that_cannot_be(
+    papers: GraphSource, tmp_path: Path, separator: str, name: str, message: str
+) -> None:
+    comma = {"paper.csv": ",", "paper.tsv": "\t", "bars.csv": "|"}.get(name)
+    if comma is None:
+        parquet(tmp_path / name, id=["a", "b", "c"], tags=[["x"], [], []])
+    else:
+        (tmp_path / name).write_text("id,tags\na,1\nb,2\nc,3\n".replace(",", comma))
+    source = with_nodes(papers, data=tmp_path / name, features={"tags": "slots"}, list_separator=separator)
+    with pytest.raises(UsageError) as caught:
+        imported(source, tmp_path)
+    assert message in caught.value.message
+    assert caught.value.where == f"{tmp_path / name}, `list_separator`"
+
+
 def test_vectors_in_text(papers: GraphSource, tmp_path: Path) -> None:
     (tmp_path / "paper.csv").write_text("id,x\na,1|-2.5\nb,nan|1e3\nc,0|0\n")
     graph, _ = imported(with_nodes(papers, features={"x": "vector"}), tmp_path)
@@ -264,7 +355,7 @@ def test_ids_that_turn_out_to_be_strings_begin_again(tmp_path: Path) -> None:
 
 def small_memory() -> int:
     """Return memory that leaves batches small, so that tables have several."""
-    return least_bytes(baseline_bytes(), Demand(2)) + (64 << 20)
+    return least_bytes(Demand(2)) + (64 << 20)
 
 
 @pytest.mark.parametrize("of", [dict, pa.table, lambda columns: pa.table(columns).to_reader()])

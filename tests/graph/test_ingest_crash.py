@@ -19,7 +19,7 @@ import pytest
 
 from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
-from graphbox.graph.ingest.budget import baseline_bytes, least_bytes
+from graphbox.graph.ingest.budget import least_bytes
 from graphbox.graph.ingest.demand import Demand
 
 SMALL, LARGE = 1_000, 120_000
@@ -54,7 +54,7 @@ IMPORT = """
 
 def little_memory() -> int:
     """Return memory that is enough, and leaves batches small."""
-    return least_bytes(baseline_bytes(), Demand(1, categorical_columns=1)) + (64 << 20)
+    return least_bytes(Demand(1, categorical_columns=1)) + (64 << 20)
 
 
 def write_numbers(folder: Path, name: str, size: int) -> None:

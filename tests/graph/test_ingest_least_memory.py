@@ -149,8 +149,8 @@ def test_what_is_said_to_be_enough_is_enough(demand: Demand) -> None:
     assert budget.categories_bytes >= demand.categorical_columns * MEBIBYTE // 2
 
 
-def test_a_budget_does_not_depend_on_what_the_process_has_as_long_as_that_is_little() -> None:
+def test_the_least_budget_is_exact_to_its_step() -> None:
     demand = Demand(2)
-    least = least_bytes(192 * MEBIBYTE, demand)
-    assert Budget.of(least, 192 * MEBIBYTE, demand) is not None
-    assert Budget.of(least - 16 * MEBIBYTE, 192 * MEBIBYTE, demand) is None
+    least = least_bytes(demand)
+    assert Budget.of(least, demand) is not None
+    assert Budget.of(least - 16 * MEBIBYTE, demand) is None

@@ -109,7 +109,7 @@ def test_an_import_is_what_the_reference_builds(
 ) -> None:
     nodes, edges = case
     expected, result = built(None if found else nodes["id"], edges, keep_duplicates=keep_duplicates)
-    budget = Budget(1 << 30, 0, batch_bytes, MEBIBYTE, 200 * MEBIBYTE)
+    budget = Budget(1 << 30, batch_bytes, MEBIBYTE, 200 * MEBIBYTE)
     with TemporaryDirectory() as name, mock.patch.object(Budget, "divide", return_value=budget):
         folder = Path(name)
         table = NodeSource() if found else NodeSource(csv_of(nodes, folder / "node.csv"))

@@ -200,14 +200,6 @@ UNUSABLE: dict[str, tuple[Change, str, str, str]] = {
         "paper.csv:3, column `year`",
         "expected a number, received '3|'",
     ),
-    "slot without a value": (
-        lambda source, folder: nodes(features={"year": "slots"})(
-            content("paper.csv", "id,year\na,1|2\nb,3||4\nc,5|6\n")(source, folder), folder
-        ),
-        "empty slot value",
-        "paper.csv:3, column `year`",
-        "expected values separated by `|`, received '3||4'",
-    ),
     "weight of zero": (
         content("cites.csv", "source,target,w,t\na,b,1,1\nb,c,0,1\n"),
         "weight that is not positive",

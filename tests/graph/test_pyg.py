@@ -37,7 +37,6 @@ def hetero() -> HeteroData:
     data[BUYS].edge_weight = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
     data[BUYS].time = torch.tensor([50, 40, 30, 20, 10])
     data[BUYS].edge_attr = torch.arange(10.0).reshape(5, 2)
-    data["made"] = "not of nodes or edges"
     return data
 
 

@@ -7,7 +7,7 @@ from graphbox.graph.convert.converted import Converted, Wrong
 from graphbox.graph.convert.features import CategoricalReader, FeatureReader, feature_reader
 from graphbox.graph.convert.ids import read_ids
 from graphbox.graph.convert.numbers import read_weight
-from graphbox.graph.convert.text import SLOT_SEPARATOR, plain_integers
+from graphbox.graph.convert.text import SLOT_SEPARATOR, check_list_separator, plain_integers
 from graphbox.graph.convert.timestamps import TimestampReader
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "FeatureReader",
     "TimestampReader",
     "Wrong",
+    "check_list_separator",
     "feature_reader",
     "plain_integers",
     "read_ids",

@@ -41,10 +41,12 @@ class Converted(Generic[Values_co]):
     Attributes:
         values: one entry per row; unspecified where ``wrong`` has the row.
         wrong: the rows that cannot be used; a row in several of them has the first one's reason.
+        left_out: int64 [n], number of empty values left out of each row's list; None when there are none.
     """
 
     values: Values_co
     wrong: tuple[Wrong, ...] = ()
+    left_out: npt.NDArray[np.int64] | None = None
 
 
 def found(*candidates: tuple[str, str, BoolArray | None]) -> tuple[Wrong, ...]:

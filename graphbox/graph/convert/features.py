@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import islice
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from graphbox import _core
 from graphbox.errors import DoesNotFitError, UsageError, did_you_mean
 from graphbox.graph.columns import FeatureValues, Lists
-from graphbox.graph.convert.converted import BoolArray, Converted, Wrong, booleans, found, nulls, wrong_type
+from graphbox.graph.convert.converted import Converted, booleans, found, nulls, wrong_type
 from graphbox.graph.convert.numbers import is_number, read_integers, read_numbers, to_int64
 from graphbox.graph.convert.text import SLOT_SEPARATOR, cells, parse_booleans, parse_integers
 from graphbox.graph.schema import FeatureKind, Int64Array
@@ -34,12 +34,16 @@ class FeatureReader(ABC):
         is_text: whether the table's columns are all text.
         place: the column, for messages.
         memory_bytes: what it may hold between batches.
+        list_separator: separator of the values in a cell of text.
     """
 
     kind: ClassVar[FeatureKind]
     dtype: ClassVar[type[np.generic]]
 
-    def __init__(self, *, is_text: bool, place: str, memory_bytes: int) -> None:
+    def __init__(
+        self, *, is_text: bool, place: str, memory_bytes: int, list_separator: str = SLOT_SEPARATOR
+    ) -> None:
+        self._list_separator = list_separator
         self._is_text = is_text
         self._place = place
         self._memory_bytes = memory_bytes
@@ -100,8 +104,8 @@ class CategoricalReader(FeatureReader):
     kind = "categorical"
     dtype = np.int32
 
-    def __init__(self, *, is_text: bool, place: str, memory_bytes: int) -> None:
-        super().__init__(is_text=is_text, place=place, memory_bytes=memory_bytes)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._codes: dict[str, int] = {}
         self._text_bytes = 0
 
@@ -147,8 +151,8 @@ class _Vectors(FeatureReader):
     kind = "vector"
     dtype = np.float32
 
-    def __init__(self, *, is_text: bool, place: str, memory_bytes: int) -> None:
-        super().__init__(is_text=is_text, place=place, memory_bytes=memory_bytes)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self._dim: int | None = None
 
     @property
@@ -158,7 +162,7 @@ class _Vectors(FeatureReader):
     def read(self, values: pa.Array) -> Converted[FeatureValues]:
         missing = nulls(values)
         if self._is_readable_text(values):
-            lists = pc.split_pattern(values, SLOT_SEPARATOR)
+            lists = pc.split_pattern(values, self._list_separator)
         elif _is_list(values.type) and is_number(values.type.value_type):
             lists = values
         else:
@@ -192,10 +196,11 @@ class _Slots(FeatureReader):
 
     def read(self, values: pa.Array) -> Converted[FeatureValues]:
         values = _without_null_type(values)
-        if self._is_readable_text(values):
+        if pa.types.is_large_string(values.type):
             # An empty cell has no value; split, it would have one empty one.
-            cells = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
-            lists = pc.split_pattern(cells, SLOT_SEPARATOR)
+            values = pc.if_else(pc.equal(values, ""), pa.scalar(None, values.type), values)
+        if self._is_readable_text(values):
+            lists = pc.split_pattern(values, self._list_separator)
         elif _is_list(values.type) and _is_slot_value(values.type.value_type):
             lists = values
         elif _is_slot_value(values.type):
@@ -204,31 +209,32 @@ class _Slots(FeatureReader):
             raise wrong_type(self._place, "integers, strings or lists of them", values)
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
         flat = pc.list_flatten(lists)
+        empty = _empty_values(flat)
+        left_out = None
+        if empty.any():
+            row_of = np.repeat(np.arange(len(values)), lengths)
+            left_out = np.bincount(row_of[empty], minlength=len(values))
+            lengths -= left_out
+            flat = flat.filter(pa.array(~empty))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-        numbers, unusable = self._values(flat)
-        wrong: tuple[Wrong, ...] = ()
-        if unusable is not None:
-            rows = np.zeros(len(values), bool)
-            rows[np.repeat(np.arange(len(values)), lengths)[unusable]] = True
-            wrong = found(("empty slot value", f"values separated by `{SLOT_SEPARATOR}`", rows))
-        return Converted(Lists(offsets, numbers), wrong)
+        return Converted(Lists(offsets, self._values(flat)), left_out=left_out)
 
-    def _values(self, flat: pa.Array) -> tuple[Int64Array, BoolArray | None]:
-        missing = nulls(flat)
+    def _values(self, flat: pa.Array) -> Int64Array:
         if pa.types.is_integer(flat.type):
-            return to_int64(flat)[0], missing
+            return to_int64(flat)[0]
         texts = flat.cast(pa.large_string())
         offsets, text = cells(texts)
         hashed = np.empty(len(texts), np.int64)
         _core.hash_strings(offsets, text, hashed)
-        empty = np.diff(offsets) == 0
         if self._is_text:
             numbers, other = parse_integers(texts, plain=True)
             hashed = numbers if other is None else np.where(other, hashed, numbers)
-        return hashed, empty if empty.any() else None
+        return hashed
 
 
-def feature_reader(kind: FeatureKind, *, is_text: bool, place: str, memory_bytes: int) -> FeatureReader:
+def feature_reader(
+    kind: FeatureKind, *, is_text: bool, place: str, memory_bytes: int, list_separator: str | None = None
+) -> FeatureReader:
     """Return a reader of a feature of the given kind.
 
     Args:
@@ -236,6 +242,7 @@ def feature_reader(kind: FeatureKind, *, is_text: bool, place: str, memory_bytes
         is_text: whether the table's columns are all text.
         place: the column, for messages.
         memory_bytes: what the reader may hold between batches.
+        list_separator: separator of the values in a cell of text; None: :data:`SLOT_SEPARATOR`.
 
     Raises:
         UsageError: there is no such kind.
@@ -254,7 +261,19 @@ def feature_reader(kind: FeatureKind, *, is_text: bool, place: str, memory_bytes
             where=place,
             hint=did_you_mean(str(kind), readers),
         )
-    return readers[kind](is_text=is_text, place=place, memory_bytes=memory_bytes)
+    return readers[kind](
+        is_text=is_text,
+        place=place,
+        memory_bytes=memory_bytes,
+        list_separator=list_separator or SLOT_SEPARATOR,
+    )
+
+
+def _empty_values(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return a mask of the values that are null or the empty string."""
+    if pa.types.is_integer(values.type):
+        return booleans(values.is_null())
+    return booleans(pc.fill_null(pc.equal(pc.binary_length(values), 0), True))
 
 
 def _lists_of_one(values: pa.Array) -> pa.Array:

@@ -7,13 +7,49 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from graphbox import _core
+from graphbox.errors import UsageError
 from graphbox.graph.convert.converted import BoolArray, booleans
 from graphbox.graph.schema import Int64Array
 
-__all__ = ["SLOT_SEPARATOR", "cells", "parse_booleans", "parse_integers", "parse_numbers", "plain_integers"]
+__all__ = [
+    "SLOT_SEPARATOR",
+    "cells",
+    "check_list_separator",
+    "parse_booleans",
+    "parse_integers",
+    "parse_numbers",
+    "plain_integers",
+]
 
 SLOT_SEPARATOR = "|"
-"""What stands between the values of one cell of text, in slots and vectors."""
+"""Default separator of the values in one cell of text, in slots and vectors."""
+
+
+def check_list_separator(separator: str, column_separator: str | None, place: str) -> None:
+    """Check the separator of the values in a cell.
+
+    Args:
+        separator: the separator.
+        column_separator: what separates the columns of the table; None: the table is not delimited text.
+        place: the table, for messages.
+
+    Raises:
+        UsageError: it is not one character, is a quote, a line break or the separator of the columns, or the
+            table is not delimited text.
+    """
+    hint = "name the character between the values in a cell, or leave `list_separator` out if it is `|`"
+    if len(separator) != 1 or separator in '"\r\n':
+        expected = "one character, neither a double quote nor a line break,"
+    elif column_separator is None:
+        expected = "no list separator for a table that is not delimited text,"
+        hint = "leave it out: typed tables hold slots and vectors as columns of lists"
+    elif separator == column_separator:
+        expected = "another character than the one between columns,"
+    else:
+        return
+    raise UsageError(
+        f"expected {expected} received {separator!r}", where=f"{place}, `list_separator`", hint=hint
+    )
 
 
 def cells(values: pa.Array) -> tuple[Int64Array, npt.NDArray[np.uint8]]:

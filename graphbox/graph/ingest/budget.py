@@ -15,14 +15,12 @@ from graphbox.graph.ingest.demand import Demand
 from graphbox.memory import available_bytes, resident_bytes
 from graphbox.words import counted_bytes
 
-__all__ = ["Budget", "Shares", "baseline_bytes", "least_bytes"]
+__all__ = ["PROGRAM_BYTES", "Budget", "Shares", "held_before_bytes", "least_bytes"]
 
 _MEBIBYTE = 1 << 20
-_BASELINE_BYTES = 192 * _MEBIBYTE
-"""Set aside for what the process has before it begins: what an import may hold beside it, and so what it
-spills, does not depend on how much that is today. A `graphbox import` has 145 to 165 MiB."""
-_BASELINE_STEP_BYTES = 64 * _MEBIBYTE
-"""A process that has more, like a notebook, gets it set aside in whole steps."""
+PROGRAM_BYTES = 192 * _MEBIBYTE
+"""Part of the budget set aside for the program: a `graphbox import` starts with 145 to 165 MiB. What a
+process, such as a notebook, holds beyond that before the import is outside the budget."""
 _LEAST_BATCH_BYTES = _MEBIBYTE // 4
 _MOST_BATCH_BYTES = 4 * _MEBIBYTE
 _BATCH_SHARE = 48
@@ -61,8 +59,7 @@ class Budget:
     """The memory of an import, in bytes, and who may hold how much of it.
 
     Attributes:
-        total_bytes: of the whole process.
-        baseline_bytes: set aside for what the process has at the start.
+        total_bytes: all of it, :data:`PROGRAM_BYTES` included.
         batch_bytes: one batch of a table.
         categories_bytes: the categories of all features that are read at one time.
         parts_bytes: all ids, and the edges that are sorted.
@@ -70,7 +67,6 @@ class Budget:
     """
 
     total_bytes: int
-    baseline_bytes: int
     batch_bytes: int
     categories_bytes: int
     parts_bytes: int
@@ -78,30 +74,28 @@ class Budget:
 
     @classmethod
     def divide(cls, memory_bytes: int | None, demand: Demand) -> Self:
-        """Divide the memory of the process.
+        """Divide the memory of an import.
 
-        The same memory and demand give the same budget in every process that has little of its own at the
-        start, so that what is planned in one holds in another.
+        The same memory and demand give the same budget in every process, so that a plan made in one holds in
+        another.
 
         Args:
-            memory_bytes: the memory; None: about half of what is available, and half of what the process has.
+            memory_bytes: the memory; None: about half of what is available.
             demand: what the source needs.
 
         Raises:
             DoesNotFitError: it is less than an import needs; the message says how much that is.
         """
-        baseline = baseline_bytes()
         total = memory_bytes
         if total is None:
-            total = _in_eighths((resident_bytes() + available_bytes()) // 2)
-        budget = cls.of(total, baseline, demand)
+            total = _in_eighths((resident_bytes() - held_before_bytes() + available_bytes()) // 2)
+        budget = cls.of(total, demand)
         if budget is not None:
             return budget
-        least = least_bytes(baseline, demand)
+        least = least_bytes(demand)
         raise DoesNotFitError(
             f"expected at least {counted_bytes(least)} of memory for an import, received "
-            f"{counted_bytes(total)}, of which {counted_bytes(baseline)} are for what the process "
-            "has before it begins",
+            f"{counted_bytes(total)}, of which {counted_bytes(PROGRAM_BYTES)} are set aside for the program",
             where="memory",
             hint=f"give it {least // _MEBIBYTE} MiB or more"
             if memory_bytes is not None
@@ -109,9 +103,9 @@ class Budget:
         )
 
     @classmethod
-    def of(cls, total_bytes: int, baseline_bytes: int, demand: Demand) -> Self | None:
+    def of(cls, total_bytes: int, demand: Demand) -> Self | None:
         """Return the budget of so much memory, None when it is too little."""
-        room = total_bytes - baseline_bytes - _SLACK_BYTES - _column_bytes(demand)
+        room = total_bytes - PROGRAM_BYTES - _SLACK_BYTES - _column_bytes(demand)
         least_categories = _least_categories_bytes(demand)
         least_edges = _least_edges_bytes(demand)
         least_parts = _least_parts_bytes(demand)
@@ -121,21 +115,19 @@ class Budget:
             return None
         spare = parts - least_parts
         for_categories = least_categories + int(spare * _CATEGORIES_SHARE) if least_categories else 0
-        return cls(total_bytes, baseline_bytes, batch, for_categories, parts - for_categories, least_edges)
+        return cls(total_bytes, batch, for_categories, parts - for_categories, least_edges)
 
 
-def baseline_bytes() -> int:
-    """Return what is set aside for what the process has before an import begins."""
-    # With its first conversion PyArrow imports pandas, where that is installed: it is in the baseline.
-    pa.array(np.zeros(1))
-    pa.default_memory_pool().release_unused()
-    return max(_BASELINE_BYTES, _rounded_up(resident_bytes(), _BASELINE_STEP_BYTES))
+def held_before_bytes() -> int:
+    """Return the resident memory of this process beyond :data:`PROGRAM_BYTES`: outside an import's budget."""
+    pa.array(np.zeros(1))  # PyArrow's first conversion imports pandas, if installed: part of the program
+    return max(0, resident_bytes() - PROGRAM_BYTES)
 
 
-def least_bytes(baseline_bytes: int, demand: Demand) -> int:
+def least_bytes(demand: Demand) -> int:
     """Return the least memory that an import can do with, in steps of 16 MiB."""
     beside = _SLACK_BYTES + _column_bytes(demand) + _BATCHES * _LEAST_BATCH_BYTES
-    return _rounded_up(baseline_bytes + beside + _least_parts_bytes(demand), _STEP_BYTES)
+    return _rounded_up(PROGRAM_BYTES + beside + _least_parts_bytes(demand), _STEP_BYTES)
 
 
 def _rounded_up(size: int, step: int) -> int:

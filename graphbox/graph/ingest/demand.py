@@ -89,15 +89,17 @@ def _row_bytes(edges: EdgeSource, table: Table) -> int:
     close = getattr(batches, "close", None)
     if close is not None:
         close()
-    return fixed + _COMPONENT_BYTES * (0 if first is None else sum(map(_length, first.columns.values())))
+    separator = edges.list_separator or SLOT_SEPARATOR
+    columns = [] if first is None else first.columns.values()
+    return fixed + _COMPONENT_BYTES * sum(_length(vectors, separator) for vectors in columns)
 
 
-def _length(vectors: pa.Array) -> int:
+def _length(vectors: pa.Array, separator: str) -> int:
     """Return the length of the longest of some vectors."""
     if pa.types.is_nested(vectors.type):
         lengths: Iterable[int | None] = (pc.max(pc.list_value_length(vectors)).as_py(),)
     elif pa.types.is_large_string(vectors.type):
-        lengths = (pc.max(pc.add(pc.count_substring(vectors, SLOT_SEPARATOR), 1)).as_py(),)
+        lengths = (pc.max(pc.add(pc.count_substring(vectors, separator), 1)).as_py(),)
     else:
         lengths = ()
     return max((length or 0 for length in lengths), default=0)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from graphbox.errors import DataError, DoesNotFitError, UsageError
 from graphbox.graph.format import LOCK_TIMEOUT_S, FolderWriter
-from graphbox.graph.ingest.budget import Budget, Shares
+from graphbox.graph.ingest.budget import Budget, Shares, held_before_bytes
 from graphbox.graph.ingest.checks import check_source
 from graphbox.graph.ingest.demand import Demand, categorical_columns
 from graphbox.graph.ingest.edges import EdgeTypeImport
@@ -57,8 +57,8 @@ def import_graph(
         destination: the graph's folder.
         progress: called as the import goes on.
         strict: refuse rows that would be left out (malformed, dangling, duplicate) instead of counting them.
-        memory_bytes: memory that the whole process may take, with all that it holds already; by default half
-            of what is available.
+        memory_bytes: memory budget of the import. It includes 192 MiB for the program itself, but nothing
+            else that the process held before, such as data frames. Default: half of what is available.
         threads: threads to work with; by default as many as there are cores.
         lock_timeout_s: seconds to wait for another process that writes the same graph.
 
@@ -75,6 +75,7 @@ def import_graph(
     destination = Path(destination)
     check_source(source)
     written = _written_bytes()
+    held_before = held_before_bytes()
     with PeakMemory() as memory, _frugal_allocator():
         attempt = _import_once(source, destination, memory_bytes, progress, strict, threads, lock_timeout_s)
     after = _written_bytes()
@@ -85,7 +86,7 @@ def import_graph(
         edge_types=attempt.edge_reports,
         seconds=time.monotonic() - started,
         memory_bytes=attempt.budget.total_bytes,
-        peak_memory_bytes=memory.bytes,
+        peak_memory_bytes=memory.bytes - held_before,
         written_bytes=None if written is None or after is None else after - written,
         size_bytes=attempt.size_bytes,
     )

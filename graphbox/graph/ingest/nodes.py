@@ -63,6 +63,7 @@ class NodeTypeImport:
         self._threads = threads
         self._skipped = SkippedRows(strict=strict)
         self._rows = 0
+        self._empty_values: dict[str, int] = {}
         self._ids: NodeIds | None = None
         self._features: list[dict[str, Any]] = []
 
@@ -119,6 +120,7 @@ class NodeTypeImport:
     def _check(self, reader: NodeReader, *, batch_bytes: int, categories_bytes: int) -> None:
         """Check that there are nodes, each once."""
         self._rows = reader.rows
+        self._empty_values = reader.empty_values
         if self._ids is None or not self.ids.num_nodes:
             self._skipped.refuse_all(self._rows, "nodes")
             raise DataError(
@@ -189,6 +191,7 @@ class NodeTypeImport:
             rows=self._rows,
             skipped=dict(self._skipped.counts),
             examples=self._skipped.examples,
+            empty_values=self._empty_values,
         )
         entry = {
             "name": self.node_type,

@@ -62,6 +62,7 @@ class NodeTypeReport:
         rows: rows read; 0 for nodes that were found at the ends of edges.
         skipped: rows that could not be used, by kind.
         examples: the first of them, by kind.
+        empty_values: number of empty values left out of slot lists, by feature.
     """
 
     type: str
@@ -71,6 +72,7 @@ class NodeTypeReport:
     rows: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    empty_values: Mapping[str, int] = field(default_factory=dict)
 
     def imported(self) -> dict[str, Any]:
         """Return what the manifest says of the import."""
@@ -83,7 +85,13 @@ class NodeTypeReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
-        return {"type": self.type, "id_type": self.id_type, "isolated": self.isolated, **self.imported()}
+        return {
+            "type": self.type,
+            "id_type": self.id_type,
+            "isolated": self.isolated,
+            **self.imported(),
+            "empty_values": dict(self.empty_values),
+        }
 
 
 @dataclass(frozen=True)
@@ -152,8 +160,9 @@ class ImportReport:
         node_types: one report for each node type.
         edge_types: one report for each edge type.
         seconds: time taken.
-        memory_bytes: the memory that the process was allowed.
-        peak_memory_bytes: the most resident memory that the process had.
+        memory_bytes: memory budget of the import.
+        peak_memory_bytes: peak resident memory of the process, less what it held before the import beyond the
+            192 MiB that the budget has for the program.
         written_bytes: bytes written to disk, temporary files among them; None where the system does not say.
         size_bytes: bytes of the graph.
     """

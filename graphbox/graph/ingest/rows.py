@@ -18,6 +18,7 @@ from graphbox.graph.convert import (
     Converted,
     FeatureReader,
     TimestampReader,
+    check_list_separator,
     feature_reader,
     plain_integers,
     read_ids,
@@ -174,7 +175,7 @@ def open_source(
     """
     if source.data is None:
         raise UsageError("expected a table, received none", where=what)
-    return open_table(
+    table = open_table(
         source.data,
         format=source.format,
         has_header=source.has_header,
@@ -183,6 +184,9 @@ def open_source(
         where=what,
         threads=threads,
     )
+    if source.list_separator is not None:
+        check_list_separator(source.list_separator, table.column_separator, table.name)
+    return table
 
 
 class _Reader:
@@ -197,13 +201,15 @@ class _Reader:
     def _place(self, column: str) -> str:
         return f"{self.table.name}, column `{column}`"
 
-    def _readers(self, features: Mapping[str, Any], memory_bytes: int) -> dict[str, FeatureReader]:
+    def _readers(self, source: NodeSource | EdgeSource, memory_bytes: int) -> dict[str, FeatureReader]:
+        features = source.features
         return {
             name: feature_reader(
                 kind,
                 is_text=self.table.is_text,
                 place=self._place(name),
                 memory_bytes=memory_bytes // max(categorical_columns(features), 1),
+                list_separator=source.list_separator,
             )
             for name, kind in features.items()
         }
@@ -274,7 +280,9 @@ class NodeReader(_Reader):
         self._next_id = first_id
         self._source = source
         self._kinds = kinds
-        self.features = self._readers(source.features, memory_bytes)
+        self.features = self._readers(source, memory_bytes)
+        self.empty_values: dict[str, int] = {}
+        """Number of empty values left out of the lists of usable rows, by column."""
 
     def batches(self, *, batch_bytes: int) -> Iterator[NodeRows]:
         """Yield the usable rows in order; the last batch may have none.
@@ -297,6 +305,7 @@ class NodeReader(_Reader):
                 read = _read_end(self, batch, column, self._node_type, self._kinds)
                 kept = self._kept(batch, [(column, read), *features.items()])
                 ids = _take_array(read.values, kept)
+            self._count_empty_values(features, kept)
             yield NodeRows(
                 batch.first_row,
                 kept,
@@ -304,6 +313,16 @@ class NodeReader(_Reader):
                 ids,
                 {name: _take_values(each.values, kept) for name, each in features.items()},
             )
+
+    def _count_empty_values(
+        self, features: Mapping[str, Converted[FeatureValues]], kept: Int64Array | None
+    ) -> None:
+        for name, each in features.items():
+            if each.left_out is None:
+                continue
+            count = int((each.left_out if kept is None else each.left_out[kept]).sum())
+            if count:
+                self.empty_values[name] = self.empty_values.get(name, 0) + count
 
     def _numbers(self, count: int) -> pa.Array:
         """Return the ids of the next usable rows, which have none of their own."""
@@ -343,7 +362,7 @@ class EdgeReader(_Reader):
         self._timestamps = TimestampReader(
             is_text=table.is_text, place=self._place(source.timestamp or "timestamp")
         )
-        self.features = self._readers(source.features, memory_bytes)
+        self.features = self._readers(source, memory_bytes)
 
     @property
     def columns(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:

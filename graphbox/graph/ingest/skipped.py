@@ -126,15 +126,16 @@ class SkippedRows:
         self.add_counted(STORED_AGAIN, batch.stored_again, ())
 
     def refuse_all(self, rows: int, what: str) -> None:
-        """Raise when rows were skipped and nothing else was there.
+        """Raise when all rows were skipped, naming the first row of the most frequent kind.
 
         Args:
             rows: rows read.
             what: what they should have been, e.g. ``edges``.
 
         Raises:
-            DataError: naming the first skipped row.
+            DataError: rows were skipped.
         """
-        first = next((problems[0] for problems in self._problems.values() if problems), None)
-        if first is not None:
-            raise first.error_of_all(rows, what)
+        kinds = [kind for kind, problems in self._problems.items() if problems]
+        if kinds:
+            most_frequent = max(kinds, key=lambda kind: self._counts.get(kind, 0))
+            raise self._problems[most_frequent][0].error_of_all(rows, what)

@@ -23,7 +23,7 @@ from typing import Any
 
 from graphbox.graph.disk_probe import DiskRates, existing_folder, measure_disk
 from graphbox.graph.distinct import Estimate
-from graphbox.graph.ingest.budget import Budget
+from graphbox.graph.ingest.budget import Budget, held_before_bytes
 from graphbox.graph.ingest.checks import check_source
 from graphbox.graph.ingest.demand import Demand
 from graphbox.graph.plan.seconds import working_seconds
@@ -213,7 +213,8 @@ def plan_import(
     edge_tables = _opened_tables(source)
     demand = Demand.of(source, edge_tables)
     budget = Budget.divide(memory_bytes, demand)
-    resident = resident_bytes()
+    held_before = held_before_bytes()
+    resident = resident_bytes() - held_before
     survey = survey_graph(source, batch_bytes=budget.batch_bytes)
     likely = ImportSizes(source, survey, budget)
     folder = existing_folder(Path(destination))
@@ -314,7 +315,7 @@ def _without_spilling(source: GraphSource, survey: GraphSurvey, budget: Budget, 
     """Return the memory with which nothing is spilled for want of it, in whole mebibytes."""
 
     def scratch(memory_bytes: int) -> int | None:
-        divided = Budget.of(memory_bytes, budget.baseline_bytes, demand)
+        divided = Budget.of(memory_bytes, demand)
         return None if divided is None else ImportSizes(source, survey, divided).scratch_bytes
 
     enough = budget.total_bytes

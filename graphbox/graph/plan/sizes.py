@@ -249,7 +249,7 @@ class ImportSizes:
         """Return the most that the process holds.
 
         Args:
-            resident_bytes: what it has before it begins.
+            resident_bytes: what the budget counts of what the process has before it begins.
         """
         kept = most = 0
         for each in self.edges.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +51,36 @@ def graph_from_pyg(data: Any, name: str) -> Graph:
         edges[source, relation, target] = _edges(
             (source, relation, target), store, nodes[source].num_nodes, nodes[target].num_nodes
         )
+    _warn_of_rest(data, node_stores, edge_stores)
     return Graph(name, nodes, edges)
+
+
+def _warn_of_rest(data: Any, node_stores: Mapping[str, Any], edge_stores: Mapping[EdgeType, Any]) -> None:
+    """Warn of attributes that are not in the graph: of neither nodes nor edges, or no tensors."""
+    rest: list[str] = []
+    for node_type, store in node_stores.items():
+        rest += [
+            _shown(node_type, key, len(node_stores))
+            for key in store
+            if not (key in _NOT_NODE_FEATURES or key.endswith("_ptr") or f"{key}_ptr" in store)
+            and not (_is_tensor(store[key]) and (store.is_node_attr(key) or _is_of_edges(store, key)))
+        ]
+    if hasattr(data, "edge_types"):
+        for edge_type, store in edge_stores.items():
+            rest += [
+                _shown(edge_type_text(edge_type), key, len(edge_stores) + 1)
+                for key in store
+                if not (_is_tensor(store[key]) and _is_of_edges(store, key))
+            ]
+        rest += [f"`{key}`" for key in data._global_store]
+    if rest:
+        warnings.warn(
+            f"not in the graph, as neither tensors of nodes nor of edges: {', '.join(rest)}", stacklevel=4
+        )
+
+
+def _shown(of: str, key: str, types: int) -> str:
+    return f"`{key}`" if types == 1 else f"`{key}` of `{of}`"
 
 
 def _nodes(node_type: str, store: Any) -> NodeTable:

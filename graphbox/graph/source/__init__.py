@@ -27,7 +27,6 @@ from graphbox.graph.source.recbole import RECBOLE_SUFFIXES, RecBoleTable
 from graphbox.graph.source.table import STORED_AGAIN, Batch, MalformedLine, Table
 from graphbox.graph.source.text import CsvTable, TsvTable
 from graphbox.graph.source.text_file import TEXT_COMPRESSIONS
-from graphbox.graph.source.whole import SourceTable, read_table
 from graphbox.native import thread_count
 
 __all__ = [
@@ -37,13 +36,11 @@ __all__ = [
     "Batch",
     "FileOptions",
     "MalformedLine",
-    "SourceTable",
     "Table",
     "TableFormat",
     "TableLike",
     "add_format",
     "open_table",
-    "read_table",
 ]
 
 

@@ -39,6 +39,11 @@ class PartsTable(Table):
         self._parts = tuple(parts)
         self._first_rows: list[int] = []  # of the parts whose reading has begun
 
+    @property
+    def column_separator(self) -> str | None:
+        """Character between the cells of a line of the first part."""
+        return self._parts[0].column_separator
+
     def column_names(self) -> tuple[str, ...]:
         """Return the names of the columns, in order."""
         return self._parts[0].column_names()

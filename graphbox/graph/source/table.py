@@ -6,12 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from graphbox.errors import DataError, did_you_mean
 
-__all__ = ["STORED_AGAIN", "Batch", "MalformedLine", "Table", "check_columns", "plain_column"]
+__all__ = ["STORED_AGAIN", "Batch", "MalformedLine", "Table", "check_columns", "plain_column", "plain_type"]
 
 _SHOWN_COLUMNS = 20
 
@@ -74,6 +75,15 @@ class Table(ABC):
     size_bytes: int | None
     is_text: bool = False
     reiterable: bool = True
+
+    @property
+    def column_separator(self) -> str | None:
+        """Character between the cells of a line; None where the table is not delimited text.
+
+        Raises:
+            DataError: see :meth:`column_names`.
+        """
+        return None
 
     @property
     def comment_lines(self) -> int:
@@ -181,11 +191,40 @@ def check_columns(name: str, wanted: Sequence[str], present: Sequence[str]) -> t
     return tuple(dict.fromkeys(wanted))
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that :func:`plain_column` gives a column."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        item = plain_type(kind.value_type)
+        return kind if item == kind.value_type else pa.large_list(item)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return pa.large_list(plain_type(kind.value_type))
+    return kind
+
+
 def plain_column(values: pa.Array) -> pa.Array:
-    """Return a column with dictionaries and run ends decoded, and every kind of string as large_string."""
-    while pa.types.is_dictionary(values.type) or pa.types.is_run_end_encoded(values.type):
-        encoded = pa.types.is_run_end_encoded(values.type)
-        values = pc.run_end_decode(values) if encoded else values.dictionary_decode()
-    if pa.types.is_string(values.type) or pa.types.is_string_view(values.type):
-        return values.cast(pa.large_string())
-    return values.cast(pa.large_binary()) if pa.types.is_binary_view(values.type) else values
+    """Return a column without dictionaries, run ends and views, every kind of string as large_string.
+
+    Lists whose items change are large_list.
+    """
+    kind = values.type
+    target = plain_type(kind)
+    if target == kind:
+        return values
+    if pa.types.is_run_end_encoded(kind):
+        return plain_column(pc.run_end_decode(values))
+    if pa.types.is_dictionary(kind):
+        if pa.types.is_string(kind.value_type):
+            return values.dictionary_decode().cast(target)
+        return plain_column(values.dictionary).take(values.indices)  # Arrow cannot take from views
+    if not pa.types.is_nested(kind):
+        return values.cast(target)
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    mask = values.is_null() if values.null_count else None
+    return pa.LargeListArray.from_arrays(pa.array(offsets), plain_column(pc.list_flatten(values)), mask=mask)

@@ -101,6 +101,11 @@ class TextTable(Table):
         return self._text.opening(self.comment)
 
     @property
+    def column_separator(self) -> str:
+        """Character between the cells of a line."""
+        return self._text.delimiter.decode()
+
+    @property
     def comment_lines(self) -> int:
         """How many lines of comment stand before the first record; see :attr:`Table.comment_lines`."""
         return 0 if self._has_header or self.comment is None else self._opening.comment_lines
