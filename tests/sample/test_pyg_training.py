@@ -82,7 +82,8 @@ def _trained_on_graph(graph: Graph, train: torch.Tensor, test: torch.Tensor, see
 
 @pytest.mark.slow
 def test_graphsage_on_cora(cora: Data, tmp_path: Path) -> None:
-    Graph.from_pyg(cora, name="cora").save(tmp_path / "cora")
+    with pytest.warns(UserWarning, match="`train_index`, `test_index`"):
+        Graph.from_pyg(cora, name="cora").save(tmp_path / "cora")
     graph = Graph.open(tmp_path / "cora")
     assert (graph.num_nodes(), graph.num_edges()) == (2708, 10556)
     seeds = range(3)

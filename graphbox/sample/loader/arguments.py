@@ -15,6 +15,7 @@ from graphbox.sample.device import DeviceGraph
 
 __all__ = [
     "NodeTimes",
+    "graph_to_sample",
     "node_times_of",
     "nodes_of_type",
     "part_numbers",
@@ -89,6 +90,20 @@ def refuse_unknown(unknown: Mapping[str, object], known: tuple[str, ...]) -> Non
             continue
         hint = _ELSEWHERE.get(name) or did_you_mean(name, known) or f"there are: {', '.join(known)}"
         raise UsageError(f"the loader has no such argument, received {value!r}", where=name, hint=hint)
+
+
+def graph_to_sample(graph: Any) -> Any:
+    """Return the graph itself, or the one built from PyTorch Geometric's ``Data`` or ``HeteroData``.
+
+    Raises:
+        UsageError: see :meth:`graphbox.graph.Graph.from_pyg`.
+    """
+    # Both have this method. HeteroData also has the methods of a `GraphLike`, with other meanings.
+    if not hasattr(graph, "is_coalesced"):
+        return graph
+    from graphbox.graph import Graph
+
+    return Graph.from_pyg(graph)
 
 
 def untiered(graph: object) -> GraphLike:

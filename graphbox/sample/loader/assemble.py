@@ -154,6 +154,8 @@ def _edge_attributes(batch: Batch[Any], edge_type: Any, device: torch.device | N
         attributes["edge_weight"] = _tensor(sample.weight[edge_type], device)
     if edge_type in sample.timestamp:
         attributes["edge_time"] = _tensor(sample.timestamp[edge_type], device)
+    for name, rows in batch.edge_features.get(edge_type, {}).items():
+        attributes[name] = _tensor(rows, device)
     return attributes
 
 

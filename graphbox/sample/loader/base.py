@@ -27,6 +27,7 @@ from graphbox.sample.loader.device import (
     device_of_batches,
     hold_lists,
 )
+from graphbox.sample.loader.edge_features import EdgeFeatureNames, EdgeFeatures
 from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
 from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
@@ -80,6 +81,7 @@ class LoadingOptions:
     timeout: float
     tables: Mapping[str, EmbeddingTable]
     device: torch.device | str | None = None
+    edge_features: EdgeFeatureNames = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ class Loader(ABC):
             sampler = MemorySampler(self._graph, neighbors, self._threads)
             self._passes = MemoryStages(sampler, rows, pass_batches)
         self._fetch: FetchStage = fetch or MemoryFetch(self._graph, names)
+        self._edge_features = _edge_features(self._graph, loading, is_on_device=on_device is not None)
         self._assemble = assembly(loading.output, self._graph, device)
         self._next = _Position()
         self._running: _Position | None = (
@@ -317,7 +320,8 @@ class Loader(ABC):
             with self._fetching(samples):
                 features = self._fetch.fetch(samples)
                 for batch, each, sample, rows in zip(numbers, drawn, samples, features, strict=True):
-                    made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds)))
+                    edges = self._edge_features.fetch(sample)
+                    made.append(self._finished(Batch(epoch, batch, sample, rows, each.seeds, edges)))
         if self._device_pass is not None:
             self._device_pass.count(len(made), is_last=numbers[-1] + 1 == len(self))
         return made
@@ -354,7 +358,8 @@ class Loader(ABC):
                 labelled = request.labelled(sample)
                 with self._making(), self._fetching(labelled):
                     features = rows | self._fetch.fetch([sample])[0]
-                    made = self._finished(Batch(epoch, batch, labelled, features, request.seeds))
+                    edges = self._edge_features.fetch(labelled)
+                    made = self._finished(Batch(epoch, batch, labelled, features, request.seeds, edges))
                 if self._device_pass is not None:
                     self._device_pass.count(1, is_last=batch + 1 == len(self))
                 yield made
@@ -445,3 +450,27 @@ def digest(*arrays: Any) -> str:
         state.update(repr(array).encode() if array is None or isinstance(array, str) else array.tobytes())
         state.update(b"|")
     return state.hexdigest()
+
+
+def _edge_features(graph: GraphLike, loading: LoadingOptions, *, is_on_device: bool) -> EdgeFeatures:
+    """Return what gathers features of edges.
+
+    Raises:
+        UsageError: an edge feature has the name of a node feature, which ``Data`` holds side by side.
+        UnsupportedError: edge features are named for a loader on a device.
+    """
+    if is_on_device:
+        found = EdgeFeatures(graph, loading.edge_features or ())
+        found.check_host()
+        return found
+    found = EdgeFeatures(graph, loading.edge_features)
+    if loading.output == "pyg" and len(graph.node_types) == 1 and len(graph.edge_types) == 1:
+        columns = getattr(graph, "node_columns", None)
+        shared = found.names & set(columns(graph.node_types[0]) if columns else ())
+        if shared:
+            raise UsageError(
+                f"expected features of edges with names of their own, nodes have `{min(shared)}` as well",
+                where="edge_features",
+                hint="name the features of edges to read, or ask for output='torch'",
+            )
+    return found

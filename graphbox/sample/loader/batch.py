@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from graphbox.sample.adjacency import EdgeType
@@ -141,6 +141,7 @@ class Batch(Generic[Array]):
         features: rows of ``sample.nodes`` by node type and name. Of slots the values of all rows under their
             name, and int64 [n + 1] offsets under ``name_ptr``.
         seeds: what the seeds are: :class:`NodeSeeds`, :class:`LinkSeeds` or :class:`TripleSeeds`.
+        edge_features: rows of the sampled edges by edge type and name, like ``features``.
     """
 
     epoch: int
@@ -148,3 +149,4 @@ class Batch(Generic[Array]):
     sample: HeteroSample[Array]
     features: dict[str, dict[str, Array]]
     seeds: Any
+    edge_features: dict[EdgeType, dict[str, Array]] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from graphbox.errors import NotFoundError, UnsupportedError, UsageError, did_you
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import GraphLike
 from graphbox.sample.gather import gather_rows
+from graphbox.sample.loader.columns import FeatureColumn, add_rows
 from graphbox.sample.loader.stages import Features
 from graphbox.sample.sampled import HeteroSample
 
@@ -21,23 +22,11 @@ FeatureNames: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str] | None
 """As users give them: by node type, of the only node type, or None for all."""
 
 
-class _Column(Protocol):
-    """See :class:`graphbox.graph.columns.Column`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def values(self) -> npt.NDArray[Any]: ...
-    @property
-    def offsets(self) -> Int64Array | None: ...
-    def take(self, index: Int64Array) -> _Column: ...
-
-
 @runtime_checkable
 class _WithColumns(Protocol):
     """Lists its features; :class:`graphbox.graph.Graph` does."""
 
-    def node_columns(self, node_type: str) -> Mapping[str, _Column]: ...
+    def node_columns(self, node_type: str) -> Mapping[str, FeatureColumn]: ...
 
 
 @runtime_checkable
@@ -56,7 +45,7 @@ class MemoryFetch:
     """
 
     def __init__(self, graph: GraphLike, names: Mapping[str, Sequence[str]]) -> None:
-        self._columns: dict[tuple[str, str], _Column] = {}
+        self._columns: dict[tuple[str, str], FeatureColumn] = {}
         self._arrays: dict[tuple[str, str], npt.NDArray[Any]] = {}
         for node_type, wanted in names.items():
             known = graph.node_columns(node_type) if isinstance(graph, _WithColumns) else {}
@@ -75,14 +64,7 @@ class MemoryFetch:
         for (node_type, name), array in self._arrays.items():
             features.setdefault(node_type, {})[name] = gather_rows(array, sample.nodes[node_type], threads=1)
         for (node_type, name), column in self._columns.items():
-            rows = features.setdefault(node_type, {})
-            if column.offsets is not None:
-                lists = column.take(sample.nodes[node_type])
-                assert lists.offsets is not None  # noqa: S101 - slots stay slots
-                rows[name], rows[f"{name}_ptr"] = lists.values, lists.offsets
-                continue
-            values = gather_rows(column.values, sample.nodes[node_type], threads=1)
-            rows[name] = values.astype(np.int64) if column.kind == "categorical" else values
+            add_rows(features.setdefault(node_type, {}), name, column, sample.nodes[node_type])
         return features
 
 

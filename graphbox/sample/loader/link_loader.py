@@ -13,10 +13,17 @@ from graphbox.native import Int64Array, integer_array, is_torch, seed_number
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import TemporalStrategy
-from graphbox.sample.loader.arguments import node_times_of, refuse_unknown, times_of, untiered
+from graphbox.sample.loader.arguments import (
+    graph_to_sample,
+    node_times_of,
+    refuse_unknown,
+    times_of,
+    untiered,
+)
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import LinkSeeds
+from graphbox.sample.loader.edge_features import EdgeFeatureNames
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types
 from graphbox.sample.loader.negatives import LinkNegatives, NegativeSamplingLike, negative_sampling
@@ -99,6 +106,7 @@ class LinkNeighborLoader(Loader):
         features: as in :class:`NeighborLoader`.
         fetch: as in :class:`NeighborLoader`.
         edge_attributes: as in :class:`NeighborLoader`.
+        edge_features: as in :class:`NeighborLoader`.
         output: as in :class:`NeighborLoader`; plain batches say what links are by ``LinkSeeds``.
         transform: as in :class:`NeighborLoader`.
         seed: of all random draws.
@@ -143,6 +151,7 @@ class LinkNeighborLoader(Loader):
         features: FeatureNames = None,
         fetch: FetchStage | None = None,
         edge_attributes: Collection[EdgeColumnName] = (),
+        edge_features: EdgeFeatureNames = None,
         output: Output = "pyg",
         transform: Callable[[Any], Any] | None = None,
         seed: int = 0,
@@ -155,6 +164,7 @@ class LinkNeighborLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
+        graph = graph_to_sample(graph)
         whole = untiered(graph)
         self._edge_type, self._links = links_of(whole, edge_label_index)
         node_times = node_times_of(whole, time_attr)
@@ -209,6 +219,7 @@ class LinkNeighborLoader(Loader):
                 timeout=timeout,
                 tables=tables or {},
                 device=device,
+                edge_features=edge_features,
             ),
             fetched_lists=None if self._negatives is None else self._negatives.fetched_lists,
             has_times=self._times is not None,

@@ -12,6 +12,7 @@ from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.drawing import TemporalStrategy, times_of_seeds
 from graphbox.sample.loader.arguments import (
+    graph_to_sample,
     node_times_of,
     nodes_of_type,
     refuse_unknown,
@@ -21,6 +22,7 @@ from graphbox.sample.loader.arguments import (
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import NodeSeeds
+from graphbox.sample.loader.edge_features import EdgeFeatureNames
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
 
@@ -55,7 +57,9 @@ class NeighborLoader(Loader):
         graph: what to sample: :class:`graphbox.graph.Graph`, one with its faces, or a graph on disk read
             under budgets (:meth:`graphbox.graph.Graph.tiered`), or on a device
             (:class:`graphbox.sample.DeviceGraph`). The batches are the same; of a ``DeviceGraph`` they are on
-            its device, sampled and fetched there on streams of their own, while the loop computes.
+            its device, sampled and fetched there on streams of their own, while the loop computes. Of
+            PyTorch Geometric's ``Data`` or ``HeteroData`` a graph is built first
+            (:meth:`graphbox.graph.Graph.from_pyg`), and ``e_id`` counts its edges.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
         input_nodes: the seeds: (node type, node indices), or node indices where there is one type, or a node
             type or None for all its nodes. A boolean for each node is a mask.
@@ -89,6 +93,9 @@ class NeighborLoader(Loader):
             one of its own.
         edge_attributes: what to put into the batch of each edge: ``weight``, ``timestamp``, both or none; of
             the edge types that have it, one at least.
+        edge_features: names of edge features to put into the batch under their names (PyTorch Geometric's
+            ``edge_attr``), by edge type; a sequence where there is one type. None: all that the graph has,
+            without slots, and of a ``DeviceGraph`` none; ``()``: none.
         output: ``pyg`` for ``Data`` and ``HeteroData``; ``torch`` or ``numpy`` for
             :class:`graphbox.sample.Batch` with arrays of that kind.
         transform: called with each batch in the loader's threads, with several batches at a time; what it
@@ -140,6 +147,7 @@ class NeighborLoader(Loader):
         features: FeatureNames = None,
         fetch: FetchStage | None = None,
         edge_attributes: Collection[EdgeColumnName] = (),
+        edge_features: EdgeFeatureNames = None,
         output: Output = "pyg",
         transform: Callable[[Any], Any] | None = None,
         seed: int = 0,
@@ -152,6 +160,7 @@ class NeighborLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(NeighborLoader.__init__.__annotations__))
+        graph = graph_to_sample(graph)
         self._node_type, self._seeds = nodes_of_type(untiered(graph), input_nodes)
         node_times = node_times_of(untiered(graph), time_attr)
         self._times = times_of(input_time, time_attr, node_times, len(self._seeds), "input_time")
@@ -183,6 +192,7 @@ class NeighborLoader(Loader):
                 timeout=timeout,
                 tables=tables or {},
                 device=device,
+                edge_features=edge_features,
             ),
             has_times=self._times is not None,
         )

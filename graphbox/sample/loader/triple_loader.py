@@ -21,10 +21,11 @@ from graphbox.sample.adjacency import (
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.fetched_positives import FetchedPositives
-from graphbox.sample.loader.arguments import positive_integer, refuse_unknown, untiered
+from graphbox.sample.loader.arguments import graph_to_sample, positive_integer, refuse_unknown, untiered
 from graphbox.sample.loader.assemble import Output
 from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
 from graphbox.sample.loader.batch import TripleSeeds
+from graphbox.sample.loader.edge_features import EdgeFeatureNames
 from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types, merged
 from graphbox.sample.loader.link_loader import links_of
@@ -96,6 +97,7 @@ class TripleLoader(Loader):
         features: as in :class:`NeighborLoader`.
         fetch: as in :class:`NeighborLoader`.
         edge_attributes: as in :class:`NeighborLoader`.
+        edge_features: as in :class:`NeighborLoader`.
         output: as in :class:`NeighborLoader`; plain batches say what triples are by ``TripleSeeds``.
         transform: as in :class:`NeighborLoader`.
         seed: of all random draws.
@@ -136,6 +138,7 @@ class TripleLoader(Loader):
         features: FeatureNames = None,
         fetch: FetchStage | None = None,
         edge_attributes: Collection[EdgeColumnName] = (),
+        edge_features: EdgeFeatureNames = None,
         output: Output = "pyg",
         transform: Callable[[Any], Any] | None = None,
         seed: int = 0,
@@ -148,6 +151,7 @@ class TripleLoader(Loader):
         **unknown: Never,
     ) -> None:
         refuse_unknown(unknown, tuple(TripleLoader.__init__.__annotations__))
+        graph = graph_to_sample(graph)
         whole = untiered(graph)
         if corrupt not in ("head", "tail", "both"):
             raise UsageError(f"expected head, tail or both, received {corrupt!r}", where="corrupt")
@@ -192,6 +196,7 @@ class TripleLoader(Loader):
                 timeout=timeout,
                 tables=tables or {},
                 device=device,
+                edge_features=edge_features,
             ),
             fetched_lists=self._fetched_lists,
         )
