@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
-from graphbox.config.load import config_digest, config_schema, dump_config, load_config, place_in_file
+from graphbox.config.load import (
+    config_digest,
+    config_schema,
+    dump_config,
+    evaluation_settings,
+    load_config,
+    place_in_file,
+    result_settings,
+    training_settings,
+)
 from graphbox.config.memory import HbmConfig, MemoryConfig
 from graphbox.config.models import (
     MODEL_SECTIONS,
@@ -34,7 +43,14 @@ from graphbox.config.models import (
     TransEConfig,
     WideAndDeepConfig,
 )
-from graphbox.config.schema import BenchConfig, CompressConfig, ExportConfig, RunConfig, ServeConfig
+from graphbox.config.schema import (
+    BenchConfig,
+    CompressConfig,
+    ExportConfig,
+    PromotionRule,
+    RunConfig,
+    ServeConfig,
+)
 from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import (
     ClassifyTaskConfig,
@@ -83,6 +99,7 @@ __all__ = [
     "Node2VecConfig",
     "NodesConfig",
     "PredictLinksTaskConfig",
+    "PromotionRule",
     "RandomSplitConfig",
     "RecommendTaskConfig",
     "RotatEConfig",
@@ -101,7 +118,10 @@ __all__ = [
     "config_digest",
     "config_schema",
     "dump_config",
+    "evaluation_settings",
     "load_config",
     "parse_byte_size",
     "place_in_file",
+    "result_settings",
+    "training_settings",
 ]

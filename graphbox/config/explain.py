@@ -31,6 +31,7 @@ _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_SECTION_TYPES = {"tuple_type", "list_type", "dict_type", "model_type", "model_attributes_type"}
 _BOUNDS = {
     "greater_than": ("greater than", "gt"),
     "greater_than_equal": ("of at least", "ge"),
@@ -50,6 +51,9 @@ def explain(error: ErrorDetails, source: Source) -> Problem:
     if kind.startswith("union_tag"):
         key = (*key, "kind")
     message, hint = _message(error)
+    if error["input"] is None and kind in _SECTION_TYPES and _may_be_left_out(key, source.data):
+        message = "the section is empty"
+        hint = f"delete `{key[-1]}:`, or write keys below it"
     if kind == "missing" or (
         kind == "too_long" and "tuple" in str(error["ctx"].get("field_type", "")).lower()
     ):
@@ -63,6 +67,12 @@ def fields_at(data: Any, key: KeyPath) -> tuple[str, ...] | None:
     """Return the names of the keys the schema knows at ``key``; None where names are free or it ends."""
     section = _section_at(data, key)
     return tuple(section.model_fields) if section is not None else None
+
+
+def _may_be_left_out(key: KeyPath, data: Any) -> bool:
+    section = _section_at(data, key[:-1])
+    field = section.model_fields.get(str(key[-1])) if section is not None and key else None
+    return field is not None and not field.is_required()
 
 
 def _missing(key: KeyPath, source: Source) -> Problem:

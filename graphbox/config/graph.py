@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from graphbox.config.byte_size import ByteSize
 from graphbox.config.files import matching_files
-from graphbox.config.section import EdgeTypeList, Name, Section, TypeName
+from graphbox.config.section import EdgeTypeList, ListSeparator, Name, Section, TypeName
 from graphbox.errors import ConfigError
 
 __all__ = ["EdgesConfig", "FeatureKind", "GraphConfig", "NodesConfig", "TableFormat"]
@@ -43,11 +43,14 @@ class NodesConfig(Section):
     """What the ids are; without it the column decides (in CSV and TSV: int64 when all are plain integers)."""
     features: dict[str, FeatureKind] = Field(default_factory=dict)
     """Columns to import as node features, and how each is read."""
+    list_separator: ListSeparator | None = None
+    """Character between the values in a cell of CSV or TSV, in features of the kinds `slots` and `vector`;
+    `|` when absent."""
 
     @model_validator(mode="after")
     def _check_table(self) -> Self:
         if self.path is None:
-            for key in ("features", "columns", "format", "id"):
+            for key in ("features", "columns", "format", "id", "list_separator"):
                 # A run file with all defaults written out, as each run keeps one, describes none by them.
                 if getattr(self, key) != type(self).model_fields[key].get_default(call_default_factory=True):
                     raise PydanticCustomError(
@@ -89,6 +92,9 @@ class EdgesConfig(Section):
     """Column that holds when the edge came to be: integers of any unit, or timestamps."""
     features: dict[str, FeatureKind] = Field(default_factory=dict)
     """Columns to import as edge features, and how each is read."""
+    list_separator: ListSeparator | None = None
+    """Character between the values in a cell of CSV or TSV, in features of the kinds `slots` and `vector`;
+    `|` when absent."""
     reverse: TypeName | None = None
     """Also add every edge backwards, as the edge type `[target type, reverse, source type]`."""
     keep_duplicates: bool = False
@@ -103,10 +109,11 @@ def _empty_section(value: Any) -> Any:
 
 
 class GraphConfig(Section):
-    """Where the graph comes from."""
+    """Where the graph comes from: tables, or the workspace, which has a graph of this name already."""
 
     name: Name
-    """Name of the graph in the workspace."""
+    """Name of the graph in the workspace. Without `nodes` and `edges` it is that of a stored graph, which is
+    taken as it is."""
     root: str = "."
     """Folder or URL of the files below, relative to the run file; `package://graphbox.demo` is the bundled
     data."""
@@ -120,8 +127,28 @@ class GraphConfig(Section):
     """Refuse the import at the first malformed line, edge whose end is no node, or repeated edge, instead of
     counting and skipping it."""
     memory: ByteSize | None = None
-    """What the import may hold in memory, like `2GiB`, as a whole process; half of the memory that is
-    available when absent."""
+    """Memory budget of the import, like `2GiB`. It includes 192 MiB for the program itself, but nothing else
+    that the process held before; half of the memory that is available when absent."""
+
+    @model_validator(mode="after")
+    def _check_stored(self) -> Self:
+        for key in ("strict", "memory") if self.is_stored else ():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise PydanticCustomError(
+                    "not_together",
+                    "`{key}` is a setting of an import, but `{name}` names a stored graph",
+                    {
+                        "key": key,
+                        "name": self.name,
+                        "hint": "list the tables under `nodes` and `edges`, or leave the key out",
+                    },
+                )
+        return self
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the section only names a graph that is stored in the workspace."""
+        return not self.nodes and not self.edges
 
     PACKAGE_SCHEME: ClassVar[str] = "package://"
     _PACKAGES: ClassVar[tuple[str, ...]] = ("graphbox.demo",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,27 +20,44 @@ from ruamel.yaml import YAML
 from graphbox.config.explain import explain, fields_at
 from graphbox.config.files import what_is_missing
 from graphbox.config.graph import GraphConfig
+from graphbox.config.graph_schema import SchemaOf, names_stored_graph
 from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
 from graphbox.config.schema import RunConfig
-from graphbox.config.source import KeyPath, Source, parse_value, read_source
+from graphbox.config.source import KeyPath, Source, parse_value, read_source, source_of
 from graphbox.config.stream import OPERATIONAL_STREAM_KEYS, StreamConfig
-from graphbox.errors import ConfigError, did_you_mean
+from graphbox.errors import ConfigError, DataError, did_you_mean
 
-__all__ = ["TableCheck", "config_digest", "config_schema", "dump_config", "load_config", "place_in_file"]
+__all__ = [
+    "ModelCheck",
+    "TableCheck",
+    "config_digest",
+    "config_schema",
+    "dump_config",
+    "evaluation_settings",
+    "load_config",
+    "place_in_file",
+    "result_settings",
+    "training_settings",
+]
 
 TableCheck: TypeAlias = Callable[[GraphConfig], Iterable[tuple[KeyPath, str, str | None]]]
 """Gives the key, the message and the hint of each mistake that shows when tables are looked into."""
+
+ModelCheck: TypeAlias = Callable[[dict[str, Any]], Iterable[tuple[KeyPath, str, str | None]]]
+"""Gives the same for the section `models`, as plain values, when what it names is imported."""
 
 _COMES_WITH_CHUNKS = "the tables of a stream come with its chunks: `graphbox train {} --follow DIR`"
 
 
 def load_config(
-    path: str | Path,
+    config: str | Path | Mapping[str, Any],
     overrides: Iterable[str] = (),
     *,
     check_files: bool = True,
+    stored_schema: SchemaOf | None = None,
     check_tables: TableCheck | None = None,
+    check_models: ModelCheck | None = None,
     complete: bool = True,
     before_stream: bool = False,
 ) -> RunConfig:
@@ -49,11 +66,14 @@ def load_config(
     Relative paths in it are relative to the file itself (links resolved), and absolute in the result.
 
     Args:
-        path: the YAML file.
+        config: the YAML file; or its content as plain values, with paths relative to the working directory.
         overrides: ``key.path=value`` texts that replace or add values; ``value`` is YAML, and checked
             like the rest. List items are named by position: ``graph.edges.0.path=x.parquet``.
         check_files: also report source files that are not there.
-        check_tables: also report what this finds wrong; asked when nothing else is.
+        stored_schema: also report names that a stored graph does not have, and one that is not there; see
+            :data:`graphbox.config.graph_schema.SchemaOf`.
+        check_tables: also report what this finds wrong in the tables of sections without another mistake.
+        check_models: also report what this finds wrong.
         complete: the section `graph` is a whole graph; else it changes one that has the types it names.
         before_stream: a run file with a section `stream` need not name its folder yet for its tables to come
             with the chunks.
@@ -62,36 +82,39 @@ def load_config(
         NotFoundError: there is no such file.
         ConfigError: it has mistakes; ``problems`` holds one message for each.
     """
-    path = Path(path)
-    source = read_source(path)
+    source = source_of(config) if isinstance(config, Mapping) else read_source(Path(config))
     problems = list(source.problems)
     for override in overrides:
         problem = _apply_override(source, override)
         if problem is not None:
             problems.append(problem)
-    config = None
+    checked = None
     try:
-        config = RunConfig.model_validate_json(json.dumps(source.data))
+        checked = RunConfig.model_validate_json(json.dumps(source.data))
     except ValidationError as error:
         problems += [explain(item, source) for item in error.errors(include_url=False)]
-    problems += check_references(source, complete=complete)
-    base = path.resolve().parent
+    problems += check_references(source, complete=complete, stored_schema=stored_schema)
+    base = Path.cwd() if isinstance(config, Mapping) else source.path.resolve().parent
     # The tables of a stream come with its chunks.
-    follows = config is not None and config.stream.folder is not None
-    is_of_stream = source.data.get("stream") if config is None else config.stream != StreamConfig()
+    follows = checked is not None and checked.stream.folder is not None
+    is_of_stream = source.data.get("stream") if checked is None else checked.stream != StreamConfig()
     has_tables = not follows and not (before_stream and is_of_stream)
     if check_files:
         missing = _missing_files(source, base) if has_tables else _missing_stream(source, base)
         if has_tables and is_of_stream:
-            missing = [replace(problem, hint=_COMES_WITH_CHUNKS.format(path)) for problem in missing]
+            missing = [replace(problem, hint=_COMES_WITH_CHUNKS.format(source.path)) for problem in missing]
         problems += missing
-    if not problems and config is not None:
-        config = _with_absolute_folders(config, base)
+    if check_models is not None and isinstance(models := source.data.get("models"), dict):
+        problems += [_problem_at(source, *found) for found in check_models(models)]
+    if not problems and checked is not None:
+        checked = _with_absolute_folders(checked, base)
         if check_tables is not None and has_tables:
-            problems += [_problem_at(source, *found) for found in check_tables(config.graph)]
-    if problems or config is None:
+            problems += [_problem_at(source, *found) for found in check_tables(checked.graph)]
+    elif check_tables is not None and has_tables:
+        problems += _table_problems(source, base, check_tables, problems)
+    if problems or checked is None:
         raise _config_error(source, problems)
-    return config
+    return checked
 
 
 def place_in_file(path: str | Path, overrides: Iterable[str], key: str) -> str | None:
@@ -139,9 +162,34 @@ def dump_config(config: RunConfig) -> str:
 
 
 def config_digest(config: RunConfig) -> str:
-    """Return a SHA-256 (hex) of everything in ``config`` that changes what a run computes."""
+    """Return a SHA-256 (hex) of :func:`result_settings`."""
+    text = json.dumps(result_settings(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def evaluation_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of ``tasks`` that only the evaluation reads."""
+    tasks = {
+        name: task.model_dump(mode="json", include=set(task.EVALUATION_KEYS))
+        for name, task in config.tasks.items()
+    }
+    return {"tasks": tasks}
+
+
+def training_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that decide the graph, the splits and the trained models."""
+    values = result_settings(config)
+    for name, task in config.tasks.items():
+        values["tasks"][name] = {
+            key: value for key, value in values["tasks"][name].items() if key not in task.EVALUATION_KEYS
+        }
+    return {key: value for key, value in values.items() if key not in {"export", "compress", "bench"}}
+
+
+def result_settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that change the results of a run, as plain values."""
     follows = config.stream.folder is not None
-    values = config.model_dump(
+    return config.model_dump(
         mode="json",
         exclude={
             "serve": True,
@@ -155,8 +203,6 @@ def config_digest(config: RunConfig) -> str:
             "stream": set(OPERATIONAL_STREAM_KEYS) if follows else True,
         },
     )
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def config_schema() -> dict[str, Any]:
@@ -172,7 +218,8 @@ def _config_error(source: Source, problems: Sequence[Problem]) -> ConfigError:
     )
     rendered = dict.fromkeys(problem.render(source.path, source.text) for problem in in_order)
     count = "1 mistake" if len(rendered) == 1 else f"{len(rendered)} mistakes"
-    return ConfigError(f"{count} in the run file {source.path}", problems=rendered)
+    what = f"the run file {source.path}" if source.text else "the config"
+    return ConfigError(f"{count} in {what}", problems=rendered)
 
 
 def _with_absolute_folders(config: RunConfig, base: Path) -> RunConfig:
@@ -183,16 +230,49 @@ def _with_absolute_folders(config: RunConfig, base: Path) -> RunConfig:
         if path is not None and not GraphConfig.is_url(path)
     }
     config = config.model_copy(update={"stream": config.stream.model_copy(update=folders)})
-    root = config.graph.root
-    if GraphConfig.is_url(root):
-        return config
-    graph = config.graph.model_copy(update={"root": str((base / root).resolve())})
-    return config.model_copy(update={"graph": graph})
+    return config.model_copy(update={"graph": _with_absolute_root(config.graph, base)})
+
+
+def _with_absolute_root(graph: GraphConfig, base: Path) -> GraphConfig:
+    if GraphConfig.is_url(graph.root) or graph.is_stored:
+        return graph
+    return graph.model_copy(update={"root": str((base / graph.root).resolve())})
+
+
+def _table_problems(
+    source: Source, base: Path, check_tables: TableCheck, known: Sequence[Problem]
+) -> list[Problem]:
+    """Return the mistakes in the tables of those sections of the graph that have no other mistake."""
+    graph = source.data.get("graph")
+    wrong = {problem.key[:3] for problem in known if problem.key[:1] == ("graph",)}
+    if not isinstance(graph, dict) or ("graph", "root") in wrong:
+        return []
+    right = {key: value for key, value in graph.items() if ("graph", key) not in wrong}
+    nodes, edges = right.get("nodes") or {}, right.get("edges") or []
+    kept = [position for position in range(len(edges)) if ("graph", "edges", position) not in wrong]
+    whole = {
+        **right,
+        "name": "graph",
+        "nodes": {name: {} if ("graph", "nodes", name) in wrong else entry for name, entry in nodes.items()},
+        "edges": [edges[position] for position in kept],
+    }
+    try:
+        config = GraphConfig.model_validate_json(json.dumps(whole))
+    except ValidationError:
+        return []  # its mistakes are among the known ones
+    found = []
+    try:
+        for key, message, hint in check_tables(_with_absolute_root(config, base)):
+            place = (*key[:2], kept[int(key[2])], *key[3:]) if key[1] == "edges" else key
+            found.append(_problem_at(source, place, message, hint))
+    except DataError as error:
+        found.append(_problem_at(source, ("graph",), f"{error.where}: {error.message}", error.hint))
+    return found
 
 
 def _missing_files(source: Source, base: Path) -> list[Problem]:
     graph = source.data.get("graph")
-    if not isinstance(graph, dict):
+    if not isinstance(graph, dict) or names_stored_graph(source.data):
         return []
     root = graph.get("root", ".")
     if not isinstance(root, str) or GraphConfig.is_remote(root):

@@ -1,4 +1,4 @@
-"""Names in a run file that must exist elsewhere in it.
+"""Names in a run file that must exist elsewhere in it, or in the graph that it names.
 
 The checks read the plain data, so that they also speak when other parts of the file are wrong; what has
 the wrong type is the schema's to report and is passed over here.
@@ -9,42 +9,84 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from graphbox.config.graph_schema import (
+    EdgeTypeSchema,
+    GraphSchema,
+    SchemaOf,
+    names_stored_graph,
+    schema_of_tables,
+)
 from graphbox.config.models import MODEL_SECTIONS
 from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
 from graphbox.config.processes import ONE_PROCESS_FOLLOWS, refusal_of_processes
 from graphbox.config.source import KeyPath, Source
+from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TASK_KINDS
-from graphbox.errors import did_you_mean
+from graphbox.errors import GraphboxError, did_you_mean
 
 __all__ = ["check_references"]
 
 Edge = tuple[str, str, str]
 
 
-def check_references(source: Source, *, complete: bool = True) -> list[Problem]:
+def check_references(
+    source: Source, *, complete: bool = True, stored_schema: SchemaOf | None = None
+) -> list[Problem]:
     """Return a problem for every name in ``source`` that refers to nothing.
 
     Args:
         source: the run file.
         complete: the section `graph` is a whole graph; else it changes one, which has the types.
+        stored_schema: returns the types of a stored graph; None: names of a stored graph are not checked.
     """
-    checker = _Checker(source)
-    return [*(checker.graph_problems() if complete else ()), *checker.problems()]
+    if not names_stored_graph(source.data):
+        checker = _Checker(source, schema_of_tables(source.data) if "graph" in source.data else None)
+        return [*(checker.table_problems() if complete else ()), *checker.problems()]
+    schema, found = None, []
+    if stored_schema is not None:
+        try:
+            schema = stored_schema(str(source.data["graph"]["name"]))
+        except GraphboxError as error:
+            key = ("graph", "name")
+            override = source.overridden.get(key)
+            found = [Problem(key, error.message, error.hint, source.line(key), override)]
+    checker = _Checker(source, schema)
+    return [*found, *checker.stored_graph_problems(), *checker.problems()]
 
 
 class _Checker:
-    def __init__(self, source: Source) -> None:
+    """Checks one run file.
+
+    Args:
+        source: the run file.
+        schema: the types of its graph; None: they are unknown, and names of them are not checked.
+    """
+
+    def __init__(self, source: Source, schema: GraphSchema | None) -> None:
         self._source = source
-        self._node_types = _mapping(source.data, "graph", "nodes")
-        self._edges = list(_edge_types(source.data))
-        self._edge_types = {edge for _, edge in self._edges}
+        self._schema = schema
+        self._node_types = None if schema is None else schema.nodes
+        self._edges: tuple[EdgeTypeSchema, ...] = () if schema is None else schema.edges
+        self._edge_types = None if schema is None else schema.edge_types
         self._tasks = _mapping(source.data, "tasks")
         self._models = _mapping(source.data, "models")
         self._exports = _mapping(source.data, "export")
 
-    def graph_problems(self) -> Iterator[Problem]:
-        """Yield what keeps the section `graph` from being a whole graph."""
+    def stored_graph_problems(self) -> Iterator[Problem]:
+        """Yield what a run of a stored graph cannot do."""
+        # A dumped config names the defaults of a section that the run file did not have.
+        defaults = StreamConfig().model_dump(mode="json")
+        stream = _mapping(self._source.data, "stream")
+        if any(key not in defaults or value != defaults[key] for key, value in stream.items()):
+            yield self._problem(
+                ("stream",),
+                "expected the tables that chunks bring, received a graph that is stored already",
+                "list them under `graph.nodes` and `graph.edges`, or leave `stream` out",
+            )
+
+    def table_problems(self) -> Iterator[Problem]:
+        """Yield what keeps the tables of the section `graph` from being a whole graph."""
         graph = self._source.data.get("graph")
         if isinstance(graph, dict) and not graph.get("nodes"):
             yield self._problem(
@@ -53,13 +95,14 @@ class _Checker:
                 "`graphbox check --schema` has every key",
             )
         yield from self._check_nodes()
-        for key, edge in self._edges:
-            for name in (edge[0], edge[2]) if key[-1] == "type" else ():
-                yield from self._check_name(key, name, self._node_types, "node type")
+        for edge in self._edges:
+            for name in (edge.type[0], edge.type[2]):
+                yield from self._check_name((*(edge.key or ()), "type"), name, self._node_types, "node type")
 
     def problems(self) -> Iterator[Problem]:
         """Yield the names that refer to nothing, and what is given twice."""
-        yield from self._check_edges()
+        if self._schema is not None and self._schema.origin is None:
+            yield from self._check_edges(self._schema)
         for name, task in self._tasks.items():
             if isinstance(task, dict):
                 yield from self._check_task(("tasks", name), task)
@@ -95,7 +138,8 @@ class _Checker:
                 "sampled ahead of them alone",
                 "it counts beside `topology` or `features`: give one of these, or leave it out",
             )
-        if memory and _mapping(self._source.data, "stream"):
+        # A dumped config names the defaults of a section that the run file did not have.
+        if memory and _mapping(self._source.data, "stream").get("folder") is not None:
             yield self._problem(
                 ("memory",),
                 "expected a stream whose models are in memory, received budgets of what is read from disk",
@@ -179,17 +223,14 @@ class _Checker:
         if model.get("merge_relations") is not None:
             return model["merge_relations"] is True
         chosen = [tuple(each) for each in model.get("relations") or () if isinstance(each, list)]
-        graph = _mapping(self._source.data, "graph")
-        edges = [each for each in graph.get("edges") or () if isinstance(each, dict)]
         count, types = 0, set()
-        for edge in edges:
-            ends = edge.get("type")
-            if not isinstance(ends, list) or len(ends) != 3 or (chosen and tuple(ends) not in chosen):
+        for edge in self._edges:
+            if chosen and edge.type not in chosen:
                 continue
             # A reverse type that the graph has by a name of its own is no relation unless all are.
-            reverse, own = model.get("reverse", True), edge.get("reverse")
+            reverse, own = model.get("reverse", True), edge.reverse
             count += 2 if (reverse and not own) or (own and not chosen) else 1
-            types |= {ends[0], ends[2]}
+            types |= {edge.type[0], edge.type[2]}
         return len(types) == 1 and count > 1
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
@@ -211,8 +252,8 @@ class _Checker:
             )
 
     def _check_nodes(self) -> Iterator[Problem]:
-        at_an_end = {name for _, edge in self._edges for name in (edge[0], edge[2])}
-        for name, section in self._node_types.items():
+        at_an_end = {name for edge in self._edges for name in (edge.type[0], edge.type[2])}
+        for name, section in _mapping(self._source.data, "graph", "nodes").items():
             has_table = isinstance(section, dict) and section.get("path") is not None
             if (section is None or isinstance(section, dict)) and not has_table and name not in at_an_end:
                 yield self._problem(
@@ -221,9 +262,9 @@ class _Checker:
                     "give the `path` of its table, or remove it",
                 )
 
-    def _check_edges(self) -> Iterator[Problem]:
+    def _check_edges(self, schema: GraphSchema) -> Iterator[Problem]:
         seen: dict[Edge, KeyPath] = {}
-        for key, edge in self._edges:
+        for key, edge in schema.named_edge_types():
             if edge in seen:
                 line = self._source.line(seen[edge])
                 yield self._problem(
@@ -240,23 +281,24 @@ class _Checker:
         node_type = task.get("node_type")
         yield from self._check_name((*key, "node_type"), node_type, self._node_types, "node type")
         node_type = node_type if isinstance(node_type, str) else ""
-        node_features = _mapping(self._node_types.get(node_type), "features")
-        is_click = task.get("kind") == "click"
+        label_kind = "boolean" if task.get("kind") == "click" else "integer"
         for name, kinds in (
-            ("label", ("categorical", "boolean") if is_click else ("categorical",)),
+            ("label", ("categorical", label_kind)),
             ("category", ("categorical",)),
             ("group", ("categorical", "integer")),
         ):
             feature = task.get(name)
-            if node_type in self._node_types and isinstance(feature, str):
-                where = f"graph.nodes.{node_type}.features"
-                yield from self._check_feature(
-                    (*key, name), feature, node_features, node_type, where, kinds=kinds
-                )
+            if isinstance(feature, str):
+                yield from self._check_node_feature((*key, name), feature, node_type, kinds=kinds)
         yield from self._check_edge_type((*key, "group"), task.get("group"), starts_at=node_type)
         target_type = task.get("target_type", node_type)
         yield from self._check_name((*key, "target_type"), target_type, self._node_types, "node type")
-        relations = {edge[1] for edge in self._edge_types if (edge[0], edge[2]) == (node_type, target_type)}
+        ends = (node_type, target_type)
+        relations = (
+            None
+            if self._edge_types is None
+            else {edge[1] for edge in self._edge_types if (edge[0], edge[2]) == ends}
+        )
         split = _mapping(task, "split")
         given: dict[str, KeyPath] = {}
         for place, names in (
@@ -276,38 +318,35 @@ class _Checker:
                         f"the relation `{relation}` is named already, in `{'.'.join(map(str, first[2:]))}`",
                         "its edges are to be told, hidden, or negatives: name it once",
                     )
-        yield from self._check_split(key, task, (node_type, target_type))
+        yield from self._check_split(key, task, ends)
 
     def _check_complete(self, key: KeyPath, task: dict[str, Any]) -> Iterator[Problem]:
         """Yield what the edge types and columns of a complete task are not."""
         for index, edge in enumerate(_items(task.get("relations"))):
             yield from self._check_edge_type((*key, "relations", index), edge)
         split = _mapping(task, "split")
-        names = {edge[1] for _, edge in self._edges}
+        names = None if self._edge_types is None else {edge[1] for edge in self._edge_types}
         held_out: set[str] = set()
         for part in ("validation_relations", "test_relations"):
             for index, relation in enumerate(_items(split.get(part))):
                 yield from self._check_name((*key, "split", part, index), relation, names, "relation")
                 held_out.add(str(relation))
         named = {edge for edge in map(_edge, _items(task.get("relations"))) if edge is not None}
-        for place, edge in self._edges:
-            if place[-1] != "type" or not (not named or edge in named or edge[1] in held_out):
+        for edge in self._edges:
+            if named and edge.type not in named and edge.type[1] not in held_out:
                 continue
-            entry = self._source.data["graph"]["edges"][place[2]]
-            features, line = _mapping(entry, "features"), self._source.line(place)
             columns = [((*key, "relation_feature"), task.get("relation_feature"))]
-            if edge[1] not in held_out:
+            if edge.type[1] not in held_out:
                 columns.append(((*key, "split", "feature"), split.get("feature")))
             for column_key, feature in columns:
                 if _text(feature):
-                    where = f"line {line}, under `features`"
-                    yield from self._check_feature(column_key, str(feature), features, " ".join(edge), where)
-            if _text(task.get("relation_feature")) and not entry.get("keep_duplicates"):
+                    yield from self._check_edge_feature(column_key, str(feature), edge)
+            if _text(task.get("relation_feature")) and not edge.keeps_duplicates:
                 yield self._problem(
                     (*key, "relation_feature"),
-                    f"[{', '.join(edge)}] keeps one edge of each pair, so one relation of those that have "
-                    "several",
-                    f"write `keep_duplicates: true` (line {line})",
+                    f"[{', '.join(edge.type)}] keeps one edge of each pair, so one relation of those that "
+                    "have several",
+                    self._change("keep_duplicates: true", f"line {self._line(edge)}"),
                 )
 
     def _check_split(self, key: KeyPath, task: dict[str, Any], ends: tuple[Any, Any]) -> Iterator[Problem]:
@@ -315,44 +354,64 @@ class _Checker:
         split = _mapping(task, "split")
         feature = str(split.get("feature") or "")
         by_time = split.get("kind") in {"time", "leave_last_out"}
-        if task.get("kind") in {"classify", "click"} and feature and ends[0] in self._node_types:
-            features = _mapping(self._node_types[ends[0]], "features")
+        if task.get("kind") in {"classify", "click"} and feature:
             kinds = ("integer", "number") if by_time else ("categorical",)
-            where = f"graph.nodes.{ends[0]}.features"
-            yield from self._check_feature(
-                (*key, "split", "feature"), feature, features, str(ends[0]), where, kinds=kinds
-            )
+            yield from self._check_node_feature((*key, "split", "feature"), feature, ends[0], kinds=kinds)
         if task.get("kind") not in {"recommend", "predict_links"} or not (feature or by_time):
             return
         named = [*_items(task.get("relations")), *_items(task.get("negative_relations"))]
         relations = [relation for relation in named if _text(relation)]
         asked = {(ends[0], relation, ends[1]) for relation in relations}
-        for place, edge in self._edges:
-            if edge not in asked or place[-1] != "type":
+        for edge in self._edges:
+            if edge.type not in asked:
                 continue
-            entry = self._source.data["graph"]["edges"][place[2]]
-            if by_time and entry.get("timestamp") is None:
+            if by_time and not edge.has_timestamp:
                 yield self._problem(
                     (*key, "split"),
-                    f"a split of kind {split['kind']} needs the times of edges, but [{', '.join(edge)}] has "
-                    "none",
-                    f"name its column: `timestamp: ...` (line {self._source.line(place)})",
+                    f"a split of kind {split['kind']} needs the times of edges, but [{', '.join(edge.type)}] "
+                    "has none",
+                    self._change("timestamp: ...", f"line {self._line(edge)}", "name its column:"),
                 )
             elif feature:
-                where = f"line {self._source.line(place)}, under `features`"
-                features = _mapping(entry, "features")
-                yield from self._check_feature(
-                    (*key, "split", "feature"), feature, features, " ".join(edge), where
-                )
+                yield from self._check_edge_feature((*key, "split", "feature"), feature, edge)
+
+    def _check_node_feature(
+        self, key: KeyPath, feature: str, node_type: Any, *, kinds: tuple[str, ...] = ("categorical",)
+    ) -> Iterator[Problem]:
+        features = self._features_of(node_type)
+        if features is not None:
+            where = f"graph.nodes.{node_type}.features"
+            yield from self._check_feature(key, feature, features, str(node_type), where, kinds)
+
+    def _check_edge_feature(self, key: KeyPath, feature: str, edge: EdgeTypeSchema) -> Iterator[Problem]:
+        where = f"line {self._line(edge)}, under `features`"
+        yield from self._check_feature(key, feature, edge.features, " ".join(edge.type), where)
+
+    def _features_of(self, node_type: Any) -> Mapping[str, str] | None:
+        """Return the features of a node type; None where it is unknown."""
+        return (self._node_types or {}).get(node_type) if _text(node_type) else None
+
+    def _line(self, edge: EdgeTypeSchema) -> int | None:
+        return None if edge.key is None else self._source.line((*edge.key, "type"))
+
+    def _change(self, setting: str, where: str, verb: str = "write") -> str:
+        """Return how to give the graph another setting."""
+        if self._schema is None or self._schema.origin is None:
+            return f"{verb} `{setting}` ({where})"
+        return f"{self._schema.origin} has it otherwise; import it with `{setting}`"
+
+    def _in_graph(self) -> str:
+        """Return where a name of the graph was looked for, if not in the run file."""
+        origin = None if self._schema is None else self._schema.origin
+        return "" if origin is None else f" in {origin}"
 
     def _check_feature(
         self,
         key: KeyPath,
         feature: str,
-        features: dict[str, Any],
+        features: Mapping[str, str],
         owner: str,
         where: str,
-        *,
         kinds: tuple[str, ...] = ("categorical",),
     ) -> Iterator[Problem]:
         yield from self._check_name(key, feature, features, "feature", f" of `{owner}`")
@@ -362,7 +421,7 @@ class _Checker:
                 key,
                 f"expected {article} {' or '.join(kinds)} feature, received `{feature}` "
                 f"({features[feature]})",
-                f"write `{feature}: {kinds[0]}` ({where})",
+                self._change(f"{feature}: {kinds[0]}", where),
             )
 
     def _check_model(self, key: KeyPath, model: dict[str, Any]) -> Iterator[Problem]:
@@ -377,8 +436,8 @@ class _Checker:
         task = self._tasks.get(model["task"]) if _text(model.get("task")) else None
         yield from self._check_task_kind(key, model, task)
         node_type = task.get("node_type") if isinstance(task, dict) else None
-        if _text(node_type) and node_type in self._node_types:
-            features = _mapping(self._node_types[node_type], "features")
+        features = self._features_of(node_type)
+        if features is not None:
             for index, feature in enumerate(_items(model.get("features"))):
                 yield from self._check_name(
                     (*key, "features", index), feature, features, "feature", f" of `{node_type}`"
@@ -391,8 +450,8 @@ class _Checker:
             yield from self._check_name(
                 (*key, "features", node_type), node_type, self._node_types, "node type"
             )
-            known = _mapping(self._node_types.get(node_type), "features")
-            for index, feature in enumerate(_items(names) if node_type in self._node_types else ()):
+            known = self._features_of(node_type)
+            for index, feature in enumerate(_items(names)):
                 suffix = f" of `{node_type}`"
                 yield from self._check_name(
                     (*key, "features", node_type, index), feature, known, "feature", suffix
@@ -414,6 +473,7 @@ class _Checker:
                     f"`{model['task']}` with a split of kind {split}",
                     "a model of streams learns in the order of time: write `split: {kind: time}` in the task",
                 )
+            yield from self._check_ranked_type(key, model, task, section)
             return
         able = [kind for kind, other in MODEL_SECTIONS.items() if task_kind in other.TASK_KINDS]
         yield self._problem(
@@ -421,6 +481,25 @@ class _Checker:
             f"expected a task of kind {' or '.join(section.TASK_KINDS)}, received `{model['task']}` of kind "
             f"{task_kind}",
             f"tasks of kind {task_kind} are done by models of kind {', '.join(able)}",
+        )
+
+    def _check_ranked_type(
+        self, key: KeyPath, model: dict[str, Any], task: Mapping[str, Any], section: type[ModelSection]
+    ) -> Iterator[Problem]:
+        """Yield that a model cannot rank nodes of another type, where its task asks for these."""
+        ends = (task.get("node_type"), task.get("target_type", task.get("node_type")))
+        if task.get("kind") != "recommend" or section.RANKS_OTHER_TYPES or ends[0] == ends[1]:
+            return
+        able = [
+            kind
+            for kind, other in MODEL_SECTIONS.items()
+            if "recommend" in other.TASK_KINDS and other.RANKS_OTHER_TYPES
+        ]
+        yield self._problem(
+            (*key, "task"),
+            f"expected a task within one node type for a model of kind {model['kind']}, received "
+            f"`{model['task']}` from {ends[0]} to {ends[1]}",
+            f"nodes of another type are ranked by models of kind {', '.join(able)}",
         )
 
     def _check_metapath(self, key: KeyPath, metapath: Any) -> Iterator[Problem]:
@@ -446,13 +525,13 @@ class _Checker:
 
     def _check_edge_type(self, key: KeyPath, value: Any, starts_at: Any = None) -> Iterator[Problem]:
         edge = _edge(value)
-        if edge is None:
+        if edge is None or self._edge_types is None:
             return
         if edge not in self._edge_types:
             texts = {" ".join(known): known for known in self._edge_types}
             close = did_you_mean(" ".join(edge), texts)
             hint = close or f"edge types: {', '.join(sorted(texts))}"
-            yield self._problem(key, f"there is no edge type [{', '.join(edge)}]", hint)
+            yield self._problem(key, f"there is no edge type [{', '.join(edge)}]{self._in_graph()}", hint)
         elif _text(starts_at) and edge[0] != starts_at:
             yield self._problem(
                 key,
@@ -461,9 +540,14 @@ class _Checker:
             )
 
     def _check_name(
-        self, key: KeyPath, name: Any, known: Iterable[str], what: str, suffix: str = ""
+        self, key: KeyPath, name: Any, known: Iterable[str] | None, what: str, suffix: str = ""
     ) -> Iterator[Problem]:
+        """Yield a problem where ``name`` is not among ``known``; None: these are unknown."""
+        if known is None:
+            return
         names = sorted(str(item) for item in known)
+        if what in {"node type", "relation", "feature"}:
+            suffix += self._in_graph()
         if _text(name) and name not in names:
             there = f"there are: {', '.join(names)}" if names else "there are none"
             yield self._problem(
@@ -473,18 +557,6 @@ class _Checker:
     def _problem(self, key: KeyPath, message: str, hint: str | None) -> Problem:
         override = self._source.overridden.get(key)
         return Problem(key=key, message=message, hint=hint, line=self._source.line(key), override=override)
-
-
-def _edge_types(data: Any) -> Iterator[tuple[KeyPath, Edge]]:
-    graph = data.get("graph")
-    for index, entry in enumerate(_items(graph.get("edges") if isinstance(graph, dict) else None)):
-        edge = _edge(entry.get("type")) if isinstance(entry, dict) else None
-        if edge is None:
-            continue
-        yield ("graph", "edges", index, "type"), edge
-        reverse = entry.get("reverse")
-        if _text(reverse):
-            yield ("graph", "edges", index, "reverse"), (edge[2], reverse, edge[0])
 
 
 def _mapping(value: Any, *keys: str) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TaskConfig
 from graphbox.config.track import TrackConfig
 
-__all__ = ["BenchConfig", "CompressConfig", "ExportConfig", "RunConfig", "ServeConfig"]
+__all__ = ["BenchConfig", "CompressConfig", "ExportConfig", "PromotionRule", "RunConfig", "ServeConfig"]
+
+PromotionRule = Literal["never", "if_better", "always"]
 
 
 class ExportConfig(Section):
@@ -35,6 +37,11 @@ class ExportConfig(Section):
     """Largest absolute difference of an output element that is accepted."""
     max_relative_error: PositiveFloat = 1e-3
     """Largest difference relative to the largest absolute output that is accepted."""
+    promote: PromotionRule = "never"
+    """Whether the version that a run makes becomes active, which servers then serve: `never`, unless it comes
+    from the first run of that name; `if_better`, when the metric of its task is higher than that of the
+    active version, measured on the same test part of the same graph; or `always`. Where the artifact is
+    compressed, this is decided of the compressed version."""
 
 
 class CompressConfig(Section):

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 __all__ = [
     "EdgeTypeList",
     "Fraction",
+    "ListSeparator",
     "Name",
     "PositiveFloat",
     "PositiveInt",
@@ -37,6 +38,18 @@ def _check_type_name(name: str) -> str:
 
 
 TypeName = Annotated[str, AfterValidator(_check_type_name)]
+
+
+def _check_list_separator(separator: str) -> str:
+    # The same rule as `graphbox.graph.convert.check_list_separator`, which this layer may not import.
+    if len(separator) == 1 and separator not in '"\r\n':
+        return separator
+    raise PydanticCustomError(
+        "list_separator", "expected one character, neither a double quote nor a line break, as in `;`"
+    )
+
+
+ListSeparator = Annotated[str, AfterValidator(_check_list_separator)]
 EdgeTypeList = tuple[TypeName, TypeName, TypeName]
 
 PositiveInt = Annotated[int, Field(ge=1)]

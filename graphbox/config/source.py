@@ -7,6 +7,7 @@ objects are refused, and so are repeated keys.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
-from graphbox.config.problem import Problem
+from graphbox.config.problem import Problem, dotted
 from graphbox.errors import ConfigError, NotFoundError
 
-__all__ = ["KeyPath", "Source", "parse_value", "read_source"]
+__all__ = ["KeyPath", "Source", "parse_value", "read_source", "source_of"]
 
 KeyPath = tuple[str | int, ...]
 
@@ -30,10 +31,10 @@ _MAX_VALUES = 1_000_000
 
 @dataclass
 class Source:
-    """A parsed YAML file.
+    """A parsed YAML file, or plain values that a program made.
 
     Attributes:
-        path: the file, as the user named it.
+        path: the file, as the user named it; ``config`` where there is none.
         data: plain dicts, lists and scalars.
         lines: line (from 1) of each key and item, by its path.
         text: the file's lines, for showing the one that is wrong.
@@ -98,6 +99,36 @@ def read_source(path: Path, *, what: str = "run file", hint: str | None = None) 
             hint=hint or "a run file starts with `version: 1`",
         )
     return source
+
+
+def source_of(values: Mapping[str, Any]) -> Source:
+    """Return a run file that a program made as plain values; they are copied, tuples become lists.
+
+    Raises:
+        ConfigError: a value has no form in a run file, or a key is no text.
+    """
+    return Source(path=Path("config"), data=_plain(values, ()))
+
+
+def _plain(value: Any, path: KeyPath) -> Any:
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ConfigError(
+                    f"expected keys that are text, received {key!r}", where=dotted(path) or "config"
+                )
+        return {key: _plain(each, (*path, key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, (*path, index)) for index, each in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise ConfigError(
+        f"expected text, a number, a list or a mapping, received {type(value).__name__}",
+        where=dotted(path) or "config",
+        hint="data goes into `graph=` of `graphbox.run`",
+    )
 
 
 def parse_value(text: str, where: str) -> Any:

@@ -220,7 +220,7 @@ def test_all_mistakes_at_once_in_file_order(folder: Path) -> None:
         ),
         ("author: {path", "au__thor: {path", 7, "expected letters, digits, `-` and single `_`"),
         ("label: field", "label: feild", 15, "there is no feature `feild` of `paper`"),
-        ("label: field", "label: year", 15, "expected a categorical feature, received `year` (number)"),
+        ("label: field", "label: year", 15, "expected a categorical or integer feature, received `year`"),
         (
             "kind: classify",
             "kind: clasify",
@@ -370,3 +370,16 @@ def test_the_place_of_a_key(tmp_path: Path) -> None:
         "override `models.rows.dim=4`: models.rows.dim"
     )
     assert place_in_file(path, [], "node type item") is None
+
+
+def test_a_dumped_config_with_budgets_loads_again(tmp_path: Path) -> None:
+    """A run that is resumed loads what it dumped, with the defaults of every section."""
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "version: 1\nname: run\nmemory: {total: 1000000}\n"
+        "graph: {name: graph, edges: [{type: [node, to, node], path: edges.csv}], nodes: {node: }}\n"
+    )
+    config = load_config(file, check_files=False)
+    dumped = tmp_path / "dumped.yaml"
+    dumped.write_text(dump_config(config))
+    assert load_config(dumped, check_files=False) == config

@@ -107,6 +107,8 @@ def test_queries_are_candidates_without_a_target_type(tmp_path: Path) -> None:
         ("feature: part}", "feature: parts}", "did you mean `part`?"),
         (f"split: {GIVEN}", f"split: {GIVEN}\n    test_fraction: 0.3", "`test_fraction` has no meaning"),
         ("kind: lightgcn, task: items", "kind: lightgcn, task: taste", "expected a task of kind recommend"),
+        ("kind: lightgcn, task: items", "kind: deepwalk, task: items", "received `items` from user to item"),
+        ("kind: lightgcn, task: items", "kind: sage, task: items", "expected a task within one node type"),
     ],
 )
 def test_mistake(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -19,6 +19,7 @@ class SageConfig(ModelSection, LearningRateSchedule):
     """Heterogeneous two-tower GraphSAGE over table embeddings and features."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
+    RANKS_OTHER_TYPES: ClassVar[bool] = False
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {
         "pretrain": "rows then start from embeddings of all nodes, which are in memory"

@@ -16,6 +16,9 @@ class ModelSection(Section):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("classify", "recommend", "predict_links")
     """Kinds of tasks that models of the kind do."""
 
+    RANKS_OTHER_TYPES: ClassVar[bool] = True
+    """Whether models of the kind do tasks of kind recommend whose candidates are of another node type."""
+
     BUDGETS: ClassVar[tuple[str, ...]] = ()
     """Keys of the section `memory` that models of the kind keep to."""
 

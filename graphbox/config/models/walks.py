@@ -28,6 +28,8 @@ _LOCK_FREE: Mapping[str, str] = {"lock_free": "threads that do not wait for each
 class _LearntInPlace(ModelSection):
     """A model whose rows one process learns where they are."""
 
+    RANKS_OTHER_TYPES: ClassVar[bool] = False
+
     @classmethod
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
         """See :meth:`ModelSection.undivided`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -14,14 +14,18 @@ __all__ = ["ClassifyTaskConfig"]
 
 
 class ClassifyTaskConfig(HeldOutSection):
-    """Predict a categorical feature of nodes: by logistic regression on embeddings, or by the model."""
+    """Predict the classes of nodes: by logistic regression on embeddings, or by the model."""
+
+    EVALUATION_KEYS: ClassVar[frozenset[str]] = frozenset({"neighbors", "neighbor_classes", "baselines"})
+    """Keys that can change without training again."""
 
     kind: Literal["classify"]
     """Kind of task."""
     node_type: TypeName
     """Node type to classify."""
     label: str
-    """Categorical node feature to predict; models of this task do not read it."""
+    """Categorical or integer node feature to predict; models of this task do not read it. Of integers each
+    value is a class, and negative ones mean that the class is unknown."""
     split: Annotated[RandomSplitConfig | GivenSplitConfig, Field(discriminator="kind")] = RANDOM_SPLIT
     """Which nodes are held out."""
     neighbors: bool = False

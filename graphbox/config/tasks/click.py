@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -29,6 +29,9 @@ class RowTimeSplitConfig(Section):
 
 class ClickTaskConfig(HeldOutFractions):
     """Predict the probability that a row of a log is positive: that an impression is clicked."""
+
+    EVALUATION_KEYS: ClassVar[frozenset[str]] = frozenset({"baselines"})
+    """Keys that can change without training again."""
 
     kind: Literal["click"]
     """Kind of task."""

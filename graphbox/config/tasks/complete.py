@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,9 @@ CompletionBaseline = Literal["popular", "rules"]
 
 class CompleteTaskConfig(HeldOutFractions):
     """Find the tails of held-out triples (head, relation, tail), and their heads, by the rest of each."""
+
+    EVALUATION_KEYS: ClassVar[frozenset[str]] = frozenset({"baselines"})
+    """Keys that can change without training again."""
 
     kind: Literal["complete"]
     """Kind of task."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,9 @@ LinkBaseline = Literal["popularity", "adamic_adar", "seen_before", "seen_before_
 
 class PredictLinksTaskConfig(HeldOutFractions):
     """Tell held-out edges from pairs of nodes that no edge joins."""
+
+    EVALUATION_KEYS: ClassVar[frozenset[str]] = frozenset({"hits", "baselines"})
+    """Keys that can change without training again."""
 
     kind: Literal["predict_links"]
     """Kind of task."""

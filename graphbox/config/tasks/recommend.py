@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,9 @@ RecommendationBaseline = Literal[
 class RecommendTaskConfig(HeldOutSection):
     """Rank nodes as targets of held-out edges."""
 
+    EVALUATION_KEYS: ClassVar[frozenset[str]] = frozenset({"k", "category", "baselines", "baseline_queries"})
+    """Keys that can change without training again."""
+
     kind: Literal["recommend"]
     """Kind of task."""
     node_type: TypeName
@@ -57,6 +60,10 @@ class RecommendTaskConfig(HeldOutSection):
     baselines: tuple[RecommendationBaseline, ...] | None = None
     """Baselines reported beside the models. When absent: all that need no setting and work for the types;
     `gfcf` and `ials`, which compute for minutes on large graphs, run where they are named."""
+
+    baseline_queries: PositiveInt | Literal["all"] = 5_000
+    """Most queries to measure baselines on; of more, a uniform sample drawn with the run's seed; or `all`.
+    Models are always measured on all queries."""
 
     @property
     def candidate_type(self) -> str:
