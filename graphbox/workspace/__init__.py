@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from graphbox.workspace.chunk_log import ChunkLog, read_chunks
+from graphbox.workspace.comparison import Comparison, Pair, compare
 from graphbox.workspace.folders import folder_size, valid_name
 from graphbox.workspace.graph_manifest import TABLES_DIGITS
 from graphbox.workspace.heartbeat import Heartbeat, Sign, last_sign
@@ -16,6 +17,7 @@ from graphbox.workspace.records import (
     EventRecord,
     GraphRecord,
     ModelRecord,
+    Operation,
     RunRecord,
     StageRecord,
 )
@@ -23,11 +25,13 @@ from graphbox.workspace.records import (
 if TYPE_CHECKING:
     from graphbox.workspace.graphs import IMPORTED as IMPORTED
     from graphbox.workspace.run_writer import RunWriter as RunWriter
+    from graphbox.workspace.servers import RunningServer as RunningServer
     from graphbox.workspace.workspace import Workspace as Workspace
 
 _MODULE_OF = {
     "IMPORTED": "graphbox.workspace.graphs",
     "RunWriter": "graphbox.workspace.run_writer",
+    "RunningServer": "graphbox.workspace.servers",
     "Workspace": "graphbox.workspace.workspace",
 }
 """Names that need the database: loaded on first use."""
@@ -37,16 +41,21 @@ __all__ = [
     "TABLES_DIGITS",
     "BenchRecord",
     "ChunkLog",
+    "Comparison",
     "EdgeTypeCount",
     "EventRecord",
     "GraphRecord",
     "Heartbeat",
     "ModelRecord",
+    "Operation",
+    "Pair",
     "RunRecord",
     "RunWriter",
+    "RunningServer",
     "Sign",
     "StageRecord",
     "Workspace",
+    "compare",
     "folder_size",
     "last_sign",
     "read_chunks",

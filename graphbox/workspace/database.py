@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,21 +18,24 @@ from sqlalchemy.pool import NullPool
 
 from graphbox.errors import (
     BackendMissingError,
-    ConflictError,
     FormatError,
     GraphboxError,
+    TimeLimitError,
     UsageError,
 )
 
-__all__ = ["SCHEMA_REVISION", "VERSION_TABLE", "Database"]
+__all__ = ["BUSY_TIMEOUT_S", "SCHEMA_REVISION", "VERSION_TABLE", "Database"]
 
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0004"
 """The newest migration."""
 
 VERSION_TABLE = "graphbox_schema"
 """Table that names the migration a database is at."""
 
-_BUSY_TIMEOUT_S = 30.0
+BUSY_TIMEOUT_S = 30.0
+"""Default limit of the wait for a locked database."""
+
+_STAMP_RESOLUTION_S = 2.0
 _WAL_TIMEOUT_MS = 50
 
 
@@ -40,28 +45,64 @@ class Database:
     Args:
         url: an SQLAlchemy URL, ``sqlite:///...`` or ``postgresql+psycopg://...``.
         shown: how messages name it (a URL can hold a password).
+        busy_timeout_s: longest wait of a statement for an SQLite database that another process has locked.
 
     Raises:
+        TimeLimitError: another process has locked it for longer; `read` and `write` raise this too.
+        UsageError: `busy_timeout_s` is negative or not finite, or `url` is no database URL.
         FormatError: it is damaged, of another program, or of a newer graphbox; or the installed
             files are of two versions.
         BackendMissingError: the driver of the URL is not installed.
     """
 
-    def __init__(self, url: str, shown: str) -> None:
+    def __init__(self, url: str, shown: str, busy_timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        if not 0 <= busy_timeout_s < math.inf:
+            raise UsageError(f"expected a `busy_timeout_s` of at least 0 seconds, received {busy_timeout_s}")
         self.shown = shown
+        self._busy_timeout_s = busy_timeout_s
+        self._statement = _Statement()
         self.engine = self._create_engine(url)
         with self._errors():
             self._bring_to_current_schema()
 
+    def stamp(self) -> tuple[int, ...] | None:
+        """Return numbers that differ once the database has changed; None where only a query can tell.
+
+        Looking at the files is cheap; a connection to an idle SQLite database creates and removes some.
+        """
+        database = self.engine.url.database
+        if self.engine.dialect.name != "sqlite" or database is None:
+            return None
+        numbers: list[int] = []
+        for path in (database, f"{database}-wal"):
+            try:
+                status = Path(path).stat()
+            except FileNotFoundError:
+                continue
+            if abs(time.time() - status.st_mtime) < _STAMP_RESOLUTION_S:
+                return None  # a change at the same time would have the same stamp
+            numbers += [status.st_ino, status.st_size, status.st_mtime_ns]
+        return tuple(numbers)
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Give a connection whose statements see one state of the database."""
+        """Yield a connection whose statements see one state of the database.
+
+        Raises:
+            FormatError: the file of an SQLite database is gone.
+        """
+        self._require_file()
         with self._errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Give a connection that holds the write lock; commits at the end, rolls back on an error."""
+        """Yield a connection that holds the write lock; commits at the end, rolls back on an error.
+
+        Raises:
+            FormatError: the file of an SQLite database is gone.
+        """
+        self._require_file()
         options = {"graphbox_write": True}
         with (
             self._errors(),
@@ -70,13 +111,31 @@ class Database:
         ):
             yield connection
 
+    def compact(self) -> None:
+        """Rewrite an SQLite database, so that its files hold nothing that was removed; leave others alone.
+
+        Raises:
+            TimeLimitError: another process has locked it for longer than the limit.
+        """
+        if self.engine.dialect.name != "sqlite":
+            return
+        with self._errors():
+            connection = self.engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                cursor.execute("VACUUM")
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                cursor.close()
+            finally:
+                connection.close()
+
     def _create_engine(self, url: str) -> Engine:
         try:
             parsed = make_url(url)
             if parsed.get_backend_name() != "sqlite":
                 return create_engine(parsed, poolclass=NullPool)
             # Connections are opened for each operation: nothing to close, and safe after a fork.
-            engine = create_engine(parsed, poolclass=NullPool, connect_args={"timeout": _BUSY_TIMEOUT_S})
+            engine = create_engine(parsed, poolclass=NullPool)
         except (ArgumentError, NoSuchModuleError):
             raise UsageError(
                 "expected a database URL like `postgresql+psycopg://user@host/name`, received another text",
@@ -88,9 +147,19 @@ class Database:
                 where=self.shown,
                 hint=f"pip install {error.name}",
             ) from None
-        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "connect", self._configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+        for statement in ("do_connect", "before_cursor_execute", "commit"):
+            event.listen(engine, statement, self._statement.start)
         return engine
+
+    def _configure_sqlite(self, connection: Any, _record: Any) -> None:
+        # The driver's own transactions begin too late for a lock: `_begin_sqlite` begins them.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA foreign_keys = ON")
+        _use_wal(cursor, self._busy_timeout_s)
+        cursor.close()
 
     def _bring_to_current_schema(self) -> None:
         with self.engine.connect() as connection:
@@ -127,6 +196,18 @@ class Database:
                     hint="pip install --force-reinstall graphbox",
                 )
 
+    def _require_file(self) -> None:
+        """Reject a missing SQLite file, in place of which the driver would create an empty database."""
+        file = self.engine.url.database or ":memory:"
+        if self.engine.dialect.name != "sqlite" or file == ":memory:" or file.startswith("file:"):
+            return
+        if not Path(file).exists():
+            raise FormatError(
+                "the workspace's database file is gone",
+                where=self.shown,
+                hint="move it back, or restore it from a copy",
+            )
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn the driver's errors into ours."""
@@ -151,9 +232,9 @@ class Database:
 
     def _operational(self, error: OperationalError) -> GraphboxError:
         reason = str(error.orig).strip().splitlines()[0]
-        if "locked" in reason:
-            return ConflictError(
-                f"the database is locked by another process; waited {_BUSY_TIMEOUT_S:.0f} s",
+        if isinstance(error.orig, sqlite3.OperationalError) and "locked" in reason:
+            return TimeLimitError(
+                f"the database is locked by another process; waited {self._statement.seconds():.1f} s",
                 where=self.shown,
                 hint="end the process that holds it, or try again",
             )
@@ -166,31 +247,38 @@ class Database:
         return GraphboxError(f"the database answered: {reason}", where=self.shown)
 
 
-def _configure_sqlite(connection: Any, _record: Any) -> None:
-    # The driver's own transactions begin too late for a lock: graphbox begins them itself (below).
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA foreign_keys = ON")
-    _use_wal(cursor)
-    cursor.close()
+class _Statement(threading.local):
+    """Clock of the statement that this thread runs."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def start(self, *_event: Any) -> None:
+        self._started = time.monotonic()
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
 
 
-def _use_wal(cursor: Any) -> None:
+def _use_wal(cursor: Any, timeout_s: float) -> None:
     """Let readers and a writer work side by side.
 
     Two connections that make the change at once wait for each other, both with a lock the other one needs.
-    So the wait is short, and one of them tries again when the other may be done.
+    So each statement waits briefly, and one of them tries again when the other may be done. Reading the mode
+    waits too: while the mode is not yet WAL, a writer locks readers out.
     """
-    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     cursor.execute(f"PRAGMA busy_timeout = {_WAL_TIMEOUT_MS}")
-    while cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+    while True:
         try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+            if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(random.uniform(0, _WAL_TIMEOUT_MS / 1000))  # noqa: S311 (no secret)
-    cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_S * 1000:.0f}")
+    cursor.execute(f"PRAGMA busy_timeout = {timeout_s * 1000:.0f}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from graphbox.errors import FormatError, NotFoundError, UsageError
 
-__all__ = ["check_folder", "folder_size", "make_folders", "require_folder", "valid_name"]
+__all__ = ["check_folder", "folder_size", "is_name", "make_folders", "require_folder", "valid_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _OWN_FOLDERS = ("graphs", "runs", "models")
@@ -89,13 +89,18 @@ def require_folder(path: Path, what: str, hint: str) -> None:
         raise FormatError(f"the folder of the {what} is gone", where=str(path), hint=hint)
 
 
+def is_name(name: str) -> bool:
+    """Return whether a graph, run or model can be called so."""
+    return _NAME.fullmatch(name) is not None
+
+
 def valid_name(name: str, what: str) -> str:
     """Return ``name`` if it can name a folder.
 
     Raises:
         UsageError: it cannot.
     """
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             f"expected a {what} name of letters, digits, `_`, `.` and `-` "
             f"(at most 128, not starting with `.` or `-`), received {name!r}"
@@ -104,11 +109,15 @@ def valid_name(name: str, what: str) -> str:
 
 
 def folder_size(path: Path) -> int:
-    """Return the bytes of all files below ``path``, which may change meanwhile; 0 when it is not there."""
-    size_bytes = 0
+    """Return the bytes of all files below ``path``, which may change meanwhile; 0 when it is not there.
+
+    A file with several names (hard links) counts once.
+    """
+    size_bytes_by_inode: dict[tuple[int, int], int] = {}
     for folder, _, files in os.walk(path):
         for file in files:
             with contextlib.suppress(FileNotFoundError):
                 status = (Path(folder) / file).lstat()
-                size_bytes += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return size_bytes
+                if stat.S_ISREG(status.st_mode):
+                    size_bytes_by_inode[status.st_dev, status.st_ino] = status.st_size
+    return sum(size_bytes_by_inode.values())

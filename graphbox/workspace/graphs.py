@@ -11,8 +11,15 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from graphbox.errors import ConflictError
 from graphbox.workspace import tables
-from graphbox.workspace.folders import folder_size, require_folder, valid_name
-from graphbox.workspace.graph_manifest import GraphContent, changed_fingerprint, read_content
+from graphbox.workspace.folders import folder_size, is_name, require_folder, valid_name
+from graphbox.workspace.graph_manifest import (
+    GraphContent,
+    changed_fingerprint,
+    found_fingerprint,
+    new_fingerprint,
+    read_checksum,
+    read_content,
+)
 from graphbox.workspace.locks import is_held, writer_lock
 from graphbox.workspace.records import EdgeTypeCount, GraphRecord
 from graphbox.workspace.rows import graph_record
@@ -28,8 +35,13 @@ class Graphs(Store):
     """Which graphs there are, and how large they are."""
 
     def graphs(self) -> list[GraphRecord]:
-        """Return all graphs, by name; a record that a killed process left behind its files is brought up."""
+        """Return all graphs, by name.
+
+        A record that a killed process left behind its files is brought up; graphs that a program wrote into
+        the folder ``graphs``, as `Graph.save` does, are among them.
+        """
         self._catch_up()
+        self._find_written()
         with self._database.read() as connection:
             rows = connection.execute(select(tables.graphs).order_by(tables.graphs.c.name)).all()
         return [graph_record(row, self.graph_path(row.name)) for row in rows]
@@ -89,6 +101,7 @@ class Graphs(Store):
         """
         with self.graph_lock(name, timeout_s):
             self._catch_up_one(name)
+            self._note_found(name)
             before = read_content(self.graph_path(name))
             begun = {
                 "name": name,
@@ -133,6 +146,50 @@ class Graphs(Store):
             with suppress(ConflictError), self.graph_lock(name, timeout_s=0):
                 self._catch_up_one(name)
 
+    def _find_written(self) -> None:
+        """Note graphs that a program wrote or changed in the folder ``graphs`` without the workspace."""
+        with self._database.read() as connection:
+            graphs = connection.execute(select(tables.graphs.c.name, tables.graphs.c.state)).all()
+            begun = set(connection.execute(select(tables.graph_changes.c.name)).scalars())
+            leaving = set(connection.execute(select(tables.removals.c.path)).scalars())
+        known = {row.name: (row.state or "").rpartition(" ")[2] for row in graphs}
+        for path in sorted((self.root / "graphs").glob("*")):
+            if path.name in begun or str(path.relative_to(self.root)) in leaving or not is_name(path.name):
+                continue
+            checksum = read_checksum(path)
+            if (
+                checksum is None
+                or checksum == known.get(path.name)
+                or is_held(self._graph_lock_path(path.name))
+            ):
+                continue
+            with suppress(ConflictError), self.graph_lock(path.name, timeout_s=0):
+                self._note_found(path.name)
+
+    def _note_found(self, name: str) -> None:
+        """Note what the folder of a graph holds if the record says something else; its lock is held."""
+        content = read_content(self.graph_path(name))
+        of_name = tables.graphs.c.name == name
+        with self._database.write() as connection:
+            known = connection.execute(select(tables.graphs).where(of_name)).one_or_none()
+            if content is None or (known is not None and known.state == content.state):
+                return
+            if known is None:
+                self._note_content(connection, name, IMPORTED, new_fingerprint(content), content)
+            elif known.state is None:  # written by a release that did not note it
+                connection.execute(update(tables.graphs).where(of_name).values(state=content.state))
+            else:
+                counts = [[e.source, e.relation, e.target, e.edges] for e in content.edge_types]
+                is_same = known.node_types == dict(content.node_types) and known.edge_types == counts
+                fingerprint = found_fingerprint(
+                    known.fingerprint, known.state, content, has_same_counts=is_same
+                )
+                event = "changed" if "+" in fingerprint else IMPORTED
+                if fingerprint == known.fingerprint:  # compacted, which whoever did it notes
+                    connection.execute(update(tables.graphs).where(of_name).values(state=content.state))
+                else:
+                    self._note_content(connection, name, event, fingerprint, content)
+
     def _catch_up_one(self, name: str) -> None:
         """Note what a graph holds if that has changed since writing it began; its lock is held."""
         changes = tables.graph_changes
@@ -158,6 +215,7 @@ class Graphs(Store):
             "node_types": dict(content.node_types),
             "edge_types": [[e.source, e.relation, e.target, e.edges] for e in content.edge_types],
             "fingerprint": fingerprint,
+            "state": content.state,
         }
         if event == IMPORTED or known is None:
             self._replace_record(connection, {**values, "name": name, "run_id": None})
@@ -178,6 +236,7 @@ class Graphs(Store):
         """Register the graph in `graph_path`, in place of an older one of that name."""
         path = self.graph_path(name)
         require_folder(path, f"graph `{name}`", "import it first")
+        content = read_content(path)
         values = {
             "name": name,
             "size_bytes": folder_size(path),
@@ -185,6 +244,7 @@ class Graphs(Store):
             "edge_types": [[e.source, e.relation, e.target, e.edges] for e in edge_types],
             "fingerprint": fingerprint,
             "run_id": run_id,
+            "state": None if content is None else content.state,
         }
         with self._database.write() as connection:
             self._replace_record(connection, values)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,19 @@ from filelock import FileLock, Timeout
 
 from graphbox.errors import ConflictError, UsageError
 
-__all__ = ["Holder", "WriterLock", "is_held", "process_start", "writer_lock"]
+__all__ = [
+    "Holder",
+    "WriterLock",
+    "is_held",
+    "living_holder",
+    "process_start",
+    "signal_holder",
+    "writer_lock",
+]
 
 Holder = dict[str, str | int]
+
+_WAIT = "wait until it has finished, or end it, then try again"
 
 
 class WriterLock:
@@ -27,11 +38,17 @@ class WriterLock:
     Args:
         path: the lock file; who holds it is written beside it.
         what: what is locked, for messages: "run debian-1".
+        hint: what to do while another process holds it.
+        note: what else to write of the holder, for `living_holder`.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(
+        self, path: Path, what: str, hint: str = _WAIT, note: Mapping[str, str | int] | None = None
+    ) -> None:
         self._path = path
         self._what = what
+        self._hint = hint
+        self._note = dict(note or {})
         self._lock = FileLock(path, thread_local=False)
 
     def acquire(self, timeout_s: float) -> None:
@@ -48,7 +65,7 @@ class WriterLock:
                 f"the {self._what} is in use by {_describe(_read_holder(self._path))}; "
                 f"waited {timeout_s:g} s for it",
                 where=str(self._path),
-                hint="wait until it has finished, or end it, then try again",
+                hint=self._hint,
             ) from None
         except OSError as error:
             raise UsageError(
@@ -56,7 +73,7 @@ class WriterLock:
                 where=str(self._path),
                 hint="check the folder's permissions, or name another workspace with -C",
             ) from None
-        _write_holder(self._path)
+        _write_holder(self._path, self._note)
 
     def release(self) -> None:
         """Free the lock."""
@@ -66,9 +83,9 @@ class WriterLock:
 
 
 @contextmanager
-def writer_lock(path: Path, what: str, timeout_s: float = 10.0) -> Iterator[None]:
+def writer_lock(path: Path, what: str, timeout_s: float = 10.0, hint: str = _WAIT) -> Iterator[None]:
     """Hold the lock at ``path`` while the block runs; see `WriterLock`."""
-    lock = WriterLock(path, what)
+    lock = WriterLock(path, what, hint)
     lock.acquire(timeout_s)
     try:
         yield
@@ -95,6 +112,40 @@ def is_held(path: Path) -> bool:
     return False
 
 
+def living_holder(path: Path) -> Holder | None:
+    """Return the process that holds the lock at ``path``, as it was noted beside it; None when it is free."""
+    return _read_holder(path) if is_held(path) else None
+
+
+def signal_holder(holder: Holder, where: str) -> None:
+    """Send SIGTERM to the process that holds a lock; to none when it has just ended.
+
+    Args:
+        holder: see :func:`living_holder`.
+        where: what it holds, for messages.
+
+    Raises:
+        ConflictError: it runs on another host, it is not known, or the system refuses.
+    """
+    if holder.get("host") != socket.gethostname():
+        raise ConflictError(
+            f"expected a process on {socket.gethostname()}, received {_describe(holder)}",
+            where=where,
+            hint="stop it on its own host",
+        )
+    pid = int(holder["pid"])
+    if process_start(pid) != holder.get("process_start"):
+        return
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise ConflictError(
+            f"the system refuses to stop {_describe(holder)}", where=where, hint="stop it as its own user"
+        ) from None
+
+
 def process_start(pid: int) -> str | None:
     """Return when process ``pid`` started, in clock ticks since boot; None when there is no such process.
 
@@ -112,8 +163,9 @@ def _holder_path(path: Path) -> Path:
     return path.with_name(path.name + ".json")
 
 
-def _write_holder(path: Path) -> None:
+def _write_holder(path: Path, note: Holder) -> None:
     holder: Holder = {
+        **note,
         "pid": os.getpid(),
         "process_start": process_start(os.getpid()) or "",
         "host": socket.gethostname(),

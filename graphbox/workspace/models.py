@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,10 @@ class Models(Store):
         """Return all model versions (of ``name``), by name and version."""
         query = select(tables.models).order_by(tables.models.c.name, tables.models.c.version)
         bench_query = select(tables.benches).order_by(
-            tables.benches.c.target, tables.benches.c.threads, tables.benches.c.batch
+            tables.benches.c.target,
+            tables.benches.c.threads,
+            tables.benches.c.operation,
+            tables.benches.c.batch,
         )
         if name is not None:
             query = query.where(tables.models.c.name == name)
@@ -43,6 +46,17 @@ class Models(Store):
             )
             for row in rows
         ]
+
+    def change_stamp(self) -> tuple[int, ...] | None:
+        """Return numbers that differ once the workspace's database has changed; None: they are not known."""
+        return self._database.stamp()
+
+    def active_versions(self) -> dict[str, int]:
+        """Return the active version of each model; cheap enough to poll."""
+        table = tables.models
+        with self._database.read() as connection:
+            rows = connection.execute(select(table.c.name, table.c.version).where(table.c.active)).all()
+        return {row.name: row.version for row in rows}
 
     def model(self, name: str, version: int | None = None) -> ModelRecord:
         """Return version ``version`` of the model ``name``; without one, the active version.
@@ -79,19 +93,20 @@ class Models(Store):
         metrics: Mapping[str, Mapping[str, float]],
         parent: int | None = None,
         run_id: str | None = None,
-        activate: bool = True,
+        deciding_metric: str | None = None,
+        measured_on: str | None = None,
     ) -> ModelRecord:
-        """Register the artifact in ``models/<name>/<version>``, in place of an older record of it."""
+        """Register the artifact in ``models/<name>/<version>``, in place of an older record of it.
+
+        The first version of a name is active at once; a later one when it is promoted.
+        """
         path = self._model_path(name, version)
         require_folder(path, f"model `{name}` version {version}", "export it first")
         key = (tables.models.c.name == name) & (tables.models.c.version == version)
         with self._database.write() as connection:
-            first = (
-                connection.execute(select(tables.models).where(tables.models.c.name == name)).first() is None
-            )
             connection.execute(delete(tables.models).where(key))
-            if activate:
-                self._deactivate(connection, name)
+            of_name = (tables.models.c.name == name) & tables.models.c.active
+            has_active = connection.execute(select(tables.models).where(of_name)).first() is not None
             connection.execute(
                 insert(tables.models).values(
                     name=name,
@@ -104,7 +119,9 @@ class Models(Store):
                     run_id=run_id,
                     metrics={task_name: dict(values) for task_name, values in metrics.items()},
                     created_at=now(),
-                    active=activate or first,
+                    active=not has_active,
+                    deciding_metric=deciding_metric,
+                    measured_on=measured_on,
                 )
             )
             detail = {"version": version, "run": run_id, "parent": parent}
@@ -124,6 +141,7 @@ class Models(Store):
                         & (table.c.target == bench.target)
                         & (table.c.batch == bench.batch)
                         & (table.c.threads == bench.threads)
+                        & (table.c.operation == bench.operation)
                     )
                 )
                 connection.execute(
@@ -133,6 +151,7 @@ class Models(Store):
                         target=bench.target,
                         batch=bench.batch,
                         threads=bench.threads,
+                        operation=bench.operation,
                         p50_ms=bench.p50_ms,
                         p99_ms=bench.p99_ms,
                         rows_per_s=bench.rows_per_s,
@@ -141,14 +160,16 @@ class Models(Store):
                 )
 
     def promote_model(self, name: str, version: int) -> ModelRecord:
-        """Make ``version`` the one that the name alone means."""
-        record = self.model(name, version)
-        key = (tables.models.c.name == name) & (tables.models.c.version == version)
+        """Make ``version`` the active one: the default, and the one that running servers switch to.
+
+        Raises:
+            NotFoundError: there is no such version.
+            FormatError: its folder is gone.
+        """
+        self.model(name, version)
         with self._database.write() as connection:
-            self._deactivate(connection, name)
-            connection.execute(update(tables.models).where(key).values(active=True))
-            self._add_event(connection, "model", name, "promoted", {"version": version})
-        return self.model(record.name, record.version)
+            self._activate(connection, name, version)
+        return self.model(name, version)
 
     def discard_model(self, name: str, version: int) -> None:
         """Remove a version that may be there as a record, as a folder, as both or not at all."""
@@ -162,7 +183,8 @@ class Models(Store):
     def remove_model(self, name: str, version: int | None = None) -> int:
         """Remove a version of the model ``name``, or all of them; return the bytes freed.
 
-        When the active version goes, the newest that is left becomes active.
+        When the active version goes, the one that was promoted last of those left becomes active; the newest
+        where none was promoted.
         """
         chosen = [self._find_model(name, version)] if version is not None else self.models(name)
         if not chosen:
@@ -178,8 +200,8 @@ class Models(Store):
                 select(tables.models).where(tables.models.c.name == name).order_by(tables.models.c.version)
             ).all()
             if left and not any(row.active for row in left):
-                newest = (tables.models.c.name == name) & (tables.models.c.version == left[-1].version)
-                connection.execute(update(tables.models).where(newest).values(active=True))
+                versions = [row.version for row in left]
+                self._activate(connection, name, self._last_promoted(connection, name, versions))
         self._finish_removals_locked()
         if not left:
             with suppress(OSError):  # not empty: another process is writing a new version there
@@ -203,5 +225,18 @@ class Models(Store):
     def _model_path(self, name: str, version: int) -> Path:
         return self.root / "models" / valid_name(name, "model") / str(version)
 
-    def _deactivate(self, connection: Connection, name: str) -> None:
-        connection.execute(update(tables.models).where(tables.models.c.name == name).values(active=False))
+    def _activate(self, connection: Connection, name: str, version: int) -> None:
+        of_name = tables.models.c.name == name
+        connection.execute(update(tables.models).where(of_name).values(active=False))
+        chosen = of_name & (tables.models.c.version == version)
+        connection.execute(update(tables.models).where(chosen).values(active=True))
+        self._add_event(connection, "model", name, "promoted", {"version": version})
+
+    def _last_promoted(self, connection: Connection, name: str, versions: Sequence[int]) -> int:
+        """Return the one of some versions, ascending, that was promoted last; without any the newest."""
+        table = tables.events
+        promoted = (table.c.kind == "model") & (table.c.name == name) & (table.c.event == "promoted")
+        events = connection.execute(select(table.c.detail).where(promoted).order_by(table.c.id.desc()))
+        return next(
+            (row.detail["version"] for row in events if row.detail["version"] in versions), versions[-1]
+        )

@@ -14,6 +14,7 @@ __all__ = [
     "EventRecord",
     "GraphRecord",
     "ModelRecord",
+    "Operation",
     "RunRecord",
     "RunState",
     "StageRecord",
@@ -21,6 +22,10 @@ __all__ = [
 ]
 
 RunState = Literal["created", "running", "finished", "failed", "interrupted"]
+Operation = Literal["neighbors", "answers", "infer", "program", "model"]
+"""What was measured. Requests to a server, without the network: ``neighbors`` and ``answers`` (REST, for one
+id), ``infer`` (KServe v2). Parts of a request: ``program``, the ONNX part on prepared feeds; ``model``, the
+model's call in Python, as earlier releases measured it."""
 StageState = Literal["pending", "running", "finished", "failed", "interrupted", "skipped"]
 
 
@@ -107,7 +112,13 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class BenchRecord:
-    """Measured latency and throughput of a model version at one batch size."""
+    """Measured latency and throughput of one operation of a model version at one batch size.
+
+    Attributes:
+        target: the adapter that ran it.
+        batch: rows of one call.
+        operation: see `Operation`.
+    """
 
     target: str
     batch: int
@@ -116,6 +127,12 @@ class BenchRecord:
     p99_ms: float
     rows_per_s: float
     measured_at: datetime
+    operation: Operation
+
+    @property
+    def is_request(self) -> bool:
+        """Whether whole requests were measured, from the body received to the body of the answer."""
+        return self.operation in ("neighbors", "answers", "infer")
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,9 @@ class ModelRecord:
         precision: of the dense part and the rows, for example ``float32`` or ``int8``.
         parent: version it was made from by compression, or None.
         active: whether the name alone means this version.
+        deciding_metric: the metric of its task that says which of two versions is better; None: not known.
+        measured_on: digest of what ``metrics`` were measured on: version of the graph, task and test part.
+            Metrics of two versions can be compared where it is the same. None: not known.
     """
 
     name: str
@@ -142,6 +162,21 @@ class ModelRecord:
     bench: tuple[BenchRecord, ...]
     created_at: datetime
     active: bool
+    deciding_metric: str | None = None
+    measured_on: str | None = None
+
+    @property
+    def request(self) -> BenchRecord | None:
+        """The measurement of its smallest request, end to end: what `latency` means of a model."""
+        requests = (bench for bench in self.bench if bench.is_request)
+        return min(requests, key=lambda bench: (bench.operation == "infer", bench.batch), default=None)
+
+    @property
+    def quality(self) -> float | None:
+        """The value of the deciding metric."""
+        if self.task is None or self.deciding_metric is None:
+            return None
+        return self.metrics.get(self.task, {}).get(self.deciding_metric)
 
 
 @dataclass(frozen=True)

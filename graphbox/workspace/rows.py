@@ -76,11 +76,15 @@ def model_record(row: Row[Any], bench_rows: Iterable[Row[Any]], path: Path) -> M
         run_id=row.run_id,
         metrics=row.metrics,
         bench=tuple(
-            BenchRecord(b.target, b.batch, b.threads, b.p50_ms, b.p99_ms, b.rows_per_s, b.measured_at)
+            BenchRecord(
+                b.target, b.batch, b.threads, b.p50_ms, b.p99_ms, b.rows_per_s, b.measured_at, b.operation
+            )
             for b in bench_rows
         ),
         created_at=row.created_at,
         active=row.active,
+        deciding_metric=row.deciding_metric,
+        measured_on=row.measured_on,
     )
 
 

@@ -19,7 +19,7 @@ from graphbox.workspace.records import RunRecord
 if TYPE_CHECKING:
     from graphbox.workspace.runs import Runs
 
-__all__ = ["RunWriter", "mirror", "write_text"]
+__all__ = ["RunWriter", "mirror", "stop_hint", "write_text"]
 
 _HEARTBEAT_S = 10.0
 _log = logging.getLogger("graphbox.workspace")
@@ -30,16 +30,23 @@ class RunWriter:
 
     The run's lock file is held until the end, so that others see whether the process lives. Every change
     is written to the database and to ``run.json`` in the run's folder.
+
+    Args:
+        workspace: where the run is.
+        record: the run.
+        keeps_record: leave the record as it is, state and heartbeat too, but for :meth:`replace_results`.
     """
 
-    def __init__(self, workspace: Runs, record: RunRecord) -> None:
+    def __init__(self, workspace: Runs, record: RunRecord, *, keeps_record: bool = False) -> None:
         self._workspace = workspace
-        self._lock = WriterLock(record.path / "lock", f"run `{record.id}`")
+        self._lock = WriterLock(record.path / "lock", f"run `{record.id}`", stop_hint(record.id))
         self._lock.acquire(timeout_s=1.0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"heartbeat-{record.id}", daemon=True)
         # Asked again under the lock: the process that held it may just have gone on or finished.
-        record = workspace.run(record.id)
+        self.record = record = workspace.run(record.id)
+        if keeps_record:
+            return
         # What a killed process left running is not running.
         for stage in record.stages:
             if stage.state in {"running", "interrupted"}:
@@ -96,11 +103,46 @@ class RunWriter:
         self.record = self._workspace.update_run(self.id, event=state, state=state, error=shown)
 
     def reset_stages(self, stages: list[str]) -> None:
-        """Note that ``stages`` have to run again."""
+        """Note that ``stages`` have to run again; their outputs are kept to compare the new ones with."""
         for stage in stages:
             self.record = self._workspace.update_stage(
-                self.id, stage, {}, state="pending", seconds=None, peak_bytes=None, outputs={}
+                self.id, stage, {}, state="pending", seconds=None, peak_bytes=None
             )
+
+    def reconfigure(self, config: str, config_digest: str, stages: list[str], reset: list[str]) -> None:
+        """Note changed settings: the run file, its digest, its stages, and those that have to run again."""
+        self.record = self._workspace.reconfigure_run(self.id, config, config_digest, stages, reset)
+        write_text(self.path / "config.yaml", config)
+
+    def replace_results(
+        self,
+        stage: str,
+        *,
+        config: str,
+        config_digest: str,
+        report: Mapping[str, Any],
+        seconds: float,
+        peak_bytes: int,
+        outputs: Mapping[str, Any],
+        size_bytes: int,
+    ) -> None:
+        """Note in one step the results of a finished stage that ran again, and the run file that it read."""
+        self._workspace.update_stage(
+            self.id,
+            stage,
+            {
+                "config": config,
+                "config_digest": config_digest,
+                "report": dict(report),
+                "size_bytes": size_bytes,
+            },
+            state="finished",
+            seconds=seconds,
+            peak_bytes=peak_bytes,
+            outputs=dict(outputs),
+        )
+        write_text(self.path / "config.yaml", config)
+        self.record = self._workspace.update_run(self.id, event="finished")
 
     def report(self, report: Mapping[str, Any]) -> None:
         """Note the results as far as they exist."""
@@ -115,7 +157,8 @@ class RunWriter:
     def close(self) -> None:
         """Let go of the run."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -133,6 +176,11 @@ class RunWriter:
             except GraphboxError as error:
                 # The run goes on: its lock says that it lives, and its next change meets the same error.
                 _log.warning("the heartbeat of run %s could not be noted: %s", self.id, error)
+
+
+def stop_hint(run_id: str) -> str:
+    """Return what to do while another process holds a run."""
+    return f"wait until it has finished, or stop it: `graphbox runs stop {run_id}`"
 
 
 def mirror(record: RunRecord) -> None:
@@ -166,7 +214,8 @@ def mirror(record: RunRecord) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` so that a reader sees the old file or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("w", encoding="utf-8") as file:
+    # Bytes of a file that are no UTF-8 stay as they were read.
+    with beside.open("w", encoding="utf-8", errors="surrogateescape") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -15,7 +15,7 @@ from sqlalchemy.sql import Select
 
 from graphbox.errors import NotFoundError, did_you_mean
 from graphbox.workspace import tables
-from graphbox.workspace.database import Database, sqlite_url
+from graphbox.workspace.database import BUSY_TIMEOUT_S, Database, sqlite_url
 from graphbox.workspace.folders import check_folder, make_folders
 from graphbox.workspace.locks import writer_lock
 from graphbox.workspace.records import EventRecord
@@ -29,7 +29,12 @@ class Store:
     """Opens the workspace at ``root``; see `graphbox.workspace.Workspace`."""
 
     def __init__(
-        self, root: str | Path = "workspace", database_url: str | None = None, *, create: bool = True
+        self,
+        root: str | Path = "workspace",
+        database_url: str | None = None,
+        *,
+        create: bool = True,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> None:
         self.root = Path(root).absolute()
         check_folder(self.root, create=create, own_database=database_url is None)
@@ -41,7 +46,7 @@ class Store:
         else:
             url, shown = database_url, "the database given by URL"
         with writer_lock(self._lock_path("workspace"), "workspace"):
-            self._database = Database(url, shown)
+            self._database = Database(url, shown, busy_timeout_s)
             self._finish_removals()
 
     @property

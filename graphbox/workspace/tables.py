@@ -70,7 +70,10 @@ graphs = Table(
     Column("edge_types", JSON, nullable=False),
     Column("fingerprint", String(64), nullable=False),
     Column("run_id", String(160)),
+    Column("state", String(160)),
 )
+"""Graphs. ``state`` is what the manifest said when the row was written, see `GraphContent.state`: a folder
+that says something else was changed by a program without the workspace. Null: not known."""
 
 runs = Table(
     "runs",
@@ -115,6 +118,8 @@ models = Table(
     Column("metrics", JSON, nullable=False),
     Column("created_at", Timestamp, nullable=False),
     Column("active", Boolean, nullable=False),
+    Column("deciding_metric", String(64)),
+    Column("measured_on", String(64)),
 )
 
 benches = Table(
@@ -125,6 +130,7 @@ benches = Table(
     Column("target", String(64), primary_key=True),
     Column("batch", Integer, primary_key=True),
     Column("threads", Integer, primary_key=True),
+    Column("operation", String(16), primary_key=True),
     Column("p50_ms", Float, nullable=False),
     Column("p99_ms", Float, nullable=False),
     Column("rows_per_s", Float, nullable=False),

@@ -52,6 +52,7 @@ def write_manifest(workspace: Workspace, nodes: int, number: int, removed: int =
     }
     manifest = {
         "checksum": f"sha256:{number}",
+        "base": "base-000001",
         "node_types": [{"name": "paper", "num_nodes": nodes}],
         "edge_types": [{"type": ["paper", "cites", "paper"], "num_edges": 5}],
         "deltas": [change] if removed else [],

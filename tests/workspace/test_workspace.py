@@ -29,7 +29,15 @@ from graphbox.errors import (
     NotFoundError,
     UsageError,
 )
-from graphbox.workspace import BenchRecord, EdgeTypeCount, Workspace, valid_name, writer_lock
+from graphbox.migrations.upgrade import upgrade
+from graphbox.workspace import (
+    BenchRecord,
+    EdgeTypeCount,
+    Workspace,
+    folder_size,
+    valid_name,
+    writer_lock,
+)
 from graphbox.workspace.database import SCHEMA_REVISION, VERSION_TABLE, sqlite_url
 from graphbox.workspace.tables import metadata
 
@@ -122,6 +130,17 @@ def test_lost_database_is_not_replaced_by_an_empty_one(workspace: Workspace) -> 
         Workspace(workspace.root)
 
 
+def test_database_lost_while_open_is_not_replaced_by_an_empty_one(workspace: Workspace) -> None:
+    database = workspace.root / "graphbox.db"
+    database.rename(workspace.root / "aside")
+    for access in (workspace.models, lambda: workspace.new_model_path("embedding")):
+        with pytest.raises(FormatError, match="database file is gone"):
+            access()
+    assert not database.exists()
+    (workspace.root / "aside").rename(database)
+    assert workspace.models() == []
+
+
 def test_text_file_as_database(tmp_path: Path) -> None:
     (tmp_path / "graphbox.db").write_text("this is not a database, but long enough to look like one" * 20)
     with pytest.raises(FormatError, match="a file that is no SQLite database"):
@@ -175,6 +194,29 @@ def test_migrations_give_the_schema_the_tables_define(workspace: Workspace) -> N
         assert context.get_current_revision() == SCHEMA_REVISION
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+def test_measurements_of_earlier_releases_are_no_requests(tmp_path: Path) -> None:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    engine = create_engine(sqlite_url(root / "graphbox.db"))
+    with engine.begin() as connection:
+        upgrade(connection, "0002")
+        connection.exec_driver_sql(
+            "INSERT INTO models (name, version, kind, size_bytes, precision, metrics, created_at, active) "
+            "VALUES ('encoder', 1, 'encoder', 5, 'int8', '{}', '2026-01-01 00:00:00.000000', 1)"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO benches VALUES "
+            "('encoder', 1, 'cpu', 32, 1, 0.5, 0.9, 64000.0, '2026-01-02 03:04:05.000006')"
+        )
+    engine.dispose()
+    (record,) = Workspace(root).models()
+    assert (record.deciding_metric, record.measured_on, record.active) == (None, None, True)
+    (bench,) = record.bench
+    assert (bench.operation, bench.batch, bench.p50_ms) == ("model", 32, 0.5)
+    assert bench.measured_at == datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
+    assert record.request is None
 
 
 def test_tables_are_expressible_in_postgresql() -> None:
@@ -383,6 +425,7 @@ def test_numbers_are_unique_between_processes(workspace: Workspace) -> None:
 def test_models(workspace: Workspace) -> None:
     first = make_model(workspace)
     second = make_model(workspace, parent=first)
+    assert workspace.promote_model("encoder", second).active
     record = workspace.model("encoder")
     assert (record.version, record.parent, record.active) == (second, first, True)
     assert workspace.model("encoder", first).active is False
@@ -392,17 +435,47 @@ def test_models(workspace: Workspace) -> None:
     assert workspace.model("encoder").version == first
 
 
-def test_model_that_is_not_activated(workspace: Workspace) -> None:
-    first = make_model(workspace, activate=False)
-    assert workspace.model("encoder").version == first, "the only version is the active one"
-    make_model(workspace, activate=False)
+def test_active_versions(workspace: Workspace) -> None:
+    assert workspace.active_versions() == {}
+    for _ in range(3):
+        make_model(workspace, "embedding")
+    make_model(workspace, "other")
+    assert workspace.active_versions() == {"embedding": 1, "other": 1}
+    workspace.promote_model("embedding", 2)
+    assert workspace.active_versions() == {"embedding": 2, "other": 1}
+
+
+def test_only_the_first_version_is_active_at_once(workspace: Workspace) -> None:
+    first = make_model(workspace)
     assert workspace.model("encoder").version == first
+    make_model(workspace)
+    assert workspace.model("encoder").version == first
+    workspace.remove_model("encoder")
+    assert workspace.model("encoder", make_model(workspace)).active, "no other version is left"
+
+
+def test_version_that_is_registered_again_stays_active(workspace: Workspace) -> None:
+    first = make_model(workspace)
+    make_model(workspace)
+    workspace.add_model("encoder", first, kind="encoder", task=None, precision="int8", metrics={})
+    assert workspace.active_versions() == {"encoder": first}
+
+
+def test_removing_the_active_version_goes_back_to_the_one_promoted_before(workspace: Workspace) -> None:
+    for _ in range(4):
+        make_model(workspace)
+    for version in (2, 3):
+        workspace.promote_model("encoder", version)
+    workspace.remove_model("encoder", 3)
+    assert workspace.active_versions() == {"encoder": 2}, "version 4 was never promoted"
+    workspace.remove_model("encoder", 2)
+    assert workspace.active_versions() == {"encoder": 4}
 
 
 def test_benches_replace_older_ones(workspace: Workspace) -> None:
     version = make_model(workspace)
     for p50_ms in (2.0, 1.0):
-        bench = BenchRecord("onnxruntime_cpu", 32, 1, p50_ms, 3.0, 1000.0, datetime.now(UTC))
+        bench = BenchRecord("onnxruntime_cpu", 32, 1, p50_ms, 3.0, 1000.0, datetime.now(UTC), "infer")
         workspace.add_benches("encoder", version, [bench])
     assert [bench.p50_ms for bench in workspace.model("encoder").bench] == [1.0]
 
@@ -410,7 +483,7 @@ def test_benches_replace_older_ones(workspace: Workspace) -> None:
 def test_remove_model_versions(workspace: Workspace) -> None:
     first, second = make_model(workspace), make_model(workspace)
     workspace.add_benches(
-        "encoder", second, [BenchRecord("onnxruntime_cpu", 1, 1, 1.0, 1.0, 1.0, datetime.now(UTC))]
+        "encoder", second, [BenchRecord("onnxruntime_cpu", 1, 1, 1.0, 1.0, 1.0, datetime.now(UTC), "infer")]
     )
     assert workspace.remove_model("encoder", second) == 100
     assert workspace.model("encoder").version == first
@@ -501,3 +574,13 @@ def test_lock_names_its_holder_and_ends_with_it(workspace: Workspace, tmp_path: 
 def test_lock_in_an_unwritable_place() -> None:
     with pytest.raises(UsageError, match="cannot be locked"), writer_lock(Path("/proc/none/lock"), "run `x`"):
         pass
+
+
+def test_hard_links_count_once(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    (tmp_path / "compacted").mkdir()
+    (tmp_path / "base" / "array.npy").write_bytes(b"x" * 1000)
+    (tmp_path / "base" / "same.npy").write_bytes(b"x" * 1000)
+    os.link(tmp_path / "base" / "array.npy", tmp_path / "compacted" / "array.npy")
+    assert folder_size(tmp_path) == 2000
+    assert folder_size(tmp_path / "compacted") == 1000
