@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from graphbox.artifact.manifest import Datatype, Name, Record, TensorSpec
 
@@ -92,6 +92,8 @@ class FieldsForm(Record):
         numbers: ONNX input ``FP32 [n, numbers]``: numbers standardized and kept within 5 deviations, those of
             vectors in their place, then for each single number 1 where it is missing; null: there are none.
         positive_rate: share of positives among the rows that were learnt from.
+        list_separator: character between values in a cell of the table that was learnt from, in slots and
+            vectors; left out where it is ``|``. Requests have nothing of it.
     """
 
     form: Literal["fields"] = "fields"
@@ -101,12 +103,21 @@ class FieldsForm(Record):
     tables: dict[Name, FieldTable] = Field(min_length=1)
     numbers: str | None = None
     positive_rate: float = Field(ge=0, le=1)
+    list_separator: str | None = Field(default=None, min_length=1, max_length=1)
 
     @property
     def onnx_inputs(self) -> set[str]:
         """Names of the ONNX inputs that are fed."""
         numbers = set() if self.numbers is None else {self.numbers}
         return {table.input for table in self.tables.values()} | numbers
+
+    @model_serializer(mode="wrap")
+    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Releases that do not know the key read all artifacts that need none.
+        document: dict[str, Any] = serialize(self)
+        if self.list_separator is None:
+            del document["list_separator"]
+        return document
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:

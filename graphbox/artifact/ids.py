@@ -20,6 +20,7 @@ Id = str | int
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _BUCKETS = 48
 _MOST_IDS_FOR_SUGGESTIONS = 4_000_000
+_LONGEST_SUGGESTED_FOR = 256
 _CANDIDATES = 64
 
 
@@ -123,6 +124,7 @@ class Ids:
         if (
             self.kind == "int64"
             or not isinstance(value, str)
+            or len(value) > _LONGEST_SUGGESTED_FOR
             or len(self) > _MOST_IDS_FOR_SUGGESTIONS
             or not len(self)
         ):
@@ -151,7 +153,8 @@ class Ids:
                 )
 
     def _unknown(self, absent: list[Id], asked: int) -> NotFoundError:
-        named = ", ".join(f"`{value}`"[:130] for value in absent[:5]) + (", ..." if len(absent) > 5 else "")
+        first = ", ".join(f"`{str(value)[:128]}`" for value in absent[:5])
+        named = first + (", ..." if len(absent) > 5 else "")
         count = "" if asked == 1 else f" ({len(absent)} of {asked} ids are unknown)"
         return NotFoundError(
             f"expected the id of a node of type `{self.node_type}`, received {named}{count}",
@@ -170,6 +173,19 @@ class Ids:
     @cached_property
     def _letters(self) -> npt.NDArray[np.int16]:
         return _letter_counts(self._values)
+
+
+def ids_of_kind(texts: pa.Array, kind: Literal["string", "int64"]) -> pa.Array:
+    """Return ids that were given as text as ids of a kind are kept; texts that cannot be one are left out.
+
+    Args:
+        texts: large_string.
+        kind: ``string`` returns them as they are, ``int64`` the integers that they write.
+    """
+    if kind == "string":
+        return texts.cast(pa.large_string())
+    numbers = (int(text) for text in texts.to_pylist() if _INTEGER.fullmatch(text))
+    return pa.array([number for number in numbers if -(1 << 63) <= number < 1 << 63], pa.int64())
 
 
 def _letter_counts(text: pa.Array) -> npt.NDArray[np.int16]:

@@ -1,4 +1,4 @@
-"""Opens a model version and verifies it; tables and arrays are memory-mapped when first asked for."""
+"""Opens a model version and verifies it; tables and arrays are read when first used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from graphbox.artifact.arrays import private_array
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links, links_table
 from graphbox.artifact.manifest import MANIFEST_FILE, Manifest, TableSpec, read_manifest
@@ -260,12 +261,7 @@ class Artifact:
 
     def _array(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
         file = self._file(name)
-        try:
-            array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise FormatError(
-                f"expected an array of type {dtype}, could not read one ({error})", where=str(file)
-            ) from error
+        array = private_array(file)
         fits = len(array.shape) == len(shape) and all(
             want in {None, got} for want, got in zip(shape, array.shape, strict=True)
         )
@@ -276,7 +272,7 @@ class Artifact:
                 f"received {array.dtype.str} {list(array.shape)}",
                 where=str(file),
             )
-        return array.view(np.ndarray)
+        return array
 
 
 def sha256_of(file: Path) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from graphbox.artifact.arrays import write_array
 from graphbox.artifact.ids import Id, Ids
 from graphbox.artifact.links import Links
 from graphbox.artifact.manifest import (
@@ -151,13 +152,32 @@ class ArtifactWriter:
         self.add_array(f"tables/{name}/{CODES_FILE}", codes)
         self.add_array(f"tables/{name}/{SCALE_BIAS_FILE}", scale_bias)
 
-    def copy_table(self, artifact: Artifact, name: str) -> None:
-        """Take over a table of another model version as it is."""
+    def copy_table(self, artifact: Artifact, name: str, rows: npt.NDArray[np.int64] | None = None) -> None:
+        """Take over a table of another model version: all of it, or the given rows in their order."""
         spec = artifact.manifest.tables[name]
-        self._add_table_spec(name, spec.node_type, spec.codec, (spec.rows, spec.dim))
+        count = spec.rows if rows is None else len(rows)
+        self._add_table_spec(name, spec.node_type, spec.codec, (count, spec.dim))
         for path in artifact.manifest.files:
             if path.startswith(f"tables/{name}/"):
-                shutil.copyfile(artifact.path / path, self._place(path))
+                if rows is None:
+                    shutil.copyfile(artifact.path / path, self._place(path))
+                else:
+                    stored = np.load(artifact.path / path, mmap_mode="r", allow_pickle=False)
+                    with self._place(path).open("wb") as stream:
+                        write_array(stream, stored, rows)
+
+    def copy_onnx(self, artifact: Artifact) -> None:
+        """Take over the dense part of another model version."""
+        spec = artifact.manifest.onnx
+        if spec is None:
+            raise UsageError("expected a model version with an ONNX part, received one of tables alone")
+        self.set_onnx(
+            artifact.onnx_bytes(),
+            opset=spec.opset,
+            precision=spec.precision,
+            inputs=spec.inputs,
+            outputs=spec.outputs,
+        )
 
     def copy_rest(self, artifact: Artifact) -> None:
         """Take over what is neither ids nor tables nor ONNX: how ids become feeds, neighbours, links."""
@@ -179,12 +199,8 @@ class ArtifactWriter:
 
     def add_array(self, path: str, array: npt.NDArray[Any]) -> None:
         """Write one array, row-major and little-endian, as ``.npy`` at a relative path."""
-        little = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-        header = np.lib.format.header_data_from_array_1_0(little)
         with self._place(path).open("wb") as stream:
-            np.lib.format.write_array_header_1_0(stream, header)
-            # Not `numpy.save`: of a full disk it says neither what nor why.
-            stream.write(little.data)
+            write_array(stream, array)
 
     def set_onnx(
         self,

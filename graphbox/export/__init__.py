@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphbox.export.click import TrainedClicks, export_click
-from graphbox.export.embeddings import export_embeddings
+from graphbox.export.embeddings import embedding_table, export_embeddings
 from graphbox.export.knowledge_graph import TriplesSource, export_knowledge_graph
 from graphbox.export.links import linked_nodes, links_of, links_of_triples
 from graphbox.export.model import (
@@ -27,6 +27,7 @@ __all__ = [
     "TrainedClicks",
     "TrainedEncoder",
     "TriplesSource",
+    "embedding_table",
     "export_click",
     "export_embedding",
     "export_embeddings",

@@ -69,6 +69,7 @@ def export_click(
     task: str | None,
     metrics: Metrics | None = None,
     lineage: Lineage | None = None,
+    list_separator: str | None = None,
     max_absolute_error: float = MAX_ABSOLUTE_ERROR,
     max_relative_error: float = MAX_RELATIVE_ERROR,
 ) -> ExportResult:
@@ -87,6 +88,7 @@ def export_click(
         task: that it was trained on.
         metrics: ``{task: {metric: value}}``, as measured after training.
         lineage: where it comes from.
+        list_separator: of the table that was learnt from; None: ``|``.
         max_absolute_error: of a probability, allowed by the comparison.
         max_relative_error: allowed by the comparison.
 
@@ -94,7 +96,7 @@ def export_click(
         GateError: when the exported model differs more than allowed; nothing is written then.
         ConflictError: when the destination exists.
     """
-    form = _form(trained, node_type)
+    form = _form(trained, node_type, list_separator)
     exported = _to_onnx(trained.network, form)
     cases = _parity_cases(trained.fields, trained.fields.prepare(columns))
     reports: list[ParityReport] = []
@@ -170,7 +172,7 @@ def _to_onnx(network: ClickNetwork, form: FieldsForm) -> ExportedOnnx:
     return export_onnx(_Probability(network, tuple(form.tables)).eval(), arguments, output="probability")
 
 
-def _form(trained: TrainedClicks, node_type: str) -> FieldsForm:
+def _form(trained: TrainedClicks, node_type: str, list_separator: str | None) -> FieldsForm:
     fields, scale = trained.fields, trained.scale
     knots = iter(scale.knots)
     specs, start = [], 0
@@ -199,6 +201,7 @@ def _form(trained: TrainedClicks, node_type: str) -> FieldsForm:
         tables=tables,
         numbers=_NUMBERS if fields.num_dense else None,
         positive_rate=scale.positive_rate,
+        list_separator=list_separator,
     )
 
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from graphbox.artifact import Ids
+from graphbox.artifact.arrays import write_array
 from graphbox.artifact.manifest import check_name
 from graphbox.errors import DataError, UsageError, did_you_mean, missing_extra
 
-__all__ = ["FORMATS", "export_embeddings"]
+__all__ = ["FORMATS", "embedding_table", "export_embeddings"]
 
 EmbeddingFormat = Literal["npy", "parquet", "safetensors"]
 FORMATS: tuple[EmbeddingFormat, ...] = ("npy", "parquet", "safetensors")
@@ -80,6 +81,18 @@ def export_embeddings(
     return written
 
 
+def embedding_table(ids: pa.Array, vectors: npt.NDArray[np.float32]) -> pa.Table:
+    """Return embeddings as a table with ``id`` and ``vector``, a fixed-size list of float32.
+
+    Args:
+        ids: original ids, strings or int64, in the order of the rows.
+        vectors: float32 [n, dim].
+    """
+    dim = vectors.shape[1]
+    rows = pa.array(np.ascontiguousarray(vectors).reshape(-1))
+    return pa.table({"id": ids, "vector": pa.FixedSizeListArray.from_arrays(rows, dim)})
+
+
 def _lines(ids: Ids) -> bytes:
     texts = [str(value) for value in ids]
     for row, text in enumerate(texts):
@@ -94,17 +107,15 @@ def _lines(ids: Ids) -> bytes:
 
 def _write_npy(path: Path, vectors: npt.NDArray[np.float32]) -> None:
     with path.open("wb") as stream:
-        np.save(stream, vectors, allow_pickle=False)
+        write_array(stream, vectors)
 
 
 def _write_parquet(path: Path, ids: Ids, vectors: npt.NDArray[np.float32]) -> None:
-    dim = vectors.shape[1]
-    schema = pa.schema([("id", ids.to_arrow().type), ("vector", pa.list_(pa.float32(), dim))])
+    schema = embedding_table(ids.to_arrow().slice(0, 0), vectors[:0]).schema
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, len(vectors), _ROWS_PER_GROUP):
-            rows = np.ascontiguousarray(vectors[start : start + _ROWS_PER_GROUP])
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dim)
-            writer.write_table(pa.table([ids.to_arrow().slice(start, len(rows)), lists], schema=schema))
+            rows = vectors[start : start + _ROWS_PER_GROUP]
+            writer.write_table(embedding_table(ids.to_arrow().slice(start, len(rows)), rows))
 
 
 def _write_safetensors(path: Path, vectors: npt.NDArray[np.float32]) -> None:

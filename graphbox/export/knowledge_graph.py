@@ -18,6 +18,7 @@ from graphbox.deploy import open_knowledge_graph
 from graphbox.export.model import MAX_ABSOLUTE_ERROR, MAX_RELATIVE_ERROR, PARITY_ROWS, ExportResult, Metrics
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.parity import ParityReport, check_parity
+from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import TripleScore
 
 __all__ = ["TriplesSource", "export_knowledge_graph"]
@@ -37,7 +38,7 @@ class TriplesSource:
     """A trained model of a knowledge graph, ready to be written.
 
     Attributes:
-        ids: original ids of entities, by node type.
+        ids: original ids of entities, by node type; null of removed nodes, which are left out.
         entities: float32 [nodes, dim], by node type.
         ends: by relation the node types of its heads and its tails, in the order of the rows.
         to_tails: float32 [relations, relation dim], by which tails are asked for.
@@ -60,7 +61,7 @@ class TriplesSource:
 
 class _Questions(NamedTuple):
     relation: str
-    nodes: Int64
+    rows: Int64
     to_heads: bool
 
 
@@ -103,19 +104,26 @@ def export_knowledge_graph(
     """
     exported = _to_onnx(source)
     reports: list[ParityReport] = []
+    live = {name: LiveRows.of_ids(source.ids[name]) for name in source.entities}
+
+    def scores(asked: _Questions) -> Float:
+        ends = source.ends[asked.relation]
+        asked_type, candidate_type = ends[asked.to_heads], ends[not asked.to_heads]
+        found = source.scores(asked.relation, live[asked_type].nodes(asked.rows), asked.to_heads)
+        return live[candidate_type].select(found.T).T
 
     def prove(artifact: Artifact) -> None:
         with open_knowledge_graph(artifact.path, verify=False) as model:
-            cases = _parity_cases(source, parity_rows)
-            unit = _unit(source, cases)
+            cases = _parity_cases(source.ends, live, parity_rows)
+            unit = _unit(scores, cases)
             reports.append(
                 check_parity(
-                    lambda asked: model.scores(asked.relation, asked.nodes, to_heads=asked.to_heads) / unit,
-                    lambda asked: source.scores(*asked) / unit,
+                    lambda asked: model.scores(asked.relation, asked.rows, to_heads=asked.to_heads) / unit,
+                    lambda asked: scores(asked) / unit,
                     cases,
                     max_absolute_error,
                     max_relative_error,
-                    size=lambda asked: len(asked.nodes),
+                    size=lambda asked: len(asked.rows),
                 )
             )
 
@@ -125,8 +133,8 @@ def export_knowledge_graph(
             # A node type may be written in any script; a folder of an artifact may not.
             wanted = node_type if is_plain_name(node_type) else f"node_type_{len(tables)}"
             tables[node_type] = _free(wanted, {*tables.values(), _TO_TAILS, _TO_HEADS})
-            writer.add_ids(node_type, source.ids[node_type])
-            writer.add_table(tables[node_type], node_type, np.asarray(rows))
+            writer.add_ids(node_type, live[node_type].select_ids(source.ids[node_type]))
+            writer.add_table(tables[node_type], node_type, live[node_type].select(np.asarray(rows)))
         relation_type = _free("relation", set(source.entities))
         writer.add_ids(relation_type, list(source.ends))
         writer.add_table(_TO_TAILS, relation_type, source.to_tails)
@@ -157,7 +165,8 @@ def export_knowledge_graph(
             writer.set_links(links)
         are_integers = all(pa.types.is_int64(source.ids[each].type) for each in tables)
         ids = [
-            value if are_integers else str(value) for value in source.ids[head_type][:_EXAMPLES].to_pylist()
+            value if are_integers else str(value)
+            for value in live[head_type].select_ids(source.ids[head_type])[:_EXAMPLES].to_pylist()
         ]
         shape = [len(ids)]
         writer.set_example(
@@ -211,11 +220,13 @@ def _to_onnx(source: TriplesSource) -> ExportedOnnx:
     )
 
 
-def _parity_cases(source: TriplesSource, rows: int) -> dict[str, list[_Questions]]:
-    most = max(len(each) for each in source.entities.values())
+def _parity_cases(
+    ends: Mapping[str, tuple[str, str]], live: Mapping[str, LiveRows], rows: int
+) -> dict[str, list[_Questions]]:
+    most = max(len(each) for each in live.values())
     count = max(2, min(rows, _MOST_SCORES // max(1, most)))
     # Both directions of some relations, evenly spread.
-    names = list(source.ends)
+    names = list(ends)
     chosen = [
         names[place] for place in np.unique(np.linspace(0, len(names) - 1, max(1, count // 8)).astype(int))
     ]
@@ -223,7 +234,7 @@ def _parity_cases(source: TriplesSource, rows: int) -> dict[str, list[_Questions
     cases: dict[str, list[_Questions]] = {"batches": [], "one entity": []}
     for relation in chosen:
         for to_heads in (False, True):
-            nodes = len(source.entities[source.ends[relation][to_heads]])
+            nodes = len(live[ends[relation][to_heads]])
             spread = np.unique(np.linspace(0, max(nodes - 1, 0), min(each, nodes)).astype(np.int64))
             for start in range(0, len(spread), _PARITY_BATCH):
                 cases["batches"].append(_Questions(relation, spread[start : start + _PARITY_BATCH], to_heads))
@@ -232,9 +243,9 @@ def _parity_cases(source: TriplesSource, rows: int) -> dict[str, list[_Questions
     return cases
 
 
-def _unit(source: TriplesSource, cases: Mapping[str, list[_Questions]]) -> np.float32:
+def _unit(scores: Callable[[_Questions], Float], cases: Mapping[str, list[_Questions]]) -> np.float32:
     """Return the largest score of one batch of each direction, at least 1."""
-    largest = [np.abs(source.scores(*asked)).max(initial=0) for asked in cases["one entity"]]
+    largest = [np.abs(scores(asked)).max(initial=0) for asked in cases["one entity"]]
     return np.float32(max(1.0, *largest))
 
 

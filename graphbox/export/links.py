@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from graphbox.artifact.links import links_table
 from graphbox.graph import Graph
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import CSC, EdgeType
 
 __all__ = ["KnownEdges", "linked_nodes", "links_of", "links_of_triples"]
@@ -41,9 +42,11 @@ def links_of(
         negatives: edge types that hold what is no link.
 
     Returns:
-        A table for `graphbox.artifact.Links`; without the reverse edge types, which say nothing new.
+        A table for `graphbox.artifact.Links`; without the reverse edge types, which say nothing new. Ends are
+        rows of the artifact, see `LiveRows`.
     """
     tables = []
+    live = {name: LiveRows.of_graph(graph, name) for name in graph.node_types if name in node_types}
     for edge_type in graph.edge_types:
         among = {edge_type[0], edge_type[2]} <= node_types
         if not among or graph.is_reverse(edge_type) or edge_type in negatives:
@@ -52,7 +55,8 @@ def links_of(
         held_out = np.ones(len(source), dtype=np.bool_)
         if edge_type in known.edge_types:
             held_out = ~np.isin(_keys(source, target), _keys(*known.csc(edge_type).coo()))
-        tables.append(links_table(source, target, held_out, edge_type))
+        rows = live[edge_type[0]].rows(source), live[edge_type[2]].rows(target)
+        tables.append(links_table(*rows, held_out, edge_type))
     return _together(tables)
 
 
@@ -82,7 +86,10 @@ def linked_nodes(
 
 
 def links_of_triples(
-    known: npt.NDArray[np.int64], held_out: npt.NDArray[np.int64], ends: Mapping[str, tuple[str, str]]
+    known: npt.NDArray[np.int64],
+    held_out: npt.NDArray[np.int64],
+    ends: Mapping[str, tuple[str, str]],
+    live: Mapping[str, LiveRows],
 ) -> pa.Table:
     """Return triples as links, each relation an edge type of its own name.
 
@@ -90,6 +97,7 @@ def links_of_triples(
         known: int64 [n, 3], head, relation, tail of what a model was given.
         held_out: int64 [m, 3], of what it was not.
         ends: by relation the node types of its heads and its tails, in the order of their numbers.
+        live: rows of the artifact, by node type.
 
     Returns:
         A table for `graphbox.artifact.Links`.
@@ -103,11 +111,8 @@ def links_of_triples(
         chosen = order[bounds[number] : bounds[number + 1]]
         if len(chosen):
             of_relation = triples[chosen]
-            tables.append(
-                links_table(
-                    of_relation[:, 0], of_relation[:, 2], hidden[chosen], (head_type, relation, tail_type)
-                )
-            )
+            heads, tails = live[head_type].rows(of_relation[:, 0]), live[tail_type].rows(of_relation[:, 2])
+            tables.append(links_table(heads, tails, hidden[chosen], (head_type, relation, tail_type)))
     return _together(tables)
 
 

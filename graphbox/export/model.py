@@ -29,6 +29,7 @@ from graphbox.deploy import open_encoder
 from graphbox.export.onnx import ExportedOnnx, TensorInput, export_onnx
 from graphbox.export.padded_block import PaddedBlockEncoder, RelationBlock, group_relations
 from graphbox.export.parity import ParityReport, check_parity
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.sage import NeighborBlock, TwoTowerSAGE
 
@@ -75,7 +76,7 @@ class EmbeddingSource:
 
     Attributes:
         node_type: of queries that name none.
-        ids: original ids by node type, those of candidates too.
+        ids: original ids by node type, those of candidates too; null of removed nodes, which are left out.
         rows: by node type, float32 [nodes, dim].
         score: how neighbours are ranked.
         candidates: node type and rows, float32 [nodes, dim], of what queries of ``node_type`` are ranked
@@ -119,7 +120,7 @@ def export_encoder(
 
     Args:
         trained: the trained model.
-        ids: original ids of every node type that has input rows.
+        ids: original ids of every node type that has input rows; null of removed nodes, which are left out.
         destination: the folder of the version, to be made.
         name: of the model.
         version: of the model.
@@ -136,18 +137,20 @@ def export_encoder(
         ConflictError: when the destination exists.
     """
     node_type = trained.model.node_type
-    blocks = group_relations(trained.model.relations, trained.neighbors)
+    live = {name: LiveRows.of_ids(each) for name, each in ids.items()}
+    blocks = group_relations(trained.model.relations, _neighbor_rows(trained, live))
     sources = list(dict.fromkeys((node_type, *(block.source for block in blocks))))
     exported = _to_onnx(trained.model, blocks, sources)
     reports: list[ParityReport] = []
 
     def prove(artifact: Artifact) -> None:
         with open_encoder(artifact.path, verify=False) as model:
-            cases = _parity_cases(blocks, len(trained.target), parity_rows)
+            cases = _parity_cases(blocks, len(live[node_type]), parity_rows)
+            encode = _encode_trained(trained)
             reports.append(
                 check_parity(
                     model.encode_indices,
-                    _encode_trained(trained),
+                    lambda rows: encode(live[node_type].nodes(rows)),
                     cases,
                     max_absolute_error,
                     max_relative_error,
@@ -157,7 +160,7 @@ def export_encoder(
     with ArtifactWriter(destination) as writer:
         tables = _add_rows(writer, {name: ids[name] for name in sources}, trained.inputs)
         target_table = _free_name(_TARGET, tables.values())
-        writer.add_table(target_table, node_type, trained.target)
+        writer.add_table(target_table, node_type, live[node_type].select(trained.target))
         for number, block in enumerate(blocks):
             writer.add_array(_counts_file(number), block.counts)
             writer.add_array(_neighbors_file(number), block.neighbors)
@@ -221,9 +224,10 @@ def export_embedding(
         if source.candidates is not None:
             node_type, rows = source.candidates
             ranked = _free_name(_TARGET, tables.values())
+            live = LiveRows.of_ids(source.ids[node_type])
             if node_type not in tables:
-                writer.add_ids(node_type, source.ids[node_type])
-            writer.add_table(ranked, node_type, np.asarray(rows))
+                writer.add_ids(node_type, live.select_ids(source.ids[node_type]))
+            writer.add_table(ranked, node_type, live.select(np.asarray(rows)))
             if node_type not in tables:
                 tables[node_type] = ranked
                 targets[node_type] = TargetSpec(table=ranked, score="cosine")
@@ -316,15 +320,26 @@ def _weights_input(block: int) -> str:
 def _add_rows(
     writer: ArtifactWriter, ids: Mapping[str, pa.Array], rows: Mapping[str, Float]
 ) -> dict[str, str]:
-    """Write ids and rows of each node type; return the name of each one's table."""
+    """Write ids and rows of the live nodes of each type; return the name of each one's table."""
     tables: dict[str, str] = {}
     for node_type, values in ids.items():
         # A node type may be written in any script; a folder of an artifact may not.
         wanted = node_type if is_plain_name(node_type) else f"node_type_{len(tables)}"
         tables[node_type] = _free_name(wanted, tables.values())
-        writer.add_ids(node_type, values)
-        writer.add_table(tables[node_type], node_type, np.asarray(rows[node_type]))
+        live = LiveRows.of_ids(values)
+        writer.add_ids(node_type, live.select_ids(values))
+        writer.add_table(tables[node_type], node_type, live.select(np.asarray(rows[node_type])))
     return tables
+
+
+def _neighbor_rows(
+    trained: TrainedEncoder, live: Mapping[str, LiveRows]
+) -> dict[EdgeType, npt.NDArray[np.int32]]:
+    """Return the neighbour tables of live nodes, with rows of the artifact in place of node indices."""
+    return {
+        (source, relation, target): live[source].rows(live[target].select(table))
+        for (source, relation, target), table in trained.neighbors.items()
+    }
 
 
 def _free_name(wanted: str, taken: Any) -> str:

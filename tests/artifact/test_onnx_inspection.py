@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from graphbox.artifact import inspect_onnx
+from graphbox.artifact.onnx_inspection import IndexBound
 from graphbox.errors import FormatError
 from tests.artifact.sample_model import make_model, onnx_of
 
@@ -105,7 +106,7 @@ def test_positions_are_followed_back_to_inputs() -> None:
     content, inputs, _ = onnx_of(make_model())
     summary = inspect_onnx(content, "m")
     assert set(summary.inputs) == {tensor.name for tensor in inputs}
-    assert summary.index_inputs == {tensor.name for tensor in inputs if tensor.datatype == "INT64"}
+    assert set(summary.index_inputs) == {tensor.name for tensor in inputs if tensor.datatype == "INT64"}
     assert summary.precision == "float32"
     nodes = [
         helper.make_node("Cast", ["p"], ["cast"], to=TensorProto.INT64),
@@ -114,7 +115,41 @@ def test_positions_are_followed_back_to_inputs() -> None:
     ]
     infos = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n"]) for name in ("p", "rows")]
     model = helper.make_model(helper.make_graph(nodes, "g", infos, [INFO]))
-    assert inspect_onnx(model.SerializeToString(), "m").index_inputs == {"p"}
+    assert inspect_onnx(model.SerializeToString(), "m").index_inputs == {"p": (IndexBound(None, "rows", 0),)}
+
+
+# Every operator of ONNX that moves or selects values, with further inputs that it needs.
+MOVING = {
+    "Cast": [], "CastLike": ["rows"], "Concat": ["more"], "DepthToSpace": [], "Expand": ["sizes"],
+    "Flatten": [], "Identity": [], "Pad": ["sizes"], "Reshape": ["sizes"], "ReverseSequence": ["sizes"],
+    "Slice": ["starts", "ends"], "SpaceToDepth": [], "Split": ["sizes"], "Squeeze": [], "Tile": ["sizes"],
+    "Transpose": [], "Unsqueeze": ["axes"], "Compress": ["chosen"], "Gather": ["chosen"],
+    "GatherElements": ["chosen"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", MOVING)
+def test_positions_are_followed_through_every_operator_that_moves_them(operator: str) -> None:
+    nodes = [
+        helper.make_node(operator, ["p", *MOVING[operator]], ["moved"]),
+        helper.make_node("Gather", ["table", "moved"], ["y"], axis=1),
+    ]
+    infos = [helper.make_tensor_value_info("p", TensorProto.INT64, ["n"])]
+    table = helper.make_tensor("table", TensorProto.FLOAT, [2, 3], [0.0] * 6)
+    graph = helper.make_graph(nodes, "g", infos, [INFO], initializer=[table])
+    found = inspect_onnx(helper.make_model(graph).SerializeToString(), "m")
+    assert found.index_inputs == {"p": (IndexBound(3),)}
+    assert found.dimensions == {"p": ("n",)}
+
+
+def test_computed_positions_are_left_to_the_runtime() -> None:
+    nodes = [
+        helper.make_node("Add", ["p", "one"], ["next"]),
+        helper.make_node("Gather", ["rows", "next"], ["y"], axis=-1),
+    ]
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n"]) for name in ("p", "rows")]
+    model = helper.make_model(helper.make_graph(nodes, "g", infos, [INFO]))
+    assert inspect_onnx(model.SerializeToString(), "m").index_inputs == {}
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from torch import Tensor, nn
 
+from graphbox.deploy.onnx_runtime import load_onnxruntime
 from graphbox.errors import GateError
 from graphbox.export import export_onnx
 from graphbox.export.onnx import TensorInput
@@ -104,7 +104,7 @@ class IsTheOutput(nn.Module):
 )
 def test_values_named_like_the_output_do_no_harm(module: nn.Module) -> None:
     exported = export_onnx(module.eval(), [ROWS, TABLE])
-    session = onnxruntime.InferenceSession(exported.model, providers=["CPUExecutionProvider"])
+    session = load_onnxruntime().InferenceSession(exported.model, providers=["CPUExecutionProvider"])
     rows, table = torch.randn(9, 4), torch.randint(0, 9, (2, 5))
     (result,) = session.run(["embedding"], {"rows": rows.numpy(), "table": table.numpy()})
     np.testing.assert_allclose(result, module(rows, table).numpy(), atol=1e-6)
