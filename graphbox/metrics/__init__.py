@@ -9,6 +9,7 @@ from graphbox.metrics.binary import (
     click_report,
     grouped_roc_auc,
 )
+from graphbox.metrics.blocks import UNWATCHED, Check, Measure, Watch
 from graphbox.metrics.classification import (
     accuracy,
     classification_report,
@@ -29,12 +30,16 @@ from graphbox.metrics.ranking import (
 
 __all__ = [
     "POPULARITY_BUCKETS",
+    "UNWATCHED",
     "CalibrationBin",
+    "Check",
     "DeviceScores",
     "FilteredQueries",
+    "Measure",
     "PopularityBucket",
     "RankingQueries",
     "ScoreBlock",
+    "Watch",
     "accuracy",
     "binary_report",
     "calibration_bins",

@@ -22,6 +22,7 @@ _LOW_BITS = 0xFFFFFFFF
 def first_places(
     scores: Tensor,
     masked: tuple[NDArray[np.int64], NDArray[np.int64]],
+    excluded: NDArray[np.int64],
     positives: tuple[NDArray[np.int64], NDArray[np.int64]],
     k: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
@@ -30,6 +31,7 @@ def first_places(
     Args:
         scores: float32 [n, candidates]; overwritten.
         masked: int64 [m] each, rows and columns of what is no candidate.
+        excluded: int64, columns of what is no candidate in any row.
         positives: int64 [p] each, rows and columns of what is to be found, of every row one at least.
         k: length of the ranked lists, 1 to the number of candidates.
 
@@ -40,6 +42,8 @@ def first_places(
     """
     is_nan = torch.isnan(scores).any(dim=1)
     scores[_on(masked[0], scores), _on(masked[1], scores)] = -math.inf
+    if len(excluded):
+        scores[:, _on(excluded, scores)] = -math.inf
     ranked = _top_k(scores, k)
     ranked.masked_fill_(scores.gather(1, ranked) == -math.inf, -1)
     row, column = (_on(each, scores) for each in positives)
@@ -52,6 +56,7 @@ def filtered_counts(
     scores: Tensor,
     targets: NDArray[np.int64],
     known: tuple[NDArray[np.int64], NDArray[np.int64]],
+    excluded: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Count what ranks above the target of each query, and what ties; the host waits once.
 
@@ -59,6 +64,7 @@ def filtered_counts(
         scores: float32 [n, candidates].
         targets: int64 [n], the column of each row's target.
         known: int64 [m] each, rows and columns of what takes no place; distinct, without targets.
+        excluded: int64, columns of what takes no place in any row; none of them in ``known``.
 
     Returns:
         int64 [n, 2], how many scores are above the target's, and how many tie with it, itself included; bool
@@ -70,6 +76,8 @@ def filtered_counts(
     row, column = (_on(each, scores) for each in known)
     filtered, against = scores[row, column], reached[row]
     counts.index_add_(0, row, torch.stack([filtered > against, filtered == against], dim=1).long(), alpha=-1)
+    if len(excluded):
+        counts -= _above_and_ties(scores[:, _on(excluded, scores)], reached)
     is_nan = torch.isnan(scores).any(dim=1)
     found = torch.cat([counts, is_nan[:, None]], dim=1).cpu().numpy()
     return found[:, :2], found[:, 2].astype(bool)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics.blocks import made_in_turn, rows_and_threads
+from graphbox.metrics.blocks import UNWATCHED, Watch, made_in_turn, rows_and_threads
 from graphbox.metrics.ranking import DEVICE_ROWS, DeviceScores, ScoreBlock, check_numbers, check_shape
 
 __all__ = ["FilteredQueries", "evaluate_filtered", "filtered_ranks", "rank_report"]
@@ -27,12 +27,15 @@ class FilteredQueries:
         known: integer, all known answers of query i at ``known_indptr[i]:known_indptr[i + 1]``, whether in
             training, validation or test; the target may be among them.
         relations: integer [q], by which figures are told apart as well, or None.
+        excluded: int64, distinct, what is no candidate of any query, such as removed nodes; none is a known
+            answer.
     """
 
     targets: NDArray[np.integer]
     known_indptr: NDArray[np.int64]
     known: NDArray[np.integer]
     relations: NDArray[np.integer] | None = None
+    excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def evaluate_filtered(
@@ -92,6 +95,7 @@ def filtered_ranks(
     *,
     block_rows: int | None = None,
     threads: int | None = None,
+    watch: Watch = UNWATCHED,
 ) -> NDArray[np.float64]:
     """Return the rank of each query's target among all candidates but the query's other known answers.
 
@@ -109,6 +113,7 @@ def filtered_ranks(
             depends on no number of threads.
         threads: they call ``score`` side by side, fewer where the scores would fill more than 256 MiB; on a
             device one does. None: see :func:`graphbox.native.thread_count`.
+        watch: receives the number of queries ranked, and may stop the measurement.
 
     Returns:
         float64 [q], from 1.
@@ -133,8 +138,14 @@ def filtered_ranks(
 
     starts = range(0, count, rows_of_block)
     blocks = [slice(start, min(start + rows_of_block, count)) for start in starts]
-    made = made_in_turn(lambda block: _ranks(score, queries, block, num_candidates), blocks, threads)
-    return np.concatenate(list(made))
+    ranks = np.empty(count)
+    made = made_in_turn(
+        lambda block: _ranks(score, queries, block, num_candidates), blocks, threads, watch.check
+    )
+    for block, of_block in zip(blocks, made, strict=True):
+        ranks[block] = of_block
+        watch.step(block.stop, count)
+    return ranks
 
 
 def _ranks(
@@ -145,7 +156,7 @@ def _ranks(
     known = queries.known[queries.known_indptr[block.start] : queries.known_indptr[block.stop]]
     rows = np.repeat(np.arange(len(numbers)), np.diff(queries.known_indptr[block.start : block.stop + 1]))
     rows, known = np.unique(np.stack([rows, known])[:, known != targets[rows]], axis=1)
-    counts = _counts(score, numbers, num_candidates, targets, (rows, known))
+    counts = _counts(score, numbers, num_candidates, targets, (rows, known), queries.excluded)
     return np.asarray(counts[:, 0] + (counts[:, 1] + 1) / 2, dtype=np.float64)
 
 
@@ -155,6 +166,7 @@ def _counts(
     candidates: int,
     targets: NDArray[np.int64],
     known: tuple[NDArray[np.int64], NDArray[np.int64]],
+    excluded: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Count what ranks above each target, and what ties: see ``device_ranking.filtered_counts``."""
     if isinstance(score, DeviceScores):
@@ -162,7 +174,7 @@ def _counts(
 
         made = score.score(numbers)
         check_shape(tuple(made.shape), len(numbers), candidates)
-        counts, is_nan = filtered_counts(made, targets, known)
+        counts, is_nan = filtered_counts(made, targets, known, excluded)
         check_numbers(is_nan, numbers)
         return counts
     scores = np.asarray(score(numbers), dtype=np.float32)
@@ -171,6 +183,10 @@ def _counts(
     reached = scores[np.arange(len(numbers)), targets]
     above = (scores > reached[:, None]).sum(axis=1)
     ties = (scores == reached[:, None]).sum(axis=1)  # the target itself among them
+    if len(excluded):
+        none = scores[:, excluded]
+        above -= (none > reached[:, None]).sum(axis=1)
+        ties -= (none == reached[:, None]).sum(axis=1)
     # What is true besides is counted out again: it is little, where a mask would be as large as the scores.
     filtered, against = scores[known], reached[known[0]]
     above -= np.bincount(known[0], filtered > against, len(numbers)).astype(np.int64)

@@ -7,14 +7,14 @@ Rendle, "On sampled metrics for item recommendation", KDD 2020).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from graphbox.errors import UsageError
-from graphbox.metrics.blocks import made_in_turn, rows_and_threads
+from graphbox.metrics.blocks import UNWATCHED, Watch, made_in_turn, rows_and_threads
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -92,6 +92,7 @@ class RankingQueries:
         masked_indptr: int64 [q + 1].
         masked: int64, nodes that are no candidates of query i: itself, known answers and so on; none of
             them a positive of the same query.
+        excluded: int64, distinct, nodes that are no candidates of any query, such as removed ones.
     """
 
     queries: NDArray[np.int64]
@@ -99,6 +100,7 @@ class RankingQueries:
     positives: NDArray[np.int64]
     masked_indptr: NDArray[np.int64]
     masked: NDArray[np.int64]
+    excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def blocks(self, size: int) -> Iterator[tuple[slice, slice, slice]]:
         """Yield slices of ``queries``, ``positives`` and ``masked``, ``size`` queries at a time."""
@@ -114,13 +116,24 @@ class RankingQueries:
         """Return ``count`` of the queries, drawn with a seed, in their order; all where there are no more."""
         if len(self.queries) <= count:
             return self
-        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self.queries))[:count]))
+        return self.take(self.sampled_rows(count, seed))
+
+    def sampled_rows(self, count: int, seed: int) -> NDArray[np.int64]:
+        """Return the places of the queries that :meth:`sample` takes, ascending."""
+        return np.sort(np.random.default_rng(seed).permutation(len(self.queries))[:count])
 
     def take(self, rows: NDArray[np.int64]) -> RankingQueries:
         """Return the queries at the places ``rows``, int64 [n]."""
         positive_indptr, positives = _take_rows(self.positive_indptr, self.positives, rows)
         masked_indptr, masked = _take_rows(self.masked_indptr, self.masked, rows)
-        return RankingQueries(self.queries[rows], positive_indptr, positives, masked_indptr, masked)
+        return replace(
+            self,
+            queries=self.queries[rows],
+            positive_indptr=positive_indptr,
+            positives=positives,
+            masked_indptr=masked_indptr,
+            masked=masked,
+        )
 
 
 def top_k(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
@@ -165,6 +178,7 @@ def evaluate_ranking(
     positive_groups: Mapping[str, NDArray[np.bool_]] | None = None,
     block_rows: int | None = None,
     threads: int | None = None,
+    watch: Watch = UNWATCHED,
 ) -> dict[str, float | int]:
     """Rank all candidates for every query and average over queries.
 
@@ -191,6 +205,7 @@ def evaluate_ranking(
             and 4,096 on a device. Ranking takes as much memory again as the scores, on a device five times.
         threads: they call ``score`` side by side; on a device one does. None: see
             :func:`graphbox.native.thread_count`.
+        watch: receives the number of queries ranked, and may stop the measurement.
 
     Returns:
         ``recall@k``, ``ndcg@k``, ``hit@k`` and ``coverage@k`` of each k; ``mrr``, ``queries``, ``positives``;
@@ -220,6 +235,7 @@ def evaluate_ranking(
             queries.queries[rows],
             len(in_degree),
             (_rows(queries.masked_indptr, rows), queries.masked[masked]),
+            queries.excluded,
             (positive_row, target),
             min(lengths[-1], len(in_degree)),
         )
@@ -231,7 +247,10 @@ def evaluate_ranking(
         rows_of_block, threads = rows_and_threads(block_rows or DEVICE_ROWS, len(in_degree), 1)
     else:
         rows_of_block, threads = rows_and_threads(block_rows or RANKED_ROWS, len(in_degree), threads)
-    for ranked in made_in_turn(rank, queries.blocks(rows_of_block), threads):
+    done = 0
+    for ranked in made_in_turn(rank, queries.blocks(rows_of_block), threads, watch.check):
+        done += len(ranked)
+        watch.step(done, len(queries.queries))
         for place in range(ranked.shape[1]):
             shown = ranked[:, place]
             shown = shown[shown >= 0]
@@ -239,7 +258,8 @@ def evaluate_ranking(
     report: dict[str, float | int] = {}
     for length in lengths:
         report |= _at(length, queries, places, query_groups or {})
-        report[f"coverage@{length}"] = float(np.mean(best_place < length))
+        candidates = len(in_degree) - len(queries.excluded)
+        report[f"coverage@{length}"] = float(np.count_nonzero(best_place < length) / candidates)
         for name, inside in of_positives.items():
             if inside.any():
                 report[f"recall@{length}_{name}"] = float(_found(places[inside], length).mean())
@@ -322,6 +342,7 @@ def _first_places(
     nodes: NDArray[np.int64],
     candidates: int,
     masked: _Cells,
+    excluded: NDArray[np.int64],
     positives: _Cells,
     k: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -331,13 +352,14 @@ def _first_places(
 
         made = score.score(nodes)
         check_shape(tuple(made.shape), len(nodes), candidates)
-        ranked, counts, is_nan = first_places(made, masked, positives, k)
+        ranked, counts, is_nan = first_places(made, masked, excluded, positives, k)
         check_numbers(is_nan, nodes)
         return ranked, counts
     scores = np.array(score(nodes), dtype=np.float32, order="C")
     check_shape(scores.shape, len(nodes), candidates)
     check_numbers(np.asarray(np.isnan(scores).any(axis=1)), nodes)
     scores[masked] = -np.inf
+    scores[:, excluded] = -np.inf
     ranked = top_k(scores, k)
     ranked[np.take_along_axis(scores, ranked, axis=1) == -np.inf] = -1  # masked ones fill up short lists
     best = np.full(len(scores), -np.inf, dtype=np.float32)

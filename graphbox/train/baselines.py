@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,7 +12,16 @@ from numpy.typing import NDArray
 
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
-from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
+from graphbox.graph.live_rows import LiveRows
+from graphbox.metrics import (
+    Check,
+    Measure,
+    RankingQueries,
+    ScoreBlock,
+    Watch,
+    classification_report,
+    evaluate_ranking,
+)
 from graphbox.models.gfcf import fit_gfcf
 from graphbox.models.ials import fit_ials
 from graphbox.train.recommendation.queries import adjacency, in_degree, known_answers, ranking_queries
@@ -27,6 +38,9 @@ __all__ = [
 
 _RESTART = 0.15
 _PAGERANK_STEPS = 10
+_KNN_ROWS = 8
+_PAGERANK_ROWS = 16
+"""Queries scored between two checks: a second of work on a graph of millions of edges, in the CPU's cache."""
 
 
 # ----------------------------------------------------------------------------------- classify
@@ -64,28 +78,34 @@ CLASSIFY_BASELINES: dict[str, Callable[[GraphView, ClassifySplit, NDArray[np.int
 
 
 def classify_baselines(
-    view: GraphView, split: ClassifySplit, task: ClassifyTaskConfig, fold: Fold = "test"
-) -> dict[str, dict[str, float | int]]:
-    """Return the metrics of the task's baselines on a fold, by name of the baseline."""
+    view: GraphView,
+    split: ClassifySplit,
+    task: ClassifyTaskConfig,
+    fold: Fold,
+    seed: int,  # noqa: ARG001 - the interface of baselines
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines on a fold, by name of the baseline."""
     known = split.nodes("train", "validation") if fold == "test" else split.nodes("train")
     nodes = split.nodes(fold)
-    return {
-        name: classification_report(split.labels[nodes], CLASSIFY_BASELINES[name](view, split, known)[nodes])
-        for name in task.baselines
-    }
+
+    def measure(name: str, _: Watch) -> dict[str, float | int]:
+        predicted = CLASSIFY_BASELINES[name](view, split, known)[nodes]
+        return classification_report(split.labels[nodes], predicted)
+
+    return {name: partial(measure, name) for name in task.baselines}
 
 
 # ---------------------------------------------------------------------------------- recommend
 
 
-def popular(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+def popular(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
     """Score a candidate by its training in-degree."""
     scores = in_degree(view, split).astype(np.float32)
     return lambda queries: np.broadcast_to(scores, (len(queries), len(scores)))
 
 
 def popular_within_category(
-    view: GraphView, split: RecommendSplit, category: str | None = None
+    view: GraphView, split: RecommendSplit, category: str | None, _check: Check
 ) -> ScoreBlock:
     """Score a candidate by how many queries of the query's category it answers, then by its in-degree.
 
@@ -116,7 +136,7 @@ def popular_within_category(
     return lambda queries: within[code[queries]]
 
 
-def adamic_adar(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+def adamic_adar(view: GraphView, split: RecommendSplit, _category: str | None, check: Check) -> ScoreBlock:
     """Score a candidate by the sum of 1 / log(degree) over the neighbours it shares with the query.
 
     The graph is undirected and simple, of all relations between nodes of the type (Adamic and Adar,
@@ -136,10 +156,12 @@ def adamic_adar(view: GraphView, split: RecommendSplit, _: str | None = None) ->
     degree = np.diff(linked.indptr)
     weight = 1.0 / np.log(np.maximum(degree, 2))
     weighted = sp.csr_array(linked * weight.astype(np.float32))
-    return lambda queries: (weighted[queries] @ linked).toarray()
+    return _in_pieces(lambda queries: (weighted[queries] @ linked).toarray(), _KNN_ROWS, check)
 
 
-def personalized_pagerank(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+def personalized_pagerank(
+    view: GraphView, split: RecommendSplit, _category: str | None, check: Check
+) -> ScoreBlock:
     """Score a candidate by the probability that a random walk from the query is there.
 
     The walk returns to the query with probability 0.15 before each step, over the undirected simple graph of
@@ -155,14 +177,15 @@ def personalized_pagerank(view: GraphView, split: RecommendSplit, _: str | None 
         start = np.zeros((linked.shape[0], len(queries)), dtype=np.float32)
         start[queries, np.arange(len(queries))] = _RESTART
         mass = start / _RESTART
-        for _step in range(_PAGERANK_STEPS):
+        for _ in range(_PAGERANK_STEPS):
+            check()
             mass = (1.0 - _RESTART) * (transition @ mass) + start
         return np.asarray(mass[first:].T, dtype=np.float32)
 
-    return score
+    return _in_pieces(score, _PAGERANK_ROWS, check)
 
 
-def user_knn(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
+def user_knn(view: GraphView, split: RecommendSplit, _category: str | None, check: Check) -> ScoreBlock:
     """Score a candidate by the similarity to the query of the nodes that it answers.
 
     A node is the vector of its out-neighbours in all relations that the task names, each weighed by
@@ -175,7 +198,8 @@ def user_knn(view: GraphView, split: RecommendSplit, _: str | None = None) -> Sc
         out = sp.csr_array(out + adjacency(view.csc((split.node_type, relation, split.target_type))).T)
     out.data[:] = 1.0
     frequency = np.maximum(np.bincount(out.indices, minlength=out.shape[1]), 1)
-    profile = sp.csr_array(out * np.log(out.shape[0] / frequency).astype(np.float32))
+    nodes = len(LiveRows.of_graph(view, split.node_type))
+    profile = sp.csr_array(out * np.log(nodes / frequency).astype(np.float32))
     norm = np.sqrt(np.asarray(profile.multiply(profile).sum(axis=1)).ravel())
     profile = sp.csr_array(sp.diags_array(1.0 / np.where(norm > 0, norm, 1.0)) @ profile).astype(np.float32)
     transposed = sp.csr_array(profile.T)
@@ -185,21 +209,29 @@ def user_knn(view: GraphView, split: RecommendSplit, _: str | None = None) -> Sc
         similarity.data **= 2
         return np.asarray((similarity @ answers).toarray(), dtype=np.float32)
 
+    return _in_pieces(score, _KNN_ROWS, check)
+
+
+def gfcf(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
+    """Score by graph-filter collaborative filtering: :func:`graphbox.models.gfcf.fit_gfcf`."""
+    queries, targets = _live_ends(view, split)
+    score = fit_gfcf(_live_answers(view, split))
+    return lambda rows: targets.spread(score(queries.rows(rows)), fill=-np.inf, axis=1)
+
+
+def ials(view: GraphView, split: RecommendSplit, _category: str | None, _check: Check) -> ScoreBlock:
+    """Score by implicit alternating least squares: :func:`graphbox.models.ials.fit_ials`."""
+    of_queries, of_targets = fit_ials(_live_answers(view, split))
+    queries, targets = _live_ends(view, split)
+
+    def score(rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = np.asarray(of_queries[queries.rows(rows)] @ of_targets.T, dtype=np.float32)
+        return targets.spread(found, fill=-np.inf, axis=1)
+
     return score
 
 
-def gfcf(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
-    """Score by graph-filter collaborative filtering: :func:`graphbox.models.gfcf.fit_gfcf`."""
-    return fit_gfcf(known_answers(view, split))
-
-
-def ials(view: GraphView, split: RecommendSplit, _: str | None = None) -> ScoreBlock:
-    """Score by implicit alternating least squares: :func:`graphbox.models.ials.fit_ials`."""
-    queries, targets = fit_ials(known_answers(view, split))
-    return lambda rows: np.asarray(queries[rows] @ targets.T, dtype=np.float32)
-
-
-RECOMMEND_BASELINES: dict[str, Callable[[GraphView, RecommendSplit, str | None], ScoreBlock]] = {
+RECOMMEND_BASELINES: dict[str, Callable[[GraphView, RecommendSplit, str | None, Check], ScoreBlock]] = {
     "popular": popular,
     "popular_within_category": popular_within_category,
     "adamic_adar": adamic_adar,
@@ -223,28 +255,67 @@ def baselines_of(split: RecommendSplit, task: RecommendTaskConfig) -> tuple[str,
 
 
 def recommend_baselines(
-    view: GraphView, split: RecommendSplit, task: RecommendTaskConfig, fold: Fold = "test"
-) -> dict[str, dict[str, float | int]]:
-    """Return the metrics of the task's baselines on a fold, by name of the baseline.
+    view: GraphView, split: RecommendSplit, task: RecommendTaskConfig, fold: Fold, seed: int
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines on a fold, by name of the baseline.
 
     Args:
         view: the graph as it is known when ``fold`` is predicted.
         split: the split of the task.
         task: the task's section of the run file.
         fold: validation or test.
+        seed: draws the sample of queries where there are more than ``task.baseline_queries``.
     """
-    queries = ranking_queries(view, split, fold)
-    popularity, groups = in_degree(view, split), split.edges_by_relation(fold)
-    return {
-        name: evaluate_ranking(
-            RECOMMEND_BASELINES[name](view, split, task.category),
-            queries,
-            popularity,
-            k=task.k,
-            positive_groups=groups,
-        )
-        for name in baselines_of(split, task)
-    }
+    every = ranking_queries(view, split, fold)
+    queries, groups = _bounded(every, split.edges_by_relation(fold), task.baseline_queries, seed)
+    popularity = in_degree(view, split)
+
+    def measure(name: str, watch: Watch) -> dict[str, float | int]:
+        score = RECOMMEND_BASELINES[name](view, split, task.category, watch.check)
+        report = evaluate_ranking(score, queries, popularity, k=task.k, positive_groups=groups, watch=watch)
+        if queries is every:
+            return report
+        # The share of candidates that appear in any list grows with the number of lists.
+        report.pop(f"coverage@{task.k}")
+        return {**report, "queries_total": len(every.queries)}
+
+    return {name: partial(measure, name) for name in baselines_of(split, task)}
+
+
+def _bounded(
+    queries: RankingQueries, groups: Mapping[str, NDArray[np.bool_]], most: int | Literal["all"], seed: int
+) -> tuple[RankingQueries, Mapping[str, NDArray[np.bool_]]]:
+    """Return a uniform sample of at most ``most`` queries, and the groups of their positives."""
+    if most == "all" or len(queries.queries) <= most:
+        return queries, groups
+    rows = queries.sampled_rows(most, seed)
+    kept = np.zeros(len(queries.queries), dtype=bool)
+    kept[rows] = True
+    of_positives = np.repeat(kept, np.diff(queries.positive_indptr))
+    return queries.take(rows), {name: inside[of_positives] for name, inside in groups.items()}
+
+
+def _in_pieces(score: ScoreBlock, rows: int, check: Check) -> ScoreBlock:
+    """Return ``score`` for ``rows`` queries at a time, with a check before each; results are the same."""
+
+    def score_pieces(queries: NDArray[np.int64]) -> NDArray[np.float32]:
+        pieces = []
+        for start in range(0, len(queries), rows):
+            check()
+            pieces.append(score(queries[start : start + rows]))
+        return np.concatenate(pieces)
+
+    return score_pieces
+
+
+def _live_ends(view: GraphView, split: RecommendSplit) -> tuple[LiveRows, LiveRows]:
+    return LiveRows.of_graph(view, split.node_type), LiveRows.of_graph(view, split.target_type)
+
+
+def _live_answers(view: GraphView, split: RecommendSplit) -> sp.csr_array:
+    """Return the known answers among live nodes: 0/1 float32 [live queries, live targets]."""
+    queries, targets = (live.nodes(np.arange(len(live))) for live in _live_ends(view, split))
+    return sp.csr_array(known_answers(view, split)[queries][:, targets])
 
 
 def _undirected(view: GraphView, split: RecommendSplit) -> sp.csr_array:

@@ -195,6 +195,12 @@ class CheckpointStore:
             self._remove_partial()
         self._processes.barrier("checkpoints are removed")
 
+    def keep_last(self) -> None:
+        """Remove all checkpoints but the last."""
+        for old in self._places()[:-1]:
+            old.rename(self._folder / f".{old.name}.old.partial")
+        self._remove_partial()
+
     def _places(self) -> list[Path]:
         """Return the checkpoints' folders, oldest first."""
         if not self._folder.exists():

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,23 @@ __all__ = ["computing_on", "summing_in_order"]
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _FIXED_WORKSPACE = ":4096:8"
 """With it the products of cuBLAS are the same each time; read when the first is computed."""
+
+_PRODUCTS = "MKL_CBWR"
+_SAME_PRODUCTS = "AUTO,STRICT"
+"""With it the products of Intel's MKL are the same for any number of threads; read at the first one."""
+
+
+def _fix_products() -> None:
+    """Let products on Intel processors not depend on the number of threads; on others they do not anyway."""
+    try:
+        is_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return
+    if is_intel:
+        os.environ.setdefault(_PRODUCTS, _SAME_PRODUCTS)
+
+
+_fix_products()  # on import: later the process may have computed one already
 
 
 @contextmanager

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig, TaskConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
-from graphbox.metrics import ScoreBlock, classification_report, evaluate_ranking
+from graphbox.metrics import (
+    UNWATCHED,
+    Measure,
+    ScoreBlock,
+    Watch,
+    classification_report,
+    evaluate_ranking,
+)
 from graphbox.train.baselines import classify_baselines, recommend_baselines
 from graphbox.train.click.evaluation import click_baselines, evaluate_click
 from graphbox.train.completion.baselines import completion_baselines
@@ -28,6 +35,7 @@ from graphbox.train.view import GraphView
 __all__ = [
     "BASELINE_EVALUATIONS",
     "MODEL_EVALUATIONS",
+    "baseline_measures",
     "evaluate_baselines",
     "evaluate_embeddings",
     "evaluate_logits",
@@ -39,7 +47,12 @@ Metrics = dict[str, float | int]
 
 
 def evaluate_scores(
-    graph: Graph, split: Split, task: TaskConfig, score: ScoreBlock, fold: Fold = "test"
+    graph: Graph,
+    split: Split,
+    task: TaskConfig,
+    score: ScoreBlock,
+    fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Rank all candidates by ``score`` for every query of a recommend task's fold.
 
@@ -49,16 +62,18 @@ def evaluate_scores(
         task: the task's section of the run file.
         score: maps query nodes [b] to scores float32 [b, nodes].
         fold: validation or test.
+        watch: receives the number of queries ranked, and may stop the measurement.
 
     Raises:
-        UsageError: the task is none to rank for.
+        UsageError: the task is not of kind recommend.
     """
     if not isinstance(split, RecommendSplit) or not isinstance(task, RecommendTaskConfig):
         raise UsageError(f"expected a task of kind recommend, received one of kind {task.kind}")
     view = GraphView(graph, split, fold)
     queries = ranking_queries(view, split, fold)
     groups = split.edges_by_relation(fold)
-    return evaluate_ranking(score, queries, in_degree(view, split), k=task.k, positive_groups=groups)
+    degree = in_degree(view, split)
+    return evaluate_ranking(score, queries, degree, k=task.k, positive_groups=groups, watch=watch)
 
 
 def evaluate_embeddings(
@@ -67,6 +82,7 @@ def evaluate_embeddings(
     task: TaskConfig,
     embeddings: Mapping[str, NDArray[np.float32]],
     fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure frozen embeddings on a task: by a classifier, or by ranking with the cosine.
 
@@ -78,6 +94,7 @@ def evaluate_embeddings(
         task: the task's section of the run file.
         embeddings: float32 [nodes, dim] by node type, that of the task among them.
         fold: validation or test.
+        watch: receives the progress of a ranking, and may stop it.
 
     Raises:
         UsageError: embeddings alone do not do such a task.
@@ -98,7 +115,8 @@ def evaluate_embeddings(
                 where=f"node type {node_type}",
             )
     if isinstance(split, RecommendSplit):
-        return evaluate_scores(graph, split, task, cosine_scores(embeddings[split.node_type]), fold)
+        score = cosine_scores(embeddings[split.node_type])
+        return evaluate_scores(graph, split, task, score, fold, watch)
     if not isinstance(split, ClassifySplit) or not isinstance(task, ClassifyTaskConfig):
         raise UsageError(f"expected a task that embeddings alone do, received one of kind {split.KIND}")
     view = GraphView(graph, split, fold)
@@ -127,7 +145,12 @@ def evaluate_logits(split: Split, logits: NDArray[np.float32], fold: Fold = "tes
 
 
 def evaluate_trained(
-    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold = "test"
+    graph: Graph,
+    split: Split,
+    task: TaskConfig,
+    trained: TrainedModel,
+    fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure a trained model on its task.
 
@@ -137,35 +160,55 @@ def evaluate_trained(
         task: the task's section of the run file.
         trained: the model.
         fold: validation or test.
+        watch: receives the progress, and may stop the measurement.
     """
-    return MODEL_EVALUATIONS[task.kind](graph, split, task, trained, fold)
+    return MODEL_EVALUATIONS[task.kind](graph, split, task, trained, fold, watch)
 
 
 def evaluate_baselines(
-    graph: Graph, split: Split, task: TaskConfig, fold: Fold = "test"
+    graph: Graph, split: Split, task: TaskConfig, fold: Fold = "test", seed: int = 0
 ) -> dict[str, Metrics]:
     """Return the metrics of the task's baselines by name: ``{baseline: {metric: value}}``.
+
+    Args:
+        graph: the whole graph.
+        split: the split of the task.
+        task: the task's section of the run file.
+        fold: validation or test.
+        seed: draws the sample of queries where there are more than the task's ``baseline_queries``.
+
+    Raises:
+        UsageError: the split is one of another kind of task.
+    """
+    measures = baseline_measures(graph, split, task, fold, seed)
+    return {name: measure(UNWATCHED) for name, measure in measures.items()}
+
+
+def baseline_measures(
+    graph: Graph, split: Split, task: TaskConfig, fold: Fold, seed: int
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines by name; see :func:`evaluate_baselines`.
 
     Raises:
         UsageError: the split is one of another kind of task.
     """
     if task.kind != split.KIND:
         raise UsageError(f"expected the split of this task, received one of another kind than {task.kind}")
-    return BASELINE_EVALUATIONS[task.kind](GraphView(graph, split, fold), split, task, fold)
+    return BASELINE_EVALUATIONS[task.kind](GraphView(graph, split, fold), split, task, fold, seed)
 
 
 def _evaluate_classify(
-    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold
+    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold, watch: Watch
 ) -> Metrics:
     if trained.logits is not None:
         return evaluate_logits(split, trained.logits, fold)
-    return evaluate_embeddings(graph, split, task, trained.embeddings, fold)
+    return evaluate_embeddings(graph, split, task, trained.embeddings, fold, watch)
 
 
 def _evaluate_recommend(
-    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold
+    graph: Graph, split: Split, task: TaskConfig, trained: TrainedModel, fold: Fold, watch: Watch
 ) -> Metrics:
-    return evaluate_scores(graph, split, task, trained.score, fold)
+    return evaluate_scores(graph, split, task, trained.score, fold, watch)
 
 
 MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
@@ -175,13 +218,13 @@ MODEL_EVALUATIONS: Mapping[str, Callable[..., Metrics]] = {
     "predict_links": evaluate_links,
     "recommend": _evaluate_recommend,
 }
-"""What measures a model, ``(graph, split, task, trained, fold) -> metrics``, by kind of task."""
+"""Measurement of a model, ``(graph, split, task, trained, fold, watch) -> metrics``, by kind of task."""
 
-BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Metrics]]] = {
+BASELINE_EVALUATIONS: Mapping[str, Callable[..., dict[str, Measure]]] = {
     "classify": classify_baselines,
     "click": click_baselines,
     "complete": completion_baselines,
     "predict_links": link_baselines,
     "recommend": recommend_baselines,
 }
-"""What measures baselines, ``(view, split, task, fold) -> {baseline: metrics}``, by kind of task."""
+"""Baselines, ``(view, split, task, fold, seed) -> {baseline: measurement}``, by kind of task."""

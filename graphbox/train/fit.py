@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from graphbox.errors import NotFoundError
 from graphbox.graph import Graph
 from graphbox.train.computing import computing_on, summing_in_order
 from graphbox.train.launch import TrainingOptions, job_of, launch
-from graphbox.train.loop import CHECKPOINT_INTERVAL_S, Outcome, ProgressCallback, StopCallback, train
+from graphbox.train.loop import CHECKPOINT_INTERVAL_S, AtOnce, Outcome, ProgressCallback, StopCallback, train
 from graphbox.train.memory import TrainingMemory, discard_table
 from graphbox.train.processes import ALONE, TrainingProcesses, check_gpus, check_processes
 from graphbox.train.registry import Assignment, make_trainer
@@ -43,6 +43,7 @@ def fit(
     trackers: tuple[Tracker, ...] = (),
     progress: ProgressCallback | None = None,
     stop: StopCallback | None = None,
+    at_once: AtOnce = nullcontext,
     resume: bool = False,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
     memory: MemoryConfig | None = None,
@@ -68,6 +69,9 @@ def fit(
         trackers: get the figures of the training too.
         progress: called with where the training is.
         stop: asked after each batch whether to stop.
+        at_once: see :func:`graphbox.train.loop.train`; also around what prepares the training, and around
+            making the vectors of the trained model.
+            Several processes stop only after a batch.
         resume: go on from the last checkpoint, if there is one.
         checkpoint_interval_s: seconds between checkpoints.
         memory: budgets of what is read from disk; without any all is in memory.
@@ -93,7 +97,9 @@ def fit(
         name, run_folder, seed, threads, resume, checkpoint_interval_s, memory or MemoryConfig(), device
     )
     if processes == 1:
-        trained = fit_in_process(graph, split, config, task, options, trackers, progress, stop)
+        trained = fit_in_process(
+            graph, split, config, task, options, trackers, progress, stop, at_once=at_once
+        )
         assert trained is not None  # noqa: S101 - it is the only process
         return trained
     check_processes(processes, config, task, name, options.memory)
@@ -113,6 +119,7 @@ def fit_in_process(
     progress: ProgressCallback | None,
     stop: StopCallback | None,
     processes: TrainingProcesses = ALONE,
+    at_once: AtOnce = nullcontext,
 ) -> TrainedModel | None:
     """Train a model in this process, see :func:`fit`; of several, rank 0 alone has the trained model."""
     name, run_folder, threads = options.name, options.run_folder, options.threads
@@ -132,7 +139,8 @@ def fit_in_process(
         processes=processes,
     )
     with torch_threads(threads), computing_on(options.device, name, config):
-        trainer = make_trainer(config, assignment)
+        with at_once():
+            trainer = make_trainer(config, assignment)
         try:
             with summing_in_order(options.device, wanted=trainer.sums_in_order):
                 outcome = train(
@@ -144,6 +152,7 @@ def fit_in_process(
                     trackers=trackers,
                     progress=progress,
                     stop=stop,
+                    at_once=at_once,
                     resume=options.resume,
                     threads=threads,
                     checkpoint_interval_s=options.checkpoint_interval_s,
@@ -151,7 +160,8 @@ def fit_in_process(
                 )
                 if not processes.is_first:
                     return None
-                trained = trainer.trained(name, GraphView(graph, split, "test"))
+                with at_once():
+                    trained = trainer.trained(name, GraphView(graph, split, "test"))
             outcome = replace(outcome, places={**outcome.places, **place.table_places()})
             save_trained(trained, graph, run_folder)
         finally:

@@ -34,7 +34,7 @@ from graphbox.train.loop import ProgressCallback, StopCallback, TrainProgress
 from graphbox.train.tasks import Split, save_split
 from graphbox.train.tracking.trackers import Tracker
 
-__all__ = ["TrainingOptions", "graph_sizes", "job_of", "launch"]
+__all__ = ["TrainingOptions", "job_of", "launch"]
 
 _WORKER = "graphbox.train.worker"
 _LOOK_SECONDS = 0.1
@@ -83,7 +83,7 @@ def job_of(
         save_split(split, split_path)
     return {
         "graph": str(graph.path.absolute()),
-        "graph_sizes": graph_sizes(graph),
+        "version": graph.version,
         "split": None if split_path is None else str(split_path),
         "config": config.model_dump(mode="json"),
         "task": None if task is None else task.model_dump(mode="json"),
@@ -97,13 +97,6 @@ def job_of(
         "device": options.device.type,
         "timeout_seconds": DEFAULT_TIMEOUT_SECONDS,
     }
-
-
-def graph_sizes(graph: Graph) -> dict[str, int]:
-    """Return numbers that change when a graph does: of nodes and edges by type, and of bytes on disk."""
-    nodes = {name: graph.num_nodes(name) for name in graph.node_types}
-    edges = {"|".join(each): graph.num_edges(each) for each in graph.edge_types}
-    return {**nodes, **edges, "size_bytes": graph.size_bytes or 0}
 
 
 @dataclass

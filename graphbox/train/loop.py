@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,15 @@ from graphbox.train.trainer import Trainer
 from graphbox.words import counted
 from graphbox.workspace import Heartbeat
 
-__all__ = ["CHECKPOINT_INTERVAL_S", "Outcome", "ProgressCallback", "StopCallback", "TrainProgress", "train"]
+__all__ = [
+    "CHECKPOINT_INTERVAL_S",
+    "AtOnce",
+    "Outcome",
+    "ProgressCallback",
+    "StopCallback",
+    "TrainProgress",
+    "train",
+]
 
 _POINTS_PER_EPOCH = 10
 CHECKPOINT_INTERVAL_S = 20.0
@@ -75,6 +84,8 @@ class Outcome:
 
 ProgressCallback = Callable[[TrainProgress], None]
 StopCallback = Callable[[], bool]
+AtOnce = Callable[[], AbstractContextManager[None]]
+"""Makes a block that a stop request ends by raising InterruptedRunError, wherever it is."""
 
 
 @dataclass
@@ -111,6 +122,7 @@ def train(
     trackers: tuple[Tracker, ...] = (),
     progress: ProgressCallback | None = None,
     stop: StopCallback | None = None,
+    at_once: AtOnce = nullcontext,
     resume: bool = False,
     threads: int | None = None,
     checkpoint_interval_s: float = CHECKPOINT_INTERVAL_S,
@@ -134,6 +146,8 @@ def train(
         trackers: get the figures too.
         progress: called with where the training is, at least once for each point.
         stop: asked after each batch whether to stop.
+        at_once: around the end of each epoch, which measures the validation part and can take minutes. A
+            training that is stopped there is resumed from its last checkpoint.
         resume: go on from the last checkpoint, if there is one; else start anew.
         threads: threads of restored embedding tables.
         checkpoint_interval_s: seconds between checkpoints; more where writing one takes more than 5 % of
@@ -160,6 +174,7 @@ def train(
             trackers,
             progress or (lambda _: None),
             stop or (lambda: False),
+            at_once,
             threads,
             checkpoint_interval_s,
             processes,
@@ -190,6 +205,7 @@ class _Loop:
         trackers: tuple[Tracker, ...],
         progress: ProgressCallback,
         stop: StopCallback,
+        at_once: AtOnce,
         threads: int | None,
         checkpoint_interval_s: float,
         processes: TrainingProcesses,
@@ -208,6 +224,7 @@ class _Loop:
         self._progress = progress
         self._progress_at = -math.inf
         self._stop = stop
+        self._at_once = at_once
         self._threads = threads
         self._at = _Position()
         self._values: dict[str, float] = {}
@@ -286,7 +303,7 @@ class _Loop:
     def _end_epoch(self) -> None:
         epoch = self._at.epoch
         self._at.epoch, self._at.batch = epoch + 1, 0
-        with self._clock.stage("validate"):
+        with self._clock.stage("validate"), self._at_once():
             values = self._processes.agree(self._trainer.end_epoch(epoch))
         if values:
             self._point(values)

@@ -13,9 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from graphbox.artifact.arrays import write_array
 from graphbox.errors import FormatError, NotFoundError, UsageError
 from graphbox.graph import Graph
-from graphbox.graph.schema import edge_type_from_text, edge_type_text
+from graphbox.graph.ids import make_ids
+from graphbox.graph.live_nodes import LiveIds
+from graphbox.graph.schema import IdType, edge_type_from_text, edge_type_text
+from graphbox.graph.tables import NodeTable
 from graphbox.models.features import FeatureSizes
 from graphbox.models.sage import TwoTowerSAGE
 from graphbox.train.click.model import ClickModel, load_click_model, save_click_model
@@ -25,7 +29,7 @@ from graphbox.train.recommendation.sage_encoder import SageEncoder
 from graphbox.train.scores import cosine_scores
 from graphbox.train.storage import save_tensors, write_atomically
 
-__all__ = ["TrainedModel", "load_trained", "save_trained"]
+__all__ = ["TrainedModel", "load_nodes", "load_trained", "nodes_without", "save_trained"]
 
 _FORMAT = "graphbox-trained"
 _FORMAT_VERSION = 1
@@ -68,11 +72,27 @@ class TrainedModel:
     triples: TripleRows | None = None
     network: TrainedNetwork | None = None
 
-    def score(self, queries: NDArray[np.int64]) -> NDArray[np.float32]:
+    @property
+    def query_types(self) -> list[str]:
+        """Node types that have vectors, the task's first: those that :meth:`score` takes."""
+        first = [self.node_type] if self.node_type in self.embeddings else []
+        last = [] if self.target_type is None else [self.target_type]
+        return list(dict.fromkeys([*first, *self.embeddings, *last]))
+
+    def score(self, queries: NDArray[np.int64], node_type: str | None = None) -> NDArray[np.float32]:
         """Return the scores of all candidates: float32 [queries, candidates].
 
         The inner product with the targets' vectors for encoders and two towers, the cosine for embeddings.
+        Nodes of another type than the task's are scored by the cosine with nodes of their own type.
+
+        Args:
+            queries: int64 [queries], node indices.
+            node_type: their type, one of :attr:`query_types`; None: the task's.
         """
+        if node_type is not None and node_type != self.node_type:
+            vectors = self.embeddings.get(node_type, self.target)
+            assert vectors is not None  # noqa: S101 - for the type checker
+            return cosine_scores(vectors)(queries)
         if self.encoder is not None:
             return self.encoder.score(queries)
         if self.target is not None:
@@ -143,9 +163,10 @@ def save_trained(trained: TrainedModel, graph: Graph, run_folder: Path) -> None:
         "task": trained.task,
         "node_type": trained.node_type,
         "node_types": list(trained.embeddings),
+        "id_types": {name: graph.id_type(name) for name in _public_types(trained)},
         "removed": {
             name: graph.removed_nodes(name).tolist()
-            for name in dict.fromkeys([*trained.embeddings, trained.target_type or trained.node_type])
+            for name in _public_types(trained)
             if graph.num_removed(name)
         },
     }
@@ -229,6 +250,72 @@ def load_trained(run_folder: Path, name: str) -> TrainedModel:
         ) from error
 
 
+def _public_types(trained: TrainedModel) -> list[str]:
+    """Return the node types of which vectors are written with their ids."""
+    return list(dict.fromkeys([*trained.embeddings, trained.target_type or trained.node_type]))
+
+
+def load_nodes(run_folder: Path, trained: TrainedModel) -> Graph:
+    """Return the nodes whose vectors a run wrote, with their ids, as a graph without edges and features.
+
+    Raises:
+        FormatError: a file is damaged or missing.
+    """
+    folder = _folder(run_folder, trained.name)
+    public = run_folder / "embeddings" / trained.name
+    try:
+        header = json.loads((folder / "trained.json").read_text())
+        nodes = {}
+        for name in _public_types(trained):
+            place = public if name in trained.embeddings else public / "target"
+            texts = (place / f"{name}.ids.txt").read_text(encoding="utf-8").splitlines()
+            kind = header.get("id_types", {}).get(name, "string")
+            nodes[name] = _nodes_of_ids(texts, kind, header["removed"].get(name, []))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(
+            f"expected the ids of a trained model, received unreadable files: {error}",
+            where=str(public),
+            hint="run the stage `train` again: it is resumed from the last checkpoint",
+        ) from error
+    return Graph(trained.name, nodes, {})
+
+
+def nodes_without(graph: Graph, nodes: Mapping[str, NDArray[np.int64]]) -> Graph:
+    """Return nodes as :func:`load_nodes` does, some of them removed.
+
+    Args:
+        graph: the nodes.
+        nodes: indices of the nodes to remove, by node type.
+    """
+    found = {}
+    for node_type in graph.node_types:
+        removed = np.union1d(graph.removed_nodes(node_type), nodes.get(node_type, []))
+        live = np.delete(np.arange(graph.num_nodes(node_type)), removed.astype(np.int64))
+        texts = graph.arrow_ids(node_type).take(pa.array(live)).cast(pa.large_string()).to_pylist()
+        found[node_type] = _nodes_of_ids(texts, graph.id_type(node_type), removed.astype(int).tolist())
+    return Graph(graph.name, found, {})
+
+
+def _nodes_of_ids(texts: list[str], kind: IdType, removed: list[int]) -> NodeTable:
+    """Return nodes by the ids of the live ones, with holes where nodes were removed."""
+    # No id has a line break: removed nodes have ids here that nobody can ask for.
+    live = np.delete(np.arange(len(texts) + len(removed)), removed)
+    if kind == "int64":
+        numbers = np.array(texts, np.int64)
+        values = np.zeros(len(texts) + len(removed), np.int64)
+        values[live] = numbers
+        free = np.setdiff1d(np.arange(len(values) + 1), numbers)
+        values[removed] = free[: len(removed)]
+        ids = make_ids(pa.array(values), "nodes of a run")
+    else:
+        every = [f"\n{number}" for number in range(len(texts) + len(removed))]
+        for number, text in zip(live.tolist(), texts, strict=True):
+            every[number] = text
+        ids = make_ids(pa.array(every, pa.large_string()), "nodes of a run")
+    holes = np.array(removed, np.int64)
+    return NodeTable(LiveIds(kind, [(0, ids)], holes) if removed else ids, {}, holes)
+
+
 def _save_vectors(graph: Graph, node_type: str, vectors: NDArray[np.float32], folder: Path) -> None:
     """Write the vectors of the nodes that are there."""
     ids = graph.arrow_ids(node_type)
@@ -310,7 +397,7 @@ def _folder(run_folder: Path, name: str) -> Path:
 
 def _save_array(path: Path, array: NDArray[Any]) -> None:
     with write_atomically(path) as stream:
-        np.save(stream, array, allow_pickle=False)
+        write_array(stream, array)
 
 
 def _load_array(path: Path) -> NDArray[Any]:

@@ -101,6 +101,10 @@ class GraphView:
         """Return the number of nodes of a type."""
         return self._graph.num_nodes(node_type)
 
+    def removed_nodes(self, node_type: str) -> NDArray[np.int64]:
+        """Return the indices of removed nodes of a type: int64, ascending; they are no candidates."""
+        return self._graph.removed_nodes(node_type)
+
     def ids(self, node_type: str) -> NDArray[np.object_] | NDArray[np.int64]:
         """Return the original ids of a type's nodes."""
         return self._graph.ids(node_type)

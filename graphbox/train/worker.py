@@ -22,11 +22,11 @@ import torch
 from pydantic import TypeAdapter
 
 from graphbox.config import MemoryConfig, ModelConfig, TaskConfig
-from graphbox.errors import ConflictError, GraphboxError
+from graphbox.errors import GraphboxError
 from graphbox.graph import Graph
 from graphbox.table import ProcessGroup
 from graphbox.train.fit import fit_in_process
-from graphbox.train.launch import TrainingOptions, graph_sizes
+from graphbox.train.launch import TrainingOptions
 from graphbox.train.loop import TrainProgress
 from graphbox.train.processes import TrainingProcesses
 from graphbox.train.tasks import load_split
@@ -100,13 +100,7 @@ def _train(job: Mapping[str, Any], report: _Report, stopping: threading.Event) -
     store.set_timeout(timedelta(seconds=timeout))
     torch.distributed.init_process_group("gloo", store=store, rank=job["rank"], world_size=job["size"])
     with ProcessGroup(device, timeout_seconds=timeout) as group:
-        graph = Graph.open(job["graph"])
-        if graph_sizes(graph) != job["graph_sizes"]:
-            raise ConflictError(
-                "expected the graph as it was when the training began, it was changed meanwhile",
-                where=job["graph"],
-                hint="run the run file again",
-            )
+        graph = Graph.open(job["graph"], version=job["version"])
         options = TrainingOptions(
             job["name"],
             Path(job["run_folder"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -55,6 +57,15 @@ def test_equals_the_definition(seed: int, block_rows: int, threads: int) -> None
         inside = queries.relations == relation
         assert report[f"mrr_relation_{relation}"] == pytest.approx(np.mean(1 / ranks[inside]))
         assert report[f"queries_relation_{relation}"] == inside.sum()
+
+
+def test_excluded_candidates_are_not_there() -> None:
+    scores, queries = problem(0)
+    more = np.insert(scores, [0, 17, 40], 100.0, axis=1)
+    excluded, left = np.array([0, 18, 42]), np.delete(np.arange(43), [0, 18, 42])
+    among = replace(queries, targets=left[queries.targets], known=left[queries.known], excluded=excluded)
+    expected = filtered_ranks(lambda numbers: scores[numbers], queries, 40)
+    np.testing.assert_array_equal(filtered_ranks(lambda numbers: more[numbers], among, 43), expected)
 
 
 def test_scores_that_are_all_alike_gain_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -192,6 +193,23 @@ def test_masked_candidates_take_no_place() -> None:
     report = evaluate_ranking(block_of(scores), as_queries([{3}], [{0, 1, 2}]), np.zeros(4, np.int64), k=1)
     assert report["recall@1"] == 1.0
     assert report["mrr"] == 1.0
+
+
+def test_excluded_candidates_are_not_there() -> None:
+    random = np.random.default_rng(3)
+    scores = random.integers(0, 5, (6, 9)).astype(np.float32)
+    excluded, left = np.array([0, 4, 8]), np.array([1, 2, 3, 5, 6, 7])
+    positives: list[set[int]] = [{row % 6, (row + 2) % 6} for row in range(6)]
+    masked: list[set[int]] = [{(row + 1) % 6} for row in range(6)]
+    alone = evaluate_ranking(
+        block_of(scores[:, left]), as_queries(positives, masked), np.arange(6), k=[1, 3, 20]
+    )
+    among = as_queries(*([{int(left[each]) for each in row} for row in rows] for rows in (positives, masked)))
+    degree = np.zeros(9, np.int64)
+    degree[left] = np.arange(6)
+    assert (
+        evaluate_ranking(block_of(scores), replace(among, excluded=excluded), degree, k=[1, 3, 20]) == alone
+    )
 
 
 def test_buckets_partition_every_degree() -> None:

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from graphbox.config import ClassifyTaskConfig, RecommendTaskConfig
-from graphbox.errors import UsageError
+from graphbox.errors import InterruptedRunError, UsageError
 from graphbox.graph import Graph
+from graphbox.metrics import UNWATCHED
 from graphbox.train import ClassifySplit, GraphView, RecommendSplit, evaluate_baselines
 from graphbox.train.baselines import CLASSIFY_BASELINES, RECOMMEND_BASELINES, baselines_of
 from graphbox.train.recommendation.queries import in_degree, known_links, ranking_queries
@@ -44,7 +45,32 @@ def undirected(view: GraphView) -> dict[int, set[int]]:
 
 
 def scores_of(name: str, view: GraphView, split: RecommendSplit) -> NDArray[np.float32]:
-    return np.asarray(RECOMMEND_BASELINES[name](view, split, "topic")(QUERIES))
+    return np.asarray(RECOMMEND_BASELINES[name](view, split, "topic", UNWATCHED.check)(QUERIES))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), [("user_knn", 8), ("adamic_adar", 8), ("personalized_pagerank", 16)]
+)
+def test_baselines_can_be_stopped_within_a_block(
+    name: str, rows: int, view: GraphView, recommend_split: RecommendSplit
+) -> None:
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        checks += 1
+        if checks == 100:
+            raise InterruptedRunError("stopped on request")
+
+    queries = np.arange(ITEMS)
+    score = RECOMMEND_BASELINES[name](view, recommend_split, "topic", check)
+    assert checks == 0
+    pieces = [score(queries[start : start + rows]) for start in range(0, 2 * rows, rows)]
+    assert 2 <= checks < 30, "once or more for each piece"
+    np.testing.assert_array_equal(np.concatenate(pieces), score(queries[: 2 * rows]))
+    with pytest.raises(InterruptedRunError):
+        score(np.tile(queries, 100))
+    assert checks == 100, "nothing is scored after the stop"
 
 
 class TestQueries:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from graphbox.graph.live_rows import LiveRows
 from graphbox.train.recommendation.candidates import (
     CandidateColumns,
     Candidates,
@@ -16,11 +17,26 @@ from graphbox.train.recommendation.candidates import (
 )
 from tests.train.pretended_gpu import pretended_gpu
 
+NONE = np.empty(0, np.int64)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+def test_removed_nodes_are_never_drawn(exponent: float) -> None:
+    alone = Candidates(np.array([2, 5, 1]), LiveRows(3, NONE), 4, exponent, seed=0)
+    among = Candidates(np.array([0, 2, 5, 0, 1]), LiveRows(5, np.array([0, 3])), 4, exponent, seed=0)
+    live = np.array([1, 2, 4])
+    for batch in range(50):
+        np.testing.assert_array_equal(among.draw(0, batch, 1), live[alone.draw(0, batch, 1)])
+    for name in ("log_probability", "log_noise"):
+        found = getattr(among, name).numpy()
+        np.testing.assert_array_equal(found[live], getattr(alone, name).numpy())
+        assert (found[[0, 3]] == -np.inf).all()
+
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
 def test_a_candidate_is_drawn_with_its_probability(exponent: float) -> None:
     degree, count = np.array([0, 1, 4, 9]), 3
-    candidates = Candidates(degree, count, exponent, seed=0)
+    candidates = Candidates(degree, LiveRows(4, NONE), count, exponent, seed=0)
     share = (degree + 0.1) ** exponent
     share /= share.sum()
     among = np.zeros(4)
@@ -35,7 +51,7 @@ def test_a_candidate_is_drawn_with_its_probability(exponent: float) -> None:
 
 
 def test_one_candidate_alone_is_always_drawn() -> None:
-    alone = Candidates(np.array([3]), 5, 0.75, seed=0)
+    alone = Candidates(np.array([3]), LiveRows(1, NONE), 5, 0.75, seed=0)
     assert alone.draw(0, 0, 1).tolist() == [0]
     assert alone.log_probability.item() == pytest.approx(0.0, abs=1e-6)
 

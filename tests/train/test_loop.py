@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from graphbox.errors import FormatError, GraphboxError, NotFoundError
+from graphbox.errors import FormatError, GraphboxError, InterruptedRunError, NotFoundError
+from graphbox.pipeline import stop_on_signals
 from graphbox.table import EmbeddingTable
 from graphbox.train import Selection, TrainedModel, Trainer, loop
 from graphbox.train.checkpoint import CheckpointStore
@@ -119,6 +122,28 @@ def test_a_run_whose_folder_is_removed_ends(tmp_path: Path) -> None:
 
     with pytest.raises(NotFoundError, match="removed while its model was trained"):
         run(Removing(), tmp_path / "run")
+
+
+def test_a_signal_ends_the_validation_and_the_training_can_be_resumed(tmp_path: Path) -> None:
+    expected = run(Counting(), tmp_path / "whole")
+    points = points_of(tmp_path / "whole")
+
+    class Stopped(Counting):
+        def end_epoch(self, epoch: int) -> Mapping[str, float]:
+            if epoch == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return super().end_epoch(epoch)
+
+    folder = tmp_path / "stopped"
+    with stop_on_signals(lambda _: None) as stop, pytest.raises(InterruptedRunError, match="on request"):
+        run(Stopped(), folder, stop=stop, at_once=stop.at_once)
+    resumed = run(Counting(), folder, resume=True)
+    assert (resumed.epochs, resumed.steps, resumed.best_epoch) == (
+        expected.epochs,
+        expected.steps,
+        expected.best_epoch,
+    )
+    assert points_of(folder) == points
 
 
 def test_patience_begins_anew_with_each_better_figure(tmp_path: Path) -> None:

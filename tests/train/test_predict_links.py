@@ -445,11 +445,11 @@ class TestModels:
         split = split_of(shop, task)
         tastes = np.eye(TASTES, 8, dtype=np.float32)
         users, items = tastes[np.arange(USERS) % TASTES], tastes[np.arange(ITEMS) % TASTES]
-        report = evaluate_link_embeddings(split, task, users, items)
+        report = evaluate_link_embeddings(shop, split, task, users, items)
         assert report["auc"] > 0.75
         assert report["positives"] * 5 == report["negatives"]
         noise = np.random.default_rng(0).normal(size=(USERS + ITEMS, 8)).astype(np.float32)
-        assert evaluate_link_embeddings(split, task, noise[:USERS], noise[USERS:])["auc"] < 0.6
+        assert evaluate_link_embeddings(shop, split, task, noise[:USERS], noise[USERS:])["auc"] < 0.6
         whole = TrainedModel("walks", "embedding", "buys", "user", {"user": users, "item": items})
         assert evaluate_trained(shop, split, task, whole) == report
         towers = TrainedModel("towers", "two_tower", "buys", "user", {"user": users}, None, "item", items)
@@ -475,16 +475,16 @@ class TestModels:
         )
         vectors = np.ones((5, 2), np.float32)
         with pytest.raises(DataError, match="joined to every target"):
-            evaluate_link_embeddings(split, task, vectors, vectors)
+            evaluate_link_embeddings(graph, split, task, vectors, vectors)
 
     def test_wrong_embeddings_are_said(self, shop: Graph) -> None:
         task = task_of("random")
         split = split_of(shop, task)
         users, items = np.zeros((USERS, 4), np.float32), np.zeros((ITEMS, 4), np.float32)
         with pytest.raises(DataError, match="with NaN or infinity"):
-            evaluate_link_embeddings(split, task, np.full_like(users, np.nan), items)
+            evaluate_link_embeddings(shop, split, task, np.full_like(users, np.nan), items)
         with pytest.raises(DataError, match="of one length, received 4 and 3"):
-            evaluate_link_embeddings(split, task, users, items[:, :3])
+            evaluate_link_embeddings(shop, split, task, users, items[:, :3])
         blind = TrainedModel("walks", "embedding", "buys", "user", {"user": users})
         with pytest.raises(DataError, match="expected embeddings of item, received those of user"):
             evaluate_trained(shop, split, task, blind)

@@ -83,10 +83,22 @@ class TestClassify:
         place = graph.index("item", shuffled.ids("item"))
         np.testing.assert_array_equal(split.fold, classify_split.fold[place])
 
+    def test_integer_labels_are_classes_and_negative_ones_unknown(self) -> None:
+        values = np.array([7, -1, 3, 12] * 20)
+        graph = Graph.from_coo([0], [1], num_nodes=80, node_features={"label": values})
+        task = ClassifyTaskConfig(kind="classify", node_type="node", label="label")
+        split = make_split(graph, task, seed=0)
+        assert isinstance(split, ClassifySplit)
+        assert split.classes == ("3", "7", "12")
+        assert split.labels[:4].tolist() == [1, -1, 0, 2]
+        assert (split.fold[values < 0] == -1).all()
+
     def test_label_that_is_no_category_is_refused(
         self, graph: Graph, classify_task: ClassifyTaskConfig
     ) -> None:
-        with pytest.raises(UsageError, match=r"categorical feature of item as label, received `size`"):
+        with pytest.raises(
+            UsageError, match=r"categorical or integer feature of item as label, received `size`"
+        ):
             make_split(graph, classify_task.model_copy(update={"label": "size"}), 0)
 
     def test_node_in_two_groups_is_refused(self, graph: Graph, classify_task: ClassifyTaskConfig) -> None:

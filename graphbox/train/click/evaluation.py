@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import scipy.sparse
@@ -13,7 +14,7 @@ from graphbox.config import ClickTaskConfig
 from graphbox.errors import UsageError
 from graphbox.fields import Rows, take_rows
 from graphbox.graph import Graph
-from graphbox.metrics import click_report
+from graphbox.metrics import UNWATCHED, Measure, Watch, click_report
 from graphbox.models.click_fields import ClickFields, FieldBatch, choose_fields
 from graphbox.train.click.rows import LogRows
 from graphbox.train.click.trainer import row_groups, unread_features
@@ -32,7 +33,12 @@ Metrics = dict[str, float | int]
 
 
 def evaluate_click(
-    graph: Graph, split: ClickSplit, task: ClickTaskConfig, trained: TrainedModel, fold: Fold = "test"
+    graph: Graph,
+    split: ClickSplit,
+    task: ClickTaskConfig,
+    trained: TrainedModel,
+    fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure the probabilities that a model gives the rows of a fold.
 
@@ -45,7 +51,8 @@ def evaluate_click(
             where=f"models.{trained.name}",
             hint="models of kind deepfm, dcn and wide_and_deep do",
         )
-    return evaluate_probabilities(graph, split, task, trained.click.fields, trained.click.predict_rows, fold)
+    fields, predict = trained.click.fields, trained.click.predict_rows
+    return evaluate_probabilities(graph, split, task, fields, predict, fold, watch)
 
 
 def evaluate_probabilities(
@@ -55,6 +62,7 @@ def evaluate_probabilities(
     fields: ClickFields,
     predict: Callable[[Rows], NDArray[np.float32]],
     fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure the probabilities that ``predict`` gives the rows of a fold.
 
@@ -65,17 +73,27 @@ def evaluate_probabilities(
         fields: what is read of a row.
         predict: returns the probability of each prepared row, float32 [rows].
         fold: validation or test.
+        watch: receives the number of rows predicted, and may stop the measurement.
     """
     view = GraphView(graph, split, fold)
     log = LogRows(view, split.node_type, fields, split.is_in(fold), split.labels)
-    parts = [np.zeros(0, np.float32), *(predict(rows) for rows, _ in log.windows())]
+    parts, done = [np.zeros(0, np.float32)], 0
+    for rows, _ in log.windows():
+        watch.check()
+        parts.append(predict(rows))
+        done += len(parts[-1])
+        watch.step(done, len(log))
     return _report(view, split, task, fold, np.concatenate(parts))
 
 
 def click_baselines(
-    view: GraphView, split: ClickSplit, task: ClickTaskConfig, fold: Fold = "test"
-) -> dict[str, Metrics]:
-    """Return the metrics of the task's baselines by name; each learns from the folds before ``fold``."""
+    view: GraphView,
+    split: ClickSplit,
+    task: ClickTaskConfig,
+    fold: Fold,
+    seed: int,  # noqa: ARG001 - the interface of baselines
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines by name; each learns from the folds before ``fold``."""
     learnt: tuple[Fold, ...] = ("train", "validation") if fold == "test" else ("train",)
     baselines: Mapping[str, Callable[[LogRows, LogRows], NDArray[np.float32]]] = {
         "prior": _prior,
@@ -87,7 +105,11 @@ def click_baselines(
         LogRows(view, task.node_type, fields, split.is_in(*folds), split.labels)
         for folds in (learnt, (fold,))
     )
-    return {name: _report(view, split, task, fold, baselines[name](known, asked)) for name in task.baselines}
+
+    def measure(name: str, _: Watch) -> Metrics:
+        return _report(view, split, task, fold, baselines[name](known, asked))
+
+    return {name: partial(measure, name) for name in task.baselines}
 
 
 def _report(

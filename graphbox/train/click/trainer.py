@@ -235,6 +235,10 @@ class ClickTrainer(StreamingTrainer):
         """Return the embedding tables by name."""
         return {name: table_below(table) for name, table in self.network.tables().items()}
 
+    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:  # noqa: ARG002
+        """Return no keys: rows are those of values, which no single node has."""
+        return {}
+
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up the state that :meth:`dense` and :meth:`tables` returned."""
         parts: dict[str, dict[str, Tensor]] = {_MODEL: {}, _SCALE: {}, "": {}}

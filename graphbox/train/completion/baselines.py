@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphbox.config import CompleteTaskConfig
 from graphbox.errors import DoesNotFitError
+from graphbox.metrics import Measure, Watch
 from graphbox.train.completion.evaluation import TripleScores, rank_triples
 from graphbox.train.completion.queries import concatenated_ranges
 from graphbox.train.tasks import CompleteSplit, Fold
@@ -26,15 +29,22 @@ Metrics = dict[str, float | int]
 
 
 def completion_baselines(
-    view: GraphView, split: CompleteSplit, task: CompleteTaskConfig, fold: Fold
-) -> dict[str, Metrics]:
-    """Return the metrics of the task's baselines by name."""
+    view: GraphView,
+    split: CompleteSplit,
+    task: CompleteTaskConfig,
+    fold: Fold,
+    seed: int,  # noqa: ARG001 - the interface of baselines
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines by name."""
     num_nodes = {node_type: view.num_nodes(node_type) for node_type in split.node_types}
+    removed = {node_type: view.removed_nodes(node_type) for node_type in split.node_types}
     scores = {"popular": popular_scores, "rules": rule_scores}
-    return {
-        name: rank_triples(split, fold, num_nodes, scores[name](split, fold, num_nodes))
-        for name in task.baselines
-    }
+
+    def measure(name: str, watch: Watch) -> Metrics:
+        score = scores[name](split, fold, num_nodes)
+        return rank_triples(split, fold, num_nodes, score, removed=removed, watch=watch)
+
+    return {name: partial(measure, name) for name in task.baselines}
 
 
 def popular_scores(split: CompleteSplit, fold: Fold, num_nodes: dict[str, int]) -> TripleScores:

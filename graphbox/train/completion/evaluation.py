@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from graphbox.config import CompleteTaskConfig
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
-from graphbox.metrics import DeviceScores, FilteredQueries, filtered_ranks, rank_report
+from graphbox.metrics import UNWATCHED, DeviceScores, FilteredQueries, Watch, filtered_ranks, rank_report
 from graphbox.train.completion.queries import DirectedQueries, answers_of
 from graphbox.train.completion.triple_rows import DeviceTriples
 from graphbox.train.tasks import CompleteSplit, Fold
@@ -21,6 +21,8 @@ __all__ = ["TripleScores", "evaluate_completion", "rank_triples", "sampled_tripl
 
 _MOST_RELATIONS = 1000
 """Relations with figures of their own in a report."""
+
+_NO_NODES = np.empty(0, np.int64)
 
 Metrics = dict[str, float | int]
 
@@ -47,6 +49,7 @@ def evaluate_completion(
     task: CompleteTaskConfig,  # noqa: ARG001 - the interface of evaluations
     trained: TrainedModel,
     fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure a trained model of a knowledge graph; see :func:`rank_triples`.
 
@@ -58,7 +61,8 @@ def evaluate_completion(
             f"expected a model that scores triples, received `{trained.name}`, which has embeddings alone"
         )
     num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}
-    return rank_triples(split, fold, num_nodes, trained.score_triples)
+    removed = {node_type: graph.removed_nodes(node_type) for node_type in split.node_types}
+    return rank_triples(split, fold, num_nodes, trained.score_triples, removed=removed, watch=watch)
 
 
 def rank_triples(
@@ -67,8 +71,10 @@ def rank_triples(
     num_nodes: Mapping[str, int],
     score: TripleScores | DeviceTriples,
     *,
+    removed: Mapping[str, NDArray[np.int64]] | None = None,
     triples: NDArray[np.int64] | None = None,
     threads: int | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Rank the tail of each triple among all nodes of its type, and the head among those of its own.
 
@@ -80,8 +86,10 @@ def rank_triples(
         fold: validation or test.
         num_nodes: number of nodes by type.
         score: what is measured, in host memory or on a device.
+        removed: int64, nodes that are no candidates, by type.
         triples: int64 [n, 3], those of the fold to rank; all when absent.
         threads: they score side by side. None: see :func:`graphbox.native.thread_count`.
+        watch: receives the number of queries ranked, and may stop the measurement.
 
     Returns:
         ``mrr``, ``mean_rank``, ``hits@1``, ``hits@3``, ``hits@10`` and ``queries`` of both directions
@@ -92,14 +100,28 @@ def rank_triples(
     triples = split.triples(fold) if triples is None else triples
     true = DirectedQueries.of(split.true_in(fold), len(split.relations))
     ranks = np.empty((len(triples), 2))
+    done = 0
+
+    def step(of_part: int, _: int) -> None:
+        watch.step(done + of_part, 2 * len(triples))
+
     pair_of_ends = split.relation_ends[triples[:, 1]] @ [len(split.node_types), 1]
     for pair in np.unique(pair_of_ends):
         inside = np.flatnonzero(pair_of_ends == pair)
         ends = [split.node_types[end] for end in divmod(int(pair), len(split.node_types))]
         for direction, candidates in enumerate(reversed(ends)):
             ranks[inside, direction] = _ranks(
-                split, true, triples[inside], score, num_nodes[candidates], direction == 1, threads
+                split,
+                true,
+                triples[inside],
+                score,
+                num_nodes[candidates],
+                _NO_NODES if removed is None else removed[candidates],
+                direction == 1,
+                threads,
+                Watch(step, watch.check),
             )
+            done += len(inside)
     report = rank_report(ranks.ravel())
     for direction, name in enumerate(("tail", "head")):
         of_direction = rank_report(ranks[:, direction])
@@ -123,22 +145,25 @@ def _ranks(
     triples: NDArray[np.int64],
     score: TripleScores | DeviceTriples,
     candidates: int,
+    excluded: NDArray[np.int64],
     to_heads: bool,
     threads: int | None,
+    watch: Watch,
 ) -> NDArray[np.float64]:
     """Return the ranks of the answers of one direction, of triples of one pair of types: float64 [n]."""
     asked, answer = (2, 0) if to_heads else (0, 2)
     nodes, relations = triples[:, asked], triples[:, 1]
     indptr, known = answers_of(true, nodes, relations + len(split.relations) * to_heads)
-    queries = FilteredQueries(triples[:, answer], indptr, known)
+    queries = FilteredQueries(triples[:, answer], indptr, known, excluded=excluded)
     if isinstance(score, DeviceTriples):
         on_device = DeviceScores(lambda numbers: score(nodes[numbers], relations[numbers], to_heads=to_heads))
-        return filtered_ranks(on_device, queries, candidates)
+        return filtered_ranks(on_device, queries, candidates, watch=watch)
     return filtered_ranks(
         lambda numbers: score(nodes[numbers], relations[numbers], to_heads=to_heads),
         queries,
         candidates,
         threads=threads,
+        watch=watch,
     )
 
 

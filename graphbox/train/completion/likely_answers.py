@@ -75,6 +75,7 @@ def likely_answers(
     triples = np.concatenate([split.train, split.validation, split.test])
     known = triples[(triples[:, 1] == number) & (triples[:, asked] == node[0]), answer]
     left = scores.copy()
+    left[0, graph.removed_nodes(answer_type)] = -np.inf
     if not with_known:
         left[0, known] = -np.inf
     best = top_k(left, min(k, left.shape[1]))[0]

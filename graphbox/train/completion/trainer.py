@@ -18,6 +18,7 @@ from torch import Tensor
 
 from graphbox.config import CompleteTaskConfig, ComplExConfig, DistMultConfig, RotatEConfig, TransEConfig
 from graphbox.config.models.knowledge_graph import TranslationSection
+from graphbox.graph.live_rows import LiveRows
 from graphbox.models.knowledge_graph import KnowledgeGraphModel
 from graphbox.sample import NegativeSampler, permutation
 from graphbox.table import EmbeddingTable, TableEmbedding, TableOptimizer
@@ -86,6 +87,8 @@ class CompletionTrainer(Trainer):
         self._seed, self._threads = seed, threads
         self._num_nodes = [view.num_nodes(node_type) for node_type in split.node_types]
         self._offsets = np.cumsum([0, *self._num_nodes])
+        self._removed = {node_type: view.removed_nodes(node_type) for node_type in split.node_types}
+        self._live = [LiveRows.of_graph(view, node_type) for node_type in split.node_types]
         self._asked_types = np.concatenate([split.relation_ends[:, 0], split.relation_ends[:, 1]])
         self._answer_types = answer_types(split)
         self.queries = DirectedQueries.of(split.known(view.fold), len(split.relations))
@@ -94,8 +97,8 @@ class CompletionTrainer(Trainer):
             np.flatnonzero(type_of_query == number) for number in range(len(split.node_types))
         ]
         self._samplers = [
-            NegativeSampler.uniform(count, seed_of(seed, _CANDIDATE_STREAM, number))
-            for number, count in enumerate(self._num_nodes)
+            NegativeSampler.uniform(len(live), seed_of(seed, _CANDIDATE_STREAM, number))
+            for number, live in enumerate(self._live)
         ]
         self._log_probability = self._inclusion()
         self._score = score_of(config, config.kind)
@@ -176,6 +179,7 @@ class CompletionTrainer(Trainer):
                 "validation",
                 dict(zip(self._split.node_types, self._num_nodes, strict=True)),
                 self._scores_of(trained),
+                removed=self._removed,
                 triples=part,
                 threads=self._threads,
             )
@@ -234,9 +238,12 @@ class CompletionTrainer(Trainer):
         """Return the queries of a batch, the row and node of each answer, and the candidates, ascending."""
         number, queries = self._batches[batch]
         row, answers = self.queries.of_queries(queries)
+        live = self._live[number]
         if self._config.loss == "softmax":
-            return queries, row, answers, np.arange(self._num_nodes[number])
-        drawn = self._samplers[number].sample(self._config.candidates, epoch, batch, self._threads)
+            return queries, row, answers, live.nodes(np.arange(len(live)))
+        drawn = live.nodes(
+            self._samplers[number].sample(self._config.candidates, epoch, batch, self._threads)
+        )
         return queries, row, answers, np.unique(np.concatenate([drawn, answers]))
 
     def _loss(
@@ -324,7 +331,7 @@ class CompletionTrainer(Trainer):
             queries_of = np.bincount(answers, minlength=self._num_nodes[number])
             share = min(1.0, self._config.batch_size / max(1, len(queries)))
             drawn = -math.expm1(
-                self._config.candidates * math.log1p(-min(1.0 / self._num_nodes[number], 1 - 1e-9))
+                self._config.candidates * math.log1p(-min(1.0 / len(self._live[number]), 1 - 1e-9))
             )
             absent = (1.0 - drawn) * (1.0 - min(share, 1 - 1e-9)) ** queries_of
             found.append(np.log1p(-absent).astype(np.float32))

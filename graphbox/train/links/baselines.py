@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from graphbox.config import PredictLinksTaskConfig
 from graphbox.errors import UsageError
-from graphbox.metrics import link_report
+from graphbox.metrics import Measure, Watch, link_report
 from graphbox.train.splitting.predict_links import known_targets
 from graphbox.train.tasks import Fold, LinkSplit
 from graphbox.train.view import GraphView
@@ -19,7 +20,7 @@ __all__ = ["LINK_BASELINES", "link_baselines", "link_baselines_of"]
 
 _MOST_STEPS = 2_000_000_000
 """Paths of length two or three that are counted without being asked for; about ten seconds."""
-_BLOCK = 1024
+_BLOCK = 128
 
 Scores = tuple[NDArray[np.floating], NDArray[np.floating]]
 """Scores of a fold's edges and of its negatives."""
@@ -108,19 +109,17 @@ def link_baselines(
     view: GraphView,  # noqa: ARG001 - the split itself has all that is known
     split: LinkSplit,
     task: PredictLinksTaskConfig,
-    fold: Fold = "test",
-) -> dict[str, dict[str, float | int]]:
-    """Return the metrics of the task's baselines on a fold, by name of the baseline."""
+    fold: Fold,
+    seed: int,  # noqa: ARG001 - the interface of baselines
+) -> dict[str, Measure]:
+    """Return the measurements of the task's baselines on a fold, by name of the baseline."""
     part = split.part(fold)
-    return {
-        name: link_report(
-            *LINK_BASELINES[name](split, fold, task.events_per_batch),
-            part.query,
-            part.negative_query,
-            hits=task.hits,
-        )
-        for name in link_baselines_of(split, task, fold)
-    }
+
+    def measure(name: str, _: Watch) -> dict[str, float | int]:
+        scores = LINK_BASELINES[name](split, fold, task.events_per_batch)
+        return link_report(*scores, part.query, part.negative_query, hits=task.hits)
+
+    return {name: partial(measure, name) for name in link_baselines_of(split, task, fold)}
 
 
 def _of_both(

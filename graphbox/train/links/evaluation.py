@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from graphbox.config import PredictLinksTaskConfig
 from graphbox.errors import DataError
 from graphbox.graph import Graph
-from graphbox.graph.schema import CSR
-from graphbox.metrics import link_report
-from graphbox.sample import NegativeSampler
-from graphbox.train.splitting.predict_links import known_targets
+from graphbox.graph.live_rows import LiveRows
+from graphbox.metrics import UNWATCHED, Watch, link_report
+from graphbox.train.splitting.predict_links import NonEdgeTargets
 from graphbox.train.tasks import Fold, LinkSplit
 from graphbox.train.trained import TrainedModel
 
@@ -32,11 +31,12 @@ Metrics = dict[str, float | int]
 
 
 def evaluate_links(
-    graph: Graph,  # noqa: ARG001 - the split itself has all that is asked
+    graph: Graph,
     split: LinkSplit,
     task: PredictLinksTaskConfig,
     trained: TrainedModel,
     fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure a trained model: by the scores it gave in time, by inner products, or by a classifier on pairs.
 
@@ -54,22 +54,23 @@ def evaluate_links(
         return link_report(scores[:count], scores[count:], part.query, part.negative_query, hits=task.hits)
     sources = _vectors(trained, split.node_type)
     if trained.target is not None:
-        return evaluate_pairs(split, task, inner_products(sources, trained.target), fold)
-    return evaluate_link_embeddings(split, task, sources, _vectors(trained, split.target_type), fold)
+        return evaluate_pairs(split, task, inner_products(sources, trained.target), fold, watch)
+    targets = _vectors(trained, split.target_type)
+    return evaluate_link_embeddings(graph, split, task, sources, targets, fold, watch)
 
 
 def evaluate_pairs(
-    split: LinkSplit, task: PredictLinksTaskConfig, score: PairScore, fold: Fold = "test"
+    split: LinkSplit,
+    task: PredictLinksTaskConfig,
+    score: PairScore,
+    fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
-    """Measure what ``score`` says of a fold's edges and negatives."""
+    """Measure the scores of a fold's edges and negatives."""
     part = split.part(fold)
-    return link_report(
-        _in_blocks(score, part.edges),
-        _in_blocks(score, part.negatives),
-        part.query,
-        part.negative_query,
-        hits=task.hits,
-    )
+    scores = _in_blocks(score, np.concatenate([part.edges, part.negatives]), watch)
+    count = len(part.edges)
+    return link_report(scores[:count], scores[count:], part.query, part.negative_query, hits=task.hits)
 
 
 def inner_products(sources: NDArray[np.float32], targets: NDArray[np.float32]) -> PairScore:
@@ -78,11 +79,13 @@ def inner_products(sources: NDArray[np.float32], targets: NDArray[np.float32]) -
 
 
 def evaluate_link_embeddings(
+    graph: Graph,
     split: LinkSplit,
     task: PredictLinksTaskConfig,
     sources: NDArray[np.float32],
     targets: NDArray[np.float32],
     fold: Fold = "test",
+    watch: Watch = UNWATCHED,
 ) -> Metrics:
     """Measure frozen embeddings by logistic regression on the Hadamard products of pairs.
 
@@ -91,11 +94,13 @@ def evaluate_link_embeddings(
     (Grover and Leskovec, "node2vec", KDD 2016, section 4.4).
 
     Args:
+        graph: the whole graph; which nodes were removed is read.
         split: the split of the task.
         task: the task's section of the run file.
         sources: float32 [nodes of the source type, dim].
         targets: float32 [nodes of the target type, dim].
         fold: validation or test.
+        watch: receives the number of pairs scored, and may stop the measurement.
 
     Raises:
         DataError: the vectors are not one for each node, not of one length, or no finite numbers; or training
@@ -103,7 +108,7 @@ def evaluate_link_embeddings(
     """
     _check(split, sources, targets)
     edges = _some(split.part("train").edges)
-    negatives = _training_negatives(split, task, edges)
+    negatives = _training_negatives(graph, split, task, edges)
     if not len(negatives):
         raise DataError(
             "expected pairs that no training edge joins, to learn from, received sources that are joined to "
@@ -131,6 +136,7 @@ def evaluate_link_embeddings(
         task,
         lambda source, target: np.einsum("nd,nd,d->n", sources[source], targets[target], weight),
         fold,
+        watch,
     )
 
 
@@ -168,26 +174,28 @@ def _some(edges: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _training_negatives(
-    split: LinkSplit, task: PredictLinksTaskConfig, edges: NDArray[np.int64]
+    graph: Graph, split: LinkSplit, task: PredictLinksTaskConfig, edges: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return as many pairs that no training edge joins, of the same sources: int64 [n, 2]."""
     known = split.part("train").edges
-    linked = known_targets(known, split.sources, split.targets, within_one_type=split.within_one_type)
-    rows = CSR(linked.indptr.astype(np.int64), linked.indices, np.arange(linked.nnz), split.targets)
-    seed = int(split.digest[:15], 16)
-    if task.negative_distribution == "uniform":
-        sampler = NegativeSampler.uniform(split.targets, seed, known_positives=rows)
-    else:
-        degree = np.bincount(known[:, 1], minlength=split.targets)
-        sampler = NegativeSampler(degree, 1.0, seed, known_positives=rows)
-    drawn = sampler.sample_for(edges[:, 0], 1, exclude_query=split.within_one_type, exhausted="fill")[:, 0]
+    sampler = NonEdgeTargets(
+        known,
+        LiveRows.of_graph(graph, split.node_type),
+        LiveRows.of_graph(graph, split.target_type),
+        known[:, 1] if task.negative_distribution == "degree" else None,
+        int(split.digest[:15], 16),
+        within_one_type=split.within_one_type,
+    )
+    drawn = sampler.draw(edges[:, 0], 1)[:, 0]
     there = drawn >= 0
     return np.stack([edges[there, 0], drawn[there]], axis=1)
 
 
-def _in_blocks(score: PairScore, pairs: NDArray[np.int64]) -> NDArray[np.floating]:
-    blocks = [
-        score(pairs[start : start + _BLOCK, 0], pairs[start : start + _BLOCK, 1])
-        for start in range(0, len(pairs), _BLOCK)
-    ]
+def _in_blocks(score: PairScore, pairs: NDArray[np.int64], watch: Watch) -> NDArray[np.floating]:
+    blocks: list[NDArray[np.floating]] = []
+    for start in range(0, len(pairs), _BLOCK):
+        watch.check()
+        block = pairs[start : start + _BLOCK]
+        blocks.append(score(block[:, 0], block[:, 1]))
+        watch.step(start + len(block), len(pairs))
     return np.concatenate(blocks)

@@ -195,6 +195,7 @@ class GraphNetworkTrainer(NetworkTrainer):
             fetch=self._data if tiered is None and on_device is not None else None,
             transform=None if tiered is None else with_vectors,
             edge_attributes=self._graph.edge_attributes,
+            edge_features=(),
             output="torch",
             part=self._processes.shard,
             seed=self._seed,

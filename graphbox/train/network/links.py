@@ -17,6 +17,7 @@ from torch import Tensor
 
 from graphbox.config import GraphNetworkConfig, PredictLinksTaskConfig, RecommendTaskConfig
 from graphbox.errors import UsageError
+from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import RankingQueries
 from graphbox.models.graph_network import LayerEdges
 from graphbox.models.link_scorer import LinkScorer
@@ -93,8 +94,9 @@ class GraphLinkTrainer(NetworkTrainer):
             exponent = _RECOMMEND_EXPONENT
             if isinstance(task, PredictLinksTaskConfig):
                 exponent = float(task.negative_distribution == "degree")
+        live = LiveRows.of_graph(assignment.view, split.target_type)
         self._candidates = Candidates(
-            self._degree, config.links.negatives, exponent, assignment.seed, self._device
+            self._degree, live, config.links.negatives, exponent, assignment.seed, self._device
         )
         self._columns = CandidateColumns(len(self._degree))
         self._queries: RankingQueries | None = None

@@ -103,7 +103,7 @@ class TrainedRows(Protocol):
     """The rows of the nodes of one type that training saw.
 
     Attributes:
-        ids: their original ids, null of nodes that were removed.
+        ids: their original ids, null of removed nodes.
     """
 
     @property
@@ -448,14 +448,16 @@ def _read(folder: Path) -> TrainedNetwork:
 
 
 def _save_rows(rows: TrainedRows, dim: int, folder: Path, number: int) -> None:
+    """Write the rows of live nodes, and their ids."""
+    live = np.flatnonzero(rows.ids.is_valid().to_numpy(zero_copy_only=False))
     with write_atomically(folder / f"ids.{number}.parquet") as stream:
-        pq.write_table(pa.table({"id": rows.ids}), stream, compression="zstd")
+        pq.write_table(pa.table({"id": rows.ids.drop_null()}), stream, compression="zstd")
     with write_atomically(folder / f"rows.{number}.npy") as stream:
-        shape = (len(rows.ids), dim)
+        shape = (len(live), dim)
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(stream, header)
         for start in range(0, shape[0], _BLOCK_ROWS):
-            block = rows.take(np.arange(start, min(start + _BLOCK_ROWS, shape[0])))
+            block = rows.take(live[start : start + _BLOCK_ROWS])
             stream.write(np.ascontiguousarray(block, dtype="<f4").data)
 
 

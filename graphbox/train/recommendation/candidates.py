@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from torch import Tensor
 
+from graphbox.graph.live_rows import LiveRows
 from graphbox.sample import NegativeSampler
 from graphbox.train.transfer import tensor_on
 
@@ -27,6 +28,7 @@ class Candidates:
 
     Args:
         degree: number [nodes], how many known answers each candidate is.
+        live: which of these nodes there are; removed ones are never drawn.
         count: draws for each batch.
         exponent: the power.
         seed: seed of the draws.
@@ -34,25 +36,35 @@ class Candidates:
 
     Attributes:
         log_probability: float32 [nodes], logarithm of the probability that a candidate is among those of a
-            batch.
-        log_noise: float32 [nodes], logarithm of the probability that one draw gives it.
+            batch; -inf of removed nodes.
+        log_noise: float32 [nodes], logarithm of the probability that one draw gives it; -inf of removed
+            nodes.
     """
 
     def __init__(
-        self, degree: NDArray[Any], count: int, exponent: float, seed: int, device: torch.device | None = None
+        self,
+        degree: NDArray[Any],
+        live: LiveRows,
+        count: int,
+        exponent: float,
+        seed: int,
+        device: torch.device | None = None,
     ) -> None:
         self._count = count
-        weight = degree + _UNSEEN_WEIGHT
+        self._live = live
+        weight = live.select(degree) + _UNSEEN_WEIGHT
         self._sampler = NegativeSampler(weight, exponent, seed)
         share = weight**exponent
         share = share / share.sum()
         drawn = -np.expm1(count * np.log1p(-np.minimum(share, 1 - 1e-9)))
-        self.log_probability = torch.from_numpy(np.log(drawn).astype(np.float32)).to(device)
-        self.log_noise = torch.from_numpy(np.log(share).astype(np.float32)).to(device)
+        self.log_probability, self.log_noise = (
+            torch.from_numpy(live.spread(np.log(each).astype(np.float32), fill=-np.inf)).to(device)
+            for each in (drawn, share)
+        )
 
     def draw(self, epoch: int, batch: int, threads: int | None) -> NDArray[np.int64]:
         """Return the candidates of a batch: int64, ascending."""
-        return np.unique(self._sampler.sample(self._count, epoch, batch, threads))
+        return self._live.nodes(np.unique(self._sampler.sample(self._count, epoch, batch, threads)))
 
 
 class CandidateColumns:
@@ -134,4 +146,6 @@ def log_probability_in_batch(
         + gammaln(others - drawn + 1.0),
     )
     not_drawn = np.log1p(-np.exp(np.minimum(log_probability.numpy().astype(np.float64), -1e-12)))
-    return torch.from_numpy(np.log(-np.expm1(np.minimum(absent, 0.0) + not_drawn)).astype(np.float32))
+    with np.errstate(divide="ignore"):  # removed nodes are never there
+        present = np.log(-np.expm1(np.minimum(absent, 0.0) + not_drawn))
+    return torch.from_numpy(present.astype(np.float32))

@@ -57,7 +57,7 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
 
     No candidate is a node that an edge of any relation joins to the query in ``view``, in either direction;
     that includes the known answers. Where queries are candidates as well, the query itself and the nodes of
-    its own group are none either.
+    its own group are none either; removed nodes are candidates of no query.
 
     Args:
         view: the graph as it is known when ``fold`` is predicted.
@@ -81,6 +81,7 @@ def ranking_queries(view: GraphView, split: RecommendSplit, fold: Fold) -> Ranki
         positives=edges[:, 1].copy(),
         masked_indptr=masked.indptr.astype(np.int64),
         masked=masked.indices.astype(np.int64),
+        excluded=view.removed_nodes(split.target_type),
     )
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from graphbox.config import RecommendTaskConfig, SageConfig
 from graphbox.errors import UsageError
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import RankingQueries
 from graphbox.models.features import NodeFeatures
@@ -173,7 +174,8 @@ class SageTrainer(StartingTrainer):
         self._positives = HeldOutLinks(split)
         self._links = known_links(self._view, split)
         degree = in_degree(self._view, split)
-        self._candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed)
+        live = LiveRows.of_graph(self._view, split.target_type)
+        self._candidates = Candidates(degree, live, config.candidates, config.popularity_exponent, seed)
         self._columns = CandidateColumns(len(degree))
         self._degree = degree
         self._around: Neighborhoods | None = None

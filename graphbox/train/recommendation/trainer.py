@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from graphbox.config import LightGCNConfig, MatrixFactorizationConfig, RecommendTaskConfig
 from graphbox.errors import DataError
+from graphbox.graph.live_rows import LiveRows
 from graphbox.metrics import RankingQueries
 from graphbox.models.lightgcn import LightGCN, MatrixFactorization
 from graphbox.sample import permutation
@@ -138,10 +139,11 @@ class RecommendationTrainer(Trainer):
             )
         self._degree = np.bincount(self.answers.indices, minlength=self.answers.shape[1])
         exponent = config.popularity_exponent
-        self._candidates = Candidates(self._degree, config.candidates, exponent, seed, device)
+        live = LiveRows.of_graph(view, split.target_type)
+        self._candidates = Candidates(self._degree, live, config.candidates, exponent, seed, device)
         self._columns = CandidateColumns(len(self._degree))
         log_degree = np.log(np.maximum(self._degree, 0.5))
-        bias = config.popularity * (log_degree - log_degree.mean())
+        bias = config.popularity * (log_degree - live.select(log_degree).mean())
         self._bias = self._tensor(bias.astype(np.float32))
         self.temperature = config.temperature or _temperature(self.answers)
         self._active = np.flatnonzero(np.diff(self.answers.indptr))

@@ -25,14 +25,7 @@ __all__ = ["split_classify"]
 
 def split_classify(graph: Graph, task: ClassifyTaskConfig, seed: int) -> ClassifySplit:
     """Split the nodes of the task; see :func:`graphbox.train.make_split`."""
-    spec = graph.features(task.node_type).get(task.label)
-    if spec is None or spec.categories is None:
-        raise UsageError(
-            f"expected a categorical feature of {task.node_type} as label, received `{task.label}`"
-            f"{'' if spec is None else f' ({spec.kind})'}",
-            where="label",
-        )
-    labels = np.asarray(graph.feature(task.node_type, task.label)).astype(np.int64)
+    classes, labels = _classes(graph, task)
     if isinstance(task.split, GivenSplitConfig):
         fold = _given_nodes(graph, task, task.split, labels, seed)
         hint = f"the feature `{task.split.feature}` says what is held out"
@@ -54,11 +47,28 @@ def split_classify(graph: Graph, task: ClassifyTaskConfig, seed: int) -> Classif
         node_type=task.node_type,
         label=task.label,
         split_feature=task.split.feature if isinstance(task.split, GivenSplitConfig) else None,
-        classes=tuple(spec.categories),
+        classes=classes,
         labels=labels,
         fold=fold,
         digest=digest_of(task.model_dump_json(), seed, labels, fold),
     )
+
+
+def _classes(graph: Graph, task: ClassifyTaskConfig) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """Return the names of the classes, and the class of each node, -1 where it is unknown."""
+    spec = graph.features(task.node_type).get(task.label)
+    if spec is None or spec.kind not in ("categorical", "integer"):
+        raise UsageError(
+            f"expected a categorical or integer feature of {task.node_type} as label, received `{task.label}`"
+            f"{'' if spec is None else f' ({spec.kind})'}",
+            where="label",
+        )
+    values = np.asarray(graph.feature(task.node_type, task.label)).astype(np.int64)
+    if spec.categories is not None:
+        return tuple(spec.categories), values
+    numbers = np.unique(values[values >= 0])
+    labels = np.where(values < 0, -1, np.searchsorted(numbers, values)).astype(np.int64)
+    return tuple(map(str, numbers.tolist())), labels
 
 
 def _given_nodes(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from graphbox.config import GivenSplitConfig, PredictLinksTaskConfig
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import CSR, edge_type_text
 from graphbox.native import seed_number
 from graphbox.sample import NegativeSampler
@@ -278,6 +279,50 @@ def known_targets(
     return known
 
 
+class NonEdgeTargets:
+    """Draws targets that no edge joins to a source, live ones alone; no node is drawn for itself.
+
+    Args:
+        joined: int64 [e, 2], source and target of the edges.
+        sources: the live nodes of the source type.
+        targets: the live nodes of the target type.
+        popularity: int64, targets are drawn as often as they are in it; None: all live ones alike.
+        seed: of the draws.
+        within_one_type: an edge makes its ends known to each other, both ways round.
+    """
+
+    def __init__(
+        self,
+        joined: NDArray[np.int64],
+        sources: LiveRows,
+        targets: LiveRows,
+        popularity: NDArray[np.int64] | None,
+        seed: int,
+        *,
+        within_one_type: bool,
+    ) -> None:
+        self._sources, self._targets, self._within_one_type = sources, targets, within_one_type
+        rows = np.column_stack([sources.rows(joined[:, 0]), targets.rows(joined[:, 1])])
+        linked = known_targets(rows, len(sources), len(targets), within_one_type=within_one_type)
+        known = CSR(linked.indptr.astype(np.int64), linked.indices, np.arange(linked.nnz), len(targets))
+        if popularity is None:
+            self._sampler = NegativeSampler.uniform(len(targets), seed, known_positives=known)
+        else:
+            degree = np.bincount(targets.rows(popularity), minlength=len(targets))
+            self._sampler = NegativeSampler(degree, 1.0, seed, known_positives=known)
+
+    def draw(self, sources: NDArray[np.int64], count: int, epoch: int = 0) -> NDArray[np.int64]:
+        """Return targets for each source, -1 where it is joined to all: int64 [n, count]."""
+        drawn = self._sampler.sample_for(
+            self._sources.rows(sources),
+            count,
+            epoch=epoch,
+            exclude_query=self._within_one_type,
+            exhausted="fill",
+        )
+        return self._targets.nodes(drawn)
+
+
 class _Negatives:
     """Negatives of both held-out parts: ``ends``, ``fold``, ``time``, and the queries of both sides.
 
@@ -390,20 +435,16 @@ class _Negatives:
         """Return drawn negatives of each edge; one whose source is joined to every target has none."""
         task, edges = self._task, self._edges
         one_type = task.node_type == task.candidate_type
-        targets = self._graph.num_nodes(task.candidate_type)
-        sources = self._graph.num_nodes(task.node_type)
-        joined = np.concatenate([self._joined, *_linked_ends(self._graph, task)])
-        linked = known_targets(joined, sources, targets, within_one_type=one_type)
-        known = CSR(linked.indptr.astype(np.int64), linked.indices, np.arange(linked.nnz), targets)
-        seed = seed_number(self._seed)
-        if task.negative_distribution == "uniform":
-            sampler = NegativeSampler.uniform(targets, seed, known_positives=known)
-        else:
-            degree = np.bincount(edges[self._fold == TRAIN, 1], minlength=targets)
-            sampler = NegativeSampler(degree, 1.0, seed, known_positives=known)
-        drawn = sampler.sample_for(
-            edges[rows, 0], task.negatives, epoch=number, exclude_query=one_type, exhausted="fill"
+        live = [LiveRows.of_graph(self._graph, each) for each in (task.node_type, task.candidate_type)]
+        sampler = NonEdgeTargets(
+            np.concatenate([self._joined, *_linked_ends(self._graph, task)]),
+            live[0],
+            live[1],
+            edges[self._fold == TRAIN, 1] if task.negative_distribution == "degree" else None,
+            seed_number(self._seed),
+            within_one_type=one_type,
         )
+        drawn = sampler.draw(edges[rows, 0], task.negatives, epoch=number)
         self.query[rows] = rows
         query = np.repeat(rows, task.negatives)
         pairs = np.stack([np.repeat(edges[rows, 0], task.negatives), drawn.ravel()], axis=1)

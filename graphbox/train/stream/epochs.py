@@ -25,10 +25,10 @@ from graphbox.train.trainer import Trainer
 from graphbox.train.view import GraphView
 from graphbox.workspace.chunk_log import ChunkLog
 
-__all__ = ["ChunkEpochs"]
+__all__ = ["STREAM_STATE", "ChunkEpochs"]
 
 _LONGEST_SIGN = 300
-_STATE, _SCORES = "stream.state", "stream.scores"
+STREAM_STATE, _SCORES = "stream.state", "stream.scores"
 
 
 class ChunkEpochs(Trainer):
@@ -186,7 +186,7 @@ class ChunkEpochs(Trainer):
             "publication": astuple(self._publisher.state),
         }
         text = np.frombuffer(json.dumps(state).encode(), np.uint8).copy()
-        own = {_STATE: from_numpy(text), _SCORES: self._running.tensor()}
+        own = {STREAM_STATE: from_numpy(text), _SCORES: self._running.tensor()}
         return {**self._trainer.dense(), **own}
 
     def tables(self) -> dict[str, EmbeddingTable]:
@@ -196,9 +196,9 @@ class ChunkEpochs(Trainer):
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:
         """Take up what :meth:`dense` and :meth:`tables` returned, and tell readers what they may not know."""
         self._trainer.restore(
-            {name: value for name, value in dense.items() if name not in (_STATE, _SCORES)}, tables
+            {name: value for name, value in dense.items() if name not in (STREAM_STATE, _SCORES)}, tables
         )
-        state = json.loads(dense[_STATE].numpy().tobytes())
+        state = json.loads(dense[STREAM_STATE].numpy().tobytes())
         self._scored, self._learnt, self._name = state["scored"], state["learnt"], state["name"]
         self._figures = state["figures"]
         self._running = RunningScores.of_tensor(dense[_SCORES])

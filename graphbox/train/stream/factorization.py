@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from graphbox.config import MatrixFactorizationConfig, RecommendTaskConfig
 from graphbox.errors import UsageError, did_you_mean
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.sample import permutation
 from graphbox.table import EmbeddingTable, TableEmbedding
@@ -47,6 +48,7 @@ class _Open:
         self,
         answers: sp.csr_array,
         degree: NDArray[np.int64],
+        live: LiveRows,
         config: MatrixFactorizationConfig,
         seed: int,
         device: torch.device,
@@ -54,7 +56,8 @@ class _Open:
         self.answers = answers
         self.active = np.flatnonzero(np.diff(answers.indptr))
         self.bias = _bias(degree, config.popularity).to(device)
-        self.candidates = Candidates(degree, config.candidates, config.popularity_exponent, seed, device)
+        exponent = config.popularity_exponent
+        self.candidates = Candidates(degree, live, config.candidates, exponent, seed, device)
         self.batches = math.ceil(len(self.active) / config.batch_size)
 
 
@@ -129,7 +132,8 @@ class StreamingFactorization(StreamingTrainer):
         answers.data[:] = 1.0
         if not answers.nnz:
             return 0
-        self._open = _Open(answers, self._degree(view), self._config, self._seed, self._device)
+        live = LiveRows.of_graph(view, self._task.candidate_type)
+        self._open = _Open(answers, self._degree(view), live, self._config, self._seed, self._device)
         return self._open.batches * self._config.epochs
 
     def train_batch(self, epoch: int, batch: int) -> tuple[float, int]:
@@ -207,6 +211,11 @@ class StreamingFactorization(StreamingTrainer):
     def tables(self) -> dict[str, EmbeddingTable]:
         """Return the embedding tables of queries and candidates."""
         return dict(self._tables)
+
+    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:
+        """Return the keys of the rows of nodes by table."""
+        types = {_QUERIES: self._task.node_type, _TARGETS: self._task.candidate_type}
+        return {name: nodes[types[name]] for name in self._tables if types[name] in nodes}
 
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""

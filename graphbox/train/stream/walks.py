@@ -186,6 +186,12 @@ class StreamingWalks(StreamingTrainer):
         """Return the tables of centres and contexts."""
         return dict(self._tables)
 
+    def keys_of(self, nodes: Mapping[str, NDArray[np.int64]]) -> Mapping[str, NDArray[np.int64]]:
+        """Return the keys of the rows of nodes by table."""
+        keys = InterleavedKeys(dict.fromkeys(self._types, 0))
+        known = [keys.of(name, index) for name, index in nodes.items() if name in self._types]
+        return dict.fromkeys(self._tables, np.concatenate([np.zeros(0, np.int64), *known]))
+
     def restore(self, dense: Mapping[str, Tensor], tables: Mapping[str, EmbeddingTable]) -> None:  # noqa: ARG002
         """Take up the state that :meth:`tables` returned."""
         self._tables, self._inner = dict(tables), None

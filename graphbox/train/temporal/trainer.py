@@ -13,6 +13,7 @@ from torch import Tensor
 
 from graphbox.config import PredictLinksTaskConfig, TemporalConfig
 from graphbox.errors import DataError, UsageError
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType, edge_type_text
 from graphbox.metrics import binary_report
 from graphbox.models.temporal import TemporalLinkScorer
@@ -159,7 +160,7 @@ class TemporalTrainer(StreamingTrainer):
         events = self._events_of_chunk(chunk)
         if not len(events):
             return None
-        other = self._draw(events, (_SCORED, chunk.number, 0), chunk.view.num_nodes(self._ends[1]))[:, 0]
+        other = self._draw(events, (_SCORED, chunk.number, 0), chunk.view)[:, 0]
         positive = self._scores(events.source, events.target, events.time)
         negative = self._scores(events.source, other, events.time)
         return ChunkScores(
@@ -289,14 +290,16 @@ class TemporalTrainer(StreamingTrainer):
         return scores
 
     def _draw(
-        self, events: Events, key: tuple[int, int, int], targets: int | None = None
+        self, events: Events, key: tuple[int, int, int], view: GraphView | None = None
     ) -> NDArray[np.int64]:
         """Return other targets for each event: int64 [n, negatives].
 
-        All nodes alike, or for a share of them one of the source's latest partners; never the event's own
-        target.
+        All live nodes alike, or for a share of them one of the source's latest partners; never the event's
+        own target.
         """
-        count = self._view.num_nodes(self._ends[1]) if targets is None else targets
+        view = view or self._view
+        live = LiveRows.of_graph(view, self._ends[1])
+        count = len(live)
         if count < 2:
             raise DataError(
                 f"expected at least two nodes to draw other targets from, received {count}",
@@ -305,12 +308,14 @@ class TemporalTrainer(StreamingTrainer):
         generator = np.random.default_rng([self._seed, *key])
         shape = (len(events), self._config.negatives)
         drawn = generator.integers(0, count - 1, shape)
-        drawn += drawn >= events.target[:, None]
+        drawn += drawn >= live.rows(events.target)[:, None]
+        drawn = live.nodes(drawn)
         if self._config.historical_negatives:
             partners = self._memory.ends[0].view(events.source, self._memory.events).partner
             place = generator.integers(0, partners.shape[1], shape)
             known = np.take_along_axis(partners, place, axis=1)
             usable = (known >= 0) & (known != events.target[:, None])
+            usable &= ~np.isin(known, view.removed_nodes(self._ends[1]))
             chosen = generator.random(shape) < self._config.historical_negatives
             drawn = np.where(chosen & usable, known, drawn)
         return drawn

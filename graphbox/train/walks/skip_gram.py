@@ -130,7 +130,10 @@ class SkipGramTrainer(EmbeddingTrainer):
         self._keep = keep_probability(visits, subsample) if subsample else None
         kept = visits if self._keep is None else visits * self._keep
         self._visits = kept
-        self._negatives = NegativeSampler(kept, config.negative_exponent, seed)
+        if config.negative_exponent == 0 and not kept.all():  # removed nodes are visited by no walk
+            self._negatives = NegativeSampler((kept > 0).astype(np.float64), 1.0, seed)
+        else:
+            self._negatives = NegativeSampler(kept, config.negative_exponent, seed)
         self._batches: WalkBatches | None = None
         self._group = 1
         center = self._new_table(_CENTER)

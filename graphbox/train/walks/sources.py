@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from graphbox.graph.live_rows import LiveRows
 from graphbox.graph.schema import EdgeType
 from graphbox.models.skip_gram import NodeKeys
 from graphbox.sample import DeviceGraph, NegativeSampler, permutation, random_walk
@@ -102,7 +103,7 @@ class MetapathSource:
     ) -> None:
         self._view = view
         self._metapaths = list(metapaths)
-        self._starts = [view.num_nodes(path[0][0]) for path in metapaths]
+        self._starts = [LiveRows.of_graph(view, path[0][0]) for path in metapaths]
         self._walks_per_node = walks_per_node
         self._length = walk_length
         self._batch_size = batch_size
@@ -121,10 +122,10 @@ class MetapathSource:
     def visits(self) -> NDArray[np.float64]:
         """Return how often one walk from each start visits each key: float64 [keys]."""
         visits = np.zeros(self.keys.total)
-        for path, nodes in zip(self._metapaths, self._starts, strict=True):
+        for path, live in zip(self._metapaths, self._starts, strict=True):
             walks = random_walk(
                 self._view,
-                np.arange(nodes),
+                live.nodes(np.arange(len(live))),
                 self._length,
                 metapath=path,
                 weighted=self._weighted,
@@ -139,8 +140,8 @@ class MetapathSource:
     def batches(self, epoch: int) -> WalkBatches:
         """Put the starts of each metapath in a new order; a batch has the next ones of each."""
         orders = [
-            permutation(self._walks_per_node * nodes, self._seed + number, epoch) % nodes
-            for number, nodes in enumerate(self._starts)
+            live.nodes(permutation(self._walks_per_node * len(live), self._seed + number, epoch) % len(live))
+            for number, live in enumerate(self._starts)
         ]
         batch_of = np.concatenate([np.arange(len(order)) // self._batch_size for order in orders])
         together = np.argsort(batch_of, kind="stable")
