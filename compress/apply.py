@@ -15,7 +15,6 @@ from graphbox.compress.report import BeforeAfter, CompressReport, MetricDrop, si
 from graphbox.compress.tables import TableError, quantize_table
 from graphbox.config import BenchConfig, CompressConfig
 from graphbox.deploy import DeployedModel, open_model
-from graphbox.deploy.bench import bench_together
 from graphbox.errors import GateError, UsageError, did_you_mean
 
 __all__ = ["Evaluate", "HeldOutPart", "compress"]
@@ -45,8 +44,8 @@ def compress(
 ) -> CompressReport:
     """Write a compressed version of an artifact, unless it answers too much worse.
 
-    Both models are opened on the same target, evaluated on the validation part as they are served, and timed
-    alternately. The test part is looked at once, of what was decided for, and decides nothing.
+    Both models are opened on the same target and evaluated on the validation part as they are served. The
+    test part is looked at once, of what was decided for, and decides nothing.
 
     Args:
         artifact: the model version to compress; it stays as it is.
@@ -55,7 +54,7 @@ def compress(
         version: of the new model version; the name stays.
         metric: the one of ``evaluate``'s metrics that decides; higher is better.
         evaluate: returns the task's metrics of a deployed model on a part.
-        bench: what to measure, and on which target.
+        bench: target and threads to evaluate on.
 
     Raises:
         GateError: when the metric drops by more than ``config.max_drop``; nothing is written then.
@@ -65,15 +64,16 @@ def compress(
     settings = bench or BenchConfig()
     changes = _Changes()
     reports: list[CompressReport] = []
-    with _open(artifact.path, settings) as original, ArtifactWriter(destination) as writer:
+    with _open(artifact.path, settings) as original:
         metrics_before = _measured(evaluate, original, metric)
+    with ArtifactWriter(destination) as writer:
 
         def judge(compressed: Artifact) -> Mapping[str, Mapping[str, float]]:
             with _open(compressed.path, settings) as model:
                 metrics_after = _measured(evaluate, model, metric)
                 drop = _judged(metric, metrics_before[metric], metrics_after[metric], config.max_drop)
                 metrics = (metrics_before, metrics_after, dict(evaluate(model, "test")))
-                reports.append(_report(original, model, changes, drop, metrics, settings))
+            reports.append(_report(artifact, compressed, changes, drop, metrics))
             task = compressed.manifest.task
             return {
                 **compressed.manifest.metrics,
@@ -175,20 +175,12 @@ def _write_dense(
 
 
 def _report(
-    original: DeployedModel,
-    compressed: DeployedModel,
+    original: Artifact,
+    compressed: Artifact,
     changes: _Changes,
     drop: MetricDrop,
     metrics: tuple[Mapping[str, float], Mapping[str, float], Mapping[str, float]],
-    settings: BenchConfig,
 ) -> CompressReport:
-    measured = bench_together(
-        {"before": original, "after": compressed}, settings.batch_sizes, seconds=settings.seconds
-    )
-    latency = {
-        first.batch: BeforeAfter(first.p50_ms, second.p50_ms)
-        for first, second in zip(measured["before"].batches, measured["after"].batches, strict=True)
-    }
     before, after = sizes_of(original.manifest), sizes_of(compressed.manifest)
     return CompressReport(
         metric=drop,
@@ -197,10 +189,6 @@ def _report(
         metrics_test=metrics[2],
         size_bytes=BeforeAfter(sum(before.values()), sum(after.values())),
         parts_bytes={part: BeforeAfter(before[part], after[part]) for part in before},
-        latency_ms=latency[min(latency)],
-        latency_by_batch_ms=latency,
-        bench_before=measured["before"],
-        bench_after=measured["after"],
         dense=changes.dense,
         tables=changes.tables,
     )

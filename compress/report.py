@@ -1,4 +1,4 @@
-"""What compression did to a model: size, latency and quality, before and after."""
+"""The report of a compression: size and quality, before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 from graphbox.artifact import Manifest
 from graphbox.compress.quantize import QuantizationReport
 from graphbox.compress.tables import TableError
-from graphbox.deploy.bench import BenchReport
 
 __all__ = ["BeforeAfter", "CompressReport", "MetricDrop", "sizes_of"]
 
@@ -52,10 +51,6 @@ class CompressReport:
         metrics_test: those of the compressed model on the test part, measured when all was decided.
         size_bytes: of the whole folder, without its manifest.
         parts_bytes: of the dense part, the tables and the rest.
-        latency_ms: median latency at the smallest batch size.
-        latency_by_batch_ms: median latency by batch size, measured alternately.
-        bench_before: the full measurement of the original.
-        bench_after: the full measurement of the compressed model.
         dense: what became int8 in the ONNX part; None when it was left as it is, or there is none.
         tables: the error that quantization made in each table.
     """
@@ -66,19 +61,12 @@ class CompressReport:
     metrics_test: Mapping[str, float]
     size_bytes: BeforeAfter
     parts_bytes: Mapping[str, BeforeAfter]
-    latency_ms: BeforeAfter
-    latency_by_batch_ms: Mapping[int, BeforeAfter]
-    bench_before: BenchReport
-    bench_after: BenchReport
     dense: QuantizationReport | None
     tables: Mapping[str, TableError]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values; batch sizes become text, as JSON wants it."""
-        values = asdict(self)
-        by_batch = values["latency_by_batch_ms"]
-        values["latency_by_batch_ms"] = {str(batch): value for batch, value in by_batch.items()}
-        return values
+        """Return the report as plain values."""
+        return asdict(self)
 
 
 def sizes_of(manifest: Manifest) -> dict[str, int]:

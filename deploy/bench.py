@@ -1,4 +1,6 @@
-"""Latency and throughput of deployed models, measured so that two of them can be compared fairly.
+"""Latency and throughput of calls of deployed models, measured so that two of them can be compared fairly.
+
+A call is a part of what a client waits for: `graphbox.server.bench` measures whole requests.
 
 Each batch size is measured in several repeats; with several models the repeats alternate between them, so
 that a disturbance of the machine hits all. Reported is the median over the repeats.
@@ -17,11 +19,21 @@ import numpy.typing as npt
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.errors import UsageError
 
-__all__ = ["BatchLatency", "BenchReport", "bench", "bench_together"]
+__all__ = [
+    "MIN_REPEATS",
+    "QUERY_POOL",
+    "WARM_UP_CALLS",
+    "BatchLatency",
+    "BenchReport",
+    "bench",
+    "bench_together",
+    "check_bench",
+    "summarize",
+]
 
-_POOL = 64
-_WARM_UP_CALLS = 3
-_MIN_REPEATS = 5
+QUERY_POOL = 64
+WARM_UP_CALLS = 3
+MIN_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,7 @@ def bench(
     model: DeployedModel,
     batch_sizes: Sequence[int] = (1, 32, 256),
     seconds: float = 1.0,
-    repeats: int = _MIN_REPEATS,
+    repeats: int = MIN_REPEATS,
     operation: Operation | None = None,
     k: int = 10,
     seed: int = 0,
@@ -77,7 +89,7 @@ def bench_together(
     models: Mapping[str, DeployedModel],
     batch_sizes: Sequence[int] = (1, 32, 256),
     seconds: float = 1.0,
-    repeats: int = _MIN_REPEATS,
+    repeats: int = MIN_REPEATS,
     operation: Operation | None = None,
     k: int = 10,
     seed: int = 0,
@@ -101,28 +113,37 @@ def bench_together(
     Raises:
         UsageError: when there is nothing to measure.
     """
-    if not batch_sizes or min(batch_sizes) < 1 or repeats < _MIN_REPEATS or seconds <= 0:
-        raise UsageError(
-            f"expected batch sizes of at least 1, at least {_MIN_REPEATS} repeats and a positive time, "
-            f"received {list(batch_sizes)}, {repeats} and {seconds}"
-        )
+    check_bench(batch_sizes, repeats, seconds)
     chosen = {name: model.check_operation(operation) for name, model in models.items()}
     batches: dict[str, list[BatchLatency]] = {name: [] for name in models}
     for batch in batch_sizes:
         calls = {name: _calls(model, chosen[name], batch, k, seed) for name, model in models.items()}
         for call in calls.values():
-            for number in range(_WARM_UP_CALLS):
+            for number in range(WARM_UP_CALLS):
                 call(number)
         samples: dict[str, list[npt.NDArray[np.int64]]] = {name: [] for name in models}
         for _ in range(repeats):
             for name, call in calls.items():
                 samples[name].append(_timed(call, seconds / repeats))
         for name, repeated in samples.items():
-            batches[name].append(_summary(batch, repeated))
+            batches[name].append(summarize(batch, repeated))
     return {
         name: BenchReport(chosen[name], dict(model.effective), tuple(batches[name]))
         for name, model in models.items()
     }
+
+
+def check_bench(batch_sizes: Sequence[int], repeats: int, seconds: float) -> None:
+    """Reject settings that measure nothing.
+
+    Raises:
+        UsageError: a batch size or the time is not positive, or there are too few repeats.
+    """
+    if not batch_sizes or min(batch_sizes) < 1 or repeats < MIN_REPEATS or seconds <= 0:
+        raise UsageError(
+            f"expected batch sizes of at least 1, at least {MIN_REPEATS} repeats and a positive time, "
+            f"received {list(batch_sizes)}, {repeats} and {seconds}"
+        )
 
 
 def _calls(
@@ -132,7 +153,7 @@ def _calls(
     count = model.num_queries
     if not count:
         raise UsageError("expected a model with at least one query to measure it, received none")
-    return model.calls(operation, np.random.default_rng(seed).integers(0, count, (_POOL, batch)), k)
+    return model.calls(operation, np.random.default_rng(seed).integers(0, count, (QUERY_POOL, batch)), k)
 
 
 def _timed(call: Callable[[int], object], seconds: float) -> npt.NDArray[np.int64]:
@@ -148,7 +169,8 @@ def _timed(call: Callable[[int], object], seconds: float) -> npt.NDArray[np.int6
     return np.array(durations)
 
 
-def _summary(batch: int, repeats: list[npt.NDArray[np.int64]]) -> BatchLatency:
+def summarize(batch: int, repeats: Sequence[npt.NDArray[np.int64]]) -> BatchLatency:
+    """Return the figures of the durations in nanoseconds of each repeat."""
     median = [float(np.median(durations)) / 1e6 for durations in repeats]
     tail = [float(np.percentile(durations, 99)) / 1e6 for durations in repeats]
     rate = [batch * len(durations) / (float(durations.sum()) / 1e9) for durations in repeats]

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import Artifact, FieldsForm, FieldTable, RowTable
+from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.field_columns import columns_of_rows, columns_of_tensors
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.program import CheckedProgram
@@ -18,7 +19,7 @@ from graphbox.fields import Field, FieldColumn, FieldRows, Fields, NumberScale, 
 
 __all__ = ["DeployedClick", "Predictions"]
 
-_BATCH_ROWS = 4096
+_CHUNK_ROWS = 1024
 Int64 = npt.NDArray[np.int64]
 
 
@@ -83,8 +84,8 @@ class DeployedClick(DeployedModel):
         """Return the probabilities of prepared rows."""
         count = row_count(rows)
         parts = [
-            self._predict(take_rows(rows, np.arange(start, min(start + _BATCH_ROWS, count))))
-            for start in range(0, count, _BATCH_ROWS)
+            self._predict(take_rows(rows, np.arange(start, min(start + _CHUNK_ROWS, count))))
+            for start in range(0, count, _CHUNK_ROWS)
         ]
         none = Predictions(np.zeros(0, np.float32), np.zeros((0, len(self._names)), bool), self._names)
         return Predictions(
@@ -98,8 +99,9 @@ class DeployedClick(DeployedModel):
         return self._feeds(self.fields.arrays(rows, self._scale))[0]
 
     def _predict(self, rows: Rows) -> Predictions:
+        check_cancelled()
         feeds, unseen = self._feeds(self.fields.arrays(rows, self._scale))
-        return Predictions(self.run(feeds)[self.outputs[0].name], unseen, self._names)
+        return Predictions(self._run_built(feeds), unseen, self._names)
 
     def _feeds(self, rows: FieldRows) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.bool_]]:
         feeds: dict[str, npt.NDArray[Any]] = {}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, Ids, LookupForm, PaddedBlockForm
 from graphbox.artifact.ids import Id
+from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.feeds import PaddedBlockFeeds
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.program import CheckedProgram
@@ -18,6 +19,10 @@ from graphbox.deploy.ranking import ExactRanking
 from graphbox.errors import InvalidRequestError, NotFoundError, UnsupportedError, did_you_mean
 
 __all__ = ["DeployedEncoder"]
+
+
+# As fast per query as larger chunks, whose memory grows with them.
+_CHUNK_QUERIES = 256
 
 
 class DeployedEncoder(DeployedModel):
@@ -89,24 +94,40 @@ class DeployedEncoder(DeployedModel):
         query_type = self._query_type(node_type)
         if isinstance(self._form, LookupForm):
             return self.artifact.table(self._form.tables[query_type]).rows(indices)
-        result: npt.NDArray[np.float32] = self.run(self.feeds(indices))[self.outputs[0].name]
-        return result
+        self._check_range(indices, query_type)
+        if len(indices) <= _CHUNK_QUERIES:
+            return self._encoded(indices)
+        vectors = np.empty((len(indices), self.manifest.dim), np.float32)
+        for start in range(0, len(indices), _CHUNK_QUERIES):
+            check_cancelled()
+            part = slice(start, start + _CHUNK_QUERIES)
+            vectors[part] = self._encoded(indices[part])
+        return vectors
+
+    def _encoded(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        if self._feeds is None:
+            raise self._no_onnx()
+        vectors: npt.NDArray[np.float32] = self._run_built(self._feeds.build(indices))
+        return vectors
 
     def feeds(self, indices: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-        """Return what the bare ONNX part is fed for node indices (int64 [n]).
+        """Return the feeds of the bare ONNX part for node indices (int64 [n]) of the first query type.
 
         Raises:
-            InvalidRequestError: when an index is out of range.
-            UnsupportedError: when the model has no ONNX part.
+            InvalidRequestError: an index is out of range.
+            UnsupportedError: the model has no ONNX part.
         """
         if self._feeds is None:
             raise self._no_onnx()
-        count = len(self.id_index())
+        self._check_range(indices, self._form.node_type)
+        return self._feeds.build(indices)
+
+    def _check_range(self, indices: npt.NDArray[np.int64], node_type: str) -> None:
+        count = len(self.id_index(node_type))
         if len(indices) and (indices.min() < 0 or indices.max() >= count):
             raise InvalidRequestError(
                 f"expected node indices in [0, {count}), received {indices.min()} to {indices.max()}"
             )
-        return self._feeds.build(indices)
 
     def neighbors(
         self, ids: Sequence[Id], k: int, exclude_self: bool = True, node_type: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ def _cells(field: FieldSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[list[An
         if field.name not in row:
             raise InvalidRequestError(
                 f"expected the column `{field.name}` in every row, received "
-                f"{', '.join(f'`{name}`' for name in list(row)[:20]) or 'none'}",
+                f"{', '.join(f'`{name[:64]}`' for name in list(row)[:20]) or 'none'}",
                 where=f"row {number}",
                 hint=did_you_mean(field.name, row) or "write null where a category or a number is missing",
             )
@@ -204,4 +205,4 @@ def _integer(cell: Any, place: Place, row: int) -> int:
 
 
 def _wrong(expected: str, received: Any, where: str) -> InvalidRequestError:
-    return InvalidRequestError(f"expected {expected}, received {received!r:.120}", where=where)
+    return InvalidRequestError(f"expected {expected}, received {reprlib.repr(received):.120}", where=where)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from graphbox.artifact import Artifact, TriplesForm
 from graphbox.artifact.ids import Id
+from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.model import DeployedModel, Operation
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.program import CheckedProgram
@@ -128,13 +129,14 @@ class DeployedKnowledgeGraph(DeployedModel):
         wanted = np.array([min(k, count)], np.int64)
         found: list[Answers] = []
         for start in range(0, len(nodes), at_once):
+            check_cancelled()
             part = nodes[start : start + at_once]
             scores = self.scores(relation, part, to_heads=to_heads)
             known = [self._known(relation, int(node), to_heads) for node in part]
             if not with_known:
                 for row, answers in zip(scores, known, strict=True):
                     row[answers] = -np.inf
-            best = self._best.run({"scores": scores, "k": wanted})
+            best = self._best.run_built({"scores": scores, "k": wanted})
             for index, score, answers in zip(best["index"], best["score"], known, strict=True):
                 kept = np.isfinite(score)
                 found.append(Answers(answer_type, index[kept], score[kept], np.isin(index[kept], answers)))
@@ -162,8 +164,8 @@ class DeployedKnowledgeGraph(DeployedModel):
             step = max(1, _MAX_NUMBERS // max(1, len(nodes) * table.dim))
         for start in range(0, len(table), step):
             block = np.asarray(table.block(start, start + step))
-            result = self.run({**feeds, form.candidates_input: block})
-            scores[:, start : start + step] = result[self.outputs[0].name]
+            check_cancelled()
+            scores[:, start : start + step] = self._run_built({**feeds, form.candidates_input: block})
         return scores
 
     def warm_up(self) -> None:

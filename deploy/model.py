@@ -89,6 +89,12 @@ class DeployedModel(ABC):
             raise self._no_onnx()
         return self._program.run(feeds, out)
 
+    def _run_built(self, feeds: Feeds) -> npt.NDArray[Any]:
+        """Return the first output of the ONNX part for feeds that this model built."""
+        if self._program is None:
+            raise self._no_onnx()
+        return self._program.run_built(feeds)[self.outputs[0].name]
+
     def close(self) -> None:
         """Free the memory; a second call does nothing."""
         for program in (self._program, self._further):

@@ -1,14 +1,15 @@
-"""A compiled model whose every call is checked, whatever the adapter behind it would accept."""
+"""A compiled model whose feeds are checked before the adapter sees them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from graphbox.artifact import TensorSpec, inspect_onnx
+from graphbox.artifact import OnnxSummary, TensorSpec, inspect_onnx
 from graphbox.deploy.protocol import DTYPE_OF, Adapter, Device, Effective, Feeds, Options, Program
 from graphbox.errors import InvalidRequestError, UnsupportedError, UsageError, did_you_mean
 
@@ -16,20 +17,26 @@ __all__ = ["CheckedProgram", "compile_model"]
 
 
 class CheckedProgram:
-    """Checks names, types, shapes and positions of the feeds before an adapter's program runs.
+    """Checks the feeds of an adapter's program: names, dtypes, shapes, positions.
+
+    Args:
+        program: the adapter's program.
+        summary: of the ONNX file it was compiled from.
 
     Attributes:
-        inputs: what `run` takes.
-        outputs: what `run` gives.
-        effective: what the program really does.
+        inputs: tensors that `run` takes.
+        outputs: tensors that `run` returns.
+        effective: the precision, provider and device in use.
     """
 
-    def __init__(self, program: Program, index_inputs: frozenset[str]) -> None:
+    def __init__(self, program: Program, summary: OnnxSummary) -> None:
         self.inputs: tuple[TensorSpec, ...] = tuple(program.inputs)
         self.outputs: tuple[TensorSpec, ...] = tuple(program.outputs)
         self.effective: Effective = program.effective
         self._program: Program | None = program
-        self._index_inputs = index_inputs
+        self._index_inputs = summary.index_inputs
+        self._dimensions = summary.dimensions
+        self._output_dimensions = summary.output_dimensions
         self._expected = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.inputs}
         self._given = {tensor.name: (DTYPE_OF[tensor.datatype], tensor.shape) for tensor in self.outputs}
 
@@ -44,23 +51,26 @@ class CheckedProgram:
             Every output by name.
 
         Raises:
-            InvalidRequestError: when a feed is missing, unknown, or of another dtype or shape, or
-                when a position in it is negative or beyond the rows it points into.
+            InvalidRequestError: a feed is missing, unknown, or of another dtype or shape; sizes that the
+                model gives one name differ; a position is negative or beyond the rows it selects from.
         """
-        if self._program is None:
-            raise UsageError("expected an open model, this one was closed")
         if feeds.keys() != self._expected.keys():
             raise _wrong_names(feeds, self._expected)
         for name, array in feeds.items():
-            dtype, shape = self._expected[name]
-            _check_array("input", name, array, dtype, shape)
-            # A Gather reads -1 as the last row, without a word.
-            if name in self._index_inputs and array.size and array.min() < 0:
-                raise InvalidRequestError(
-                    f"expected positions of at least 0, received {array.min()}", where=f"input `{name}`"
-                )
+            _check_array("input", name, array, *self._expected[name])
+        sizes = self._named_sizes(feeds)
+        for name in self._index_inputs:
+            self._check_positions(name, feeds)
         if out is not None:
             self._check_out(out)
+        outputs = self.run_built(feeds, out)
+        self._check_output_sizes(outputs, sizes)
+        return outputs
+
+    def run_built(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
+        """Run the model on feeds that graphbox built itself: as `run`, without its checks."""
+        if self._program is None:
+            raise UsageError("expected an open model, this one was closed")
         return self._program.run(feeds, out)
 
     def close(self) -> None:
@@ -80,6 +90,57 @@ class CheckedProgram:
     ) -> None:
         self.close()
 
+    def _named_sizes(self, feeds: Feeds) -> dict[str, tuple[int, str]]:
+        """Return the size of each named dimension and the input it was first seen in.
+
+        A runtime broadcasts a size of 1 silently, so that rows of one input would meet those of another.
+        """
+        sizes: dict[str, tuple[int, str]] = {}
+        for name, array in feeds.items():
+            for dimension, size in zip(self._dimensions.get(name, ()), array.shape, strict=False):
+                if not isinstance(dimension, str) or not dimension:
+                    continue
+                known, first = sizes.setdefault(dimension, (size, name))
+                if known != size:
+                    raise InvalidRequestError(
+                        f"expected {known} as the size of `{dimension}`, as in input `{first}`, "
+                        f"received {size}",
+                        where=f"input `{name}`",
+                    )
+        return sizes
+
+    def _check_positions(self, name: str, feeds: Feeds) -> None:
+        array = feeds[name]
+        if not array.size:
+            return
+        lowest, highest = array.min(), array.max()
+        if lowest < 0:
+            raise InvalidRequestError(
+                f"expected positions of at least 0, received {lowest}", where=f"input `{name}`"
+            )
+        for bound in self._index_inputs[name]:
+            size = feeds[bound.tensor].shape[bound.axis] if bound.size is None else bound.size
+            if highest >= size:
+                rows = f"input `{bound.tensor}`" if bound.size is None else "the model"
+                raise InvalidRequestError(
+                    f"expected positions below {size}, the rows of {rows}, received {highest}",
+                    where=f"input `{name}`",
+                )
+
+    def _check_output_sizes(
+        self, outputs: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, tuple[int, str]]
+    ) -> None:
+        for name, array in outputs.items():
+            for dimension, size in zip(self._output_dimensions.get(name, ()), array.shape, strict=False):
+                if not isinstance(dimension, str) or dimension not in sizes:
+                    continue
+                expected, first = sizes[dimension]
+                if expected != size:
+                    raise InvalidRequestError(
+                        f"expected inputs of matching sizes: output `{name}` has {size} as the size of "
+                        f"`{dimension}`, which is {expected} in input `{first}`"
+                    )
+
     def _check_out(self, out: Feeds) -> None:
         for name, array in out.items():
             if name not in self._given:
@@ -94,18 +155,18 @@ class CheckedProgram:
 
 
 def compile_model(adapter: Adapter, model: bytes, device: Device, options: Options) -> CheckedProgram:
-    """Compile a model and check that what came out is what was asked for.
+    """Compile a model and check its precision.
 
     Args:
         adapter: the adapter of the device.
         model: an ONNX file's content.
         device: where to run it.
-        options: what is asked for.
+        options: threads and precision.
 
     Raises:
-        FormatError: when the model is damaged or refers to other files.
-        UnsupportedError: when the device cannot run it, or only in a lower precision.
-        UsageError: when an option makes no sense.
+        FormatError: the model is damaged or refers to other files.
+        UnsupportedError: the device cannot run it, or only in a lower precision.
+        UsageError: `options.threads` is less than 1.
     """
     if options.threads < 1:
         raise UsageError(f"expected at least 1 thread, received {options.threads}")
@@ -118,7 +179,7 @@ def compile_model(adapter: Adapter, model: bytes, device: Device, options: Optio
             f"expected to compute in {summary.precision}, {adapter.name} would in {effective['precision']}",
             hint="allow lower precision, or choose another target",
         )
-    return CheckedProgram(program, summary.index_inputs)
+    return CheckedProgram(program, summary)
 
 
 def _wrong_names(

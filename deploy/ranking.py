@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import RowTable
+from graphbox.deploy.cancellation import check_cancelled
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.program import CheckedProgram
 
@@ -70,8 +71,9 @@ class ExactRanking:
         score = np.empty((len(queries), k), np.float32)
         wanted = np.array([k if exclude is None else k + 1], np.int64)
         for start in range(0, len(queries), self._queries_at_once):
+            check_cancelled()
             part = slice(start, start + self._queries_at_once)
-            best = self._program.run({"queries": queries[part], "rows": self._rows, "k": wanted})
+            best = self._program.run_built({"queries": queries[part], "rows": self._rows, "k": wanted})
             if exclude is None:
                 index[part], score[part] = best["index"], best["score"]
                 continue

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 
+from graphbox.deploy.onnx_runtime import disable_telemetry
 from graphbox.deploy.protocol import API_VERSION, Adapter, Device
 from graphbox.errors import BackendMissingError, GraphboxError, NotFoundError, UnsupportedError, did_you_mean
 
@@ -47,6 +48,7 @@ def load_adapter(name: str) -> Adapter:
         BackendMissingError: when it cannot be imported, is no adapter, or is for another graphbox.
     """
     entry_point = _entry_point(name)
+    disable_telemetry()  # adapters of other packages may import ONNX Runtime themselves
     try:
         adapter = entry_point.load()
     except Exception as error:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.artifact import TensorSpec, inspect_onnx
+from graphbox.deploy.onnx_runtime import load_onnxruntime
 from graphbox.deploy.onnx_writer import Node, write_onnx
 from graphbox.deploy.protocol import API_VERSION, Device, Effective, Feeds, Options, Support
 from graphbox.errors import FormatError, InvalidRequestError, UnsupportedError
@@ -38,8 +39,7 @@ class OnnxRuntimeCpuProgram:
     """A session on the CPU; ``run`` is thread-safe."""
 
     def __init__(self, model: bytes, device: Device, options: Options) -> None:
-        import onnxruntime
-
+        onnxruntime = load_onnxruntime()
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.threads
         settings.inter_op_num_threads = 1
@@ -51,6 +51,8 @@ class OnnxRuntimeCpuProgram:
             self._session: Any = onnxruntime.InferenceSession(model, settings, providers=[PROVIDER])
         except Exception as error:
             raise UnsupportedError(f"ONNX Runtime cannot load the model: {error}") from error
+        native = onnxruntime.capi.onnxruntime_pybind11_state
+        self._refusals = (native.Fail, native.InvalidArgument, native.RuntimeException, RuntimeError)
         self.inputs = [_tensor(value) for value in self._session.get_inputs()]
         self.outputs = [_tensor(value) for value in self._session.get_outputs()]
         self.effective: Effective = {
@@ -64,14 +66,12 @@ class OnnxRuntimeCpuProgram:
 
     def run(self, feeds: Feeds, out: Feeds | None = None) -> dict[str, npt.NDArray[Any]]:
         """Run the model; see `graphbox.deploy.protocol.Program.run`."""
-        from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
-
         names = [tensor.name for tensor in self.outputs]
         try:
             if out is None:
                 return dict(zip(names, self._session.run(names, feeds), strict=True))
             return self._run_into(names, feeds, out)
-        except (Fail, InvalidArgument, RuntimeError, RuntimeException) as error:
+        except self._refusals as error:
             raise InvalidRequestError(f"ONNX Runtime refused the feeds: {error}") from error
 
     def _run_into(self, names: list[str], feeds: Feeds, out: Feeds) -> dict[str, npt.NDArray[Any]]:
@@ -139,9 +139,7 @@ def _tensor(value: Any) -> TensorSpec:
 @functools.cache
 def _runtime() -> str:
     """Return name and version, and other distributions than onnxruntime that installed its folder."""
-    import onnxruntime
-
-    found = [f"onnxruntime {onnxruntime.__version__}"]
+    found = [f"onnxruntime {load_onnxruntime().__version__}"]
     for name in _OTHER_OWNERS:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")

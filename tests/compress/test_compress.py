@@ -65,9 +65,7 @@ def test_both_parts_become_int8_and_everything_is_reported(
     assert report.dense is not None
     assert len(report.dense.quantized) == 3
     assert set(report.tables) == {"package", "tag", "target"}
-    assert set(report.latency_by_batch_ms) == {1, 16}
-    assert report.latency_ms == report.latency_by_batch_ms[1]
-    assert json.loads(json.dumps(report.as_dict()))["latency_by_batch_ms"]["16"]["after"] > 0
+    assert json.loads(json.dumps(report.as_dict()))["size_bytes"]["after"] > 0
 
     compressed = Artifact.open(destination)
     manifest = compressed.manifest
