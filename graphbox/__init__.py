@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphbox.errors import GraphboxError as GraphboxError
     from graphbox.graph import Graph as Graph
     from graphbox.pipeline import run as run
+    from graphbox.pipeline.forgetting import forget as forget
     from graphbox.sample import LinkNeighborLoader as LinkNeighborLoader
     from graphbox.sample import NeighborLoader as NeighborLoader
     from graphbox.sample import TripleLoader as TripleLoader
@@ -33,6 +34,7 @@ _MODULE_OF = {
     "NeighborLoader": "graphbox.sample",
     "TripleLoader": "graphbox.sample",
     "Workspace": "graphbox.workspace",
+    "forget": "graphbox.pipeline.forgetting",
     "random_walk": "graphbox.sample",
     "run": "graphbox.pipeline",
     "sample_neighbors": "graphbox.sample",
@@ -48,6 +50,7 @@ __all__ = [
     "TripleLoader",
     "Workspace",
     "__version__",
+    "forget",
     "random_walk",
     "run",
     "sample_neighbors",

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from itertools import islice
 
 __all__ = [
     "BackendMissingError",
@@ -45,6 +46,10 @@ __all__ = [
     "did_you_mean",
     "missing_extra",
 ]
+
+
+_LONGEST_COMPARED = 128
+_MOST_COMPARED = 1000
 
 
 class GraphboxError(Exception):
@@ -174,8 +179,15 @@ class InterruptedRunError(GraphboxError):
 
 
 def did_you_mean(received: str, known: Iterable[str]) -> str | None:
-    """Return ``did you mean `x`?`` for the closest of ``known``, or None when nothing is close."""
-    matches = difflib.get_close_matches(received, list(known), n=1, cutoff=0.6)
+    """Return ``did you mean `x`?`` for the closest of ``known``, or None when nothing is close.
+
+    Both can come from a request: long texts are compared with nothing, and only the first thousand of
+    ``known`` are candidates.
+    """
+    if len(received) > _LONGEST_COMPARED:
+        return None
+    candidates = [name for name in islice(known, _MOST_COMPARED) if len(name) <= 2 * _LONGEST_COMPARED]
+    matches = difflib.get_close_matches(received, candidates, n=1, cutoff=0.6)
     return f"did you mean `{matches[0]}`?" if matches else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphbox.pipeline.stage import StageContext
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from graphbox.artifact import Artifact, Manifest
 
-__all__ = ["new_version", "precision_of", "register"]
+__all__ = ["MeasuredBy", "measured_by", "new_version", "precision_of", "register"]
 
 
 def new_version(context: StageContext, stage: str, name: str) -> tuple[int, Path]:
@@ -33,10 +35,48 @@ def new_version(context: StageContext, stage: str, name: str) -> tuple[int, Path
     return version, folder
 
 
+@dataclass(frozen=True)
+class MeasuredBy:
+    """What the metrics of a version are.
+
+    Attributes:
+        metric: the one that decides which of two versions is better.
+        measured_on: digest of what they were measured on; see `graphbox.workspace.ModelRecord`.
+    """
+
+    metric: str
+    measured_on: str
+
+
+def measured_by(context: StageContext, task: str | None) -> MeasuredBy | None:
+    """Return what the metrics of the run's models of ``task`` are; None without a task."""
+    if task is None:
+        return None
+    config = context.config.tasks[task]
+    imported = context.finished["import"]
+    # A changed graph keeps the fingerprint of its import, with the changes; compaction numbers it anew.
+    is_changed = "+" in imported["fingerprint"]
+    settings = config.model_dump(mode="json")
+    test_part = {
+        "graph": imported["graph"],
+        "fingerprint": imported["fingerprint"],
+        "version": imported.get("version") if is_changed else None,
+        "task": {key: value for key, value in settings.items() if not key.startswith("baseline")},
+        "split": context.output("split", "digests")[task],
+    }
+    digest = hashlib.sha256(json.dumps(test_part, sort_keys=True).encode()).hexdigest()
+    return MeasuredBy(config.deciding_metric, digest)
+
+
 def register(
-    workspace: Workspace, artifact: Artifact, *, run_id: str | None, parent: int | None = None
+    workspace: Workspace,
+    artifact: Artifact,
+    *,
+    run_id: str | None,
+    measured: MeasuredBy | None,
+    parent: int | None = None,
 ) -> ModelRecord:
-    """Make an artifact known to the workspace, as the active version of its name."""
+    """Make an artifact known to the workspace, active if it is the first version of its name."""
     manifest = artifact.manifest
     return workspace.add_model(
         manifest.name,
@@ -47,6 +87,8 @@ def register(
         metrics=manifest.metrics,
         parent=parent,
         run_id=run_id,
+        deciding_metric=None if measured is None else measured.metric,
+        measured_on=None if measured is None else measured.measured_on,
     )
 
 

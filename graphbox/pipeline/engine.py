@@ -4,54 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NoReturn
 
-from graphbox.config import RunConfig, config_digest, dump_config, load_config
+from graphbox.config import RunConfig, config_digest, dump_config, load_config, training_settings
 from graphbox.config.processes import ONE_PROCESS_FOLLOWS
-from graphbox.errors import GraphboxError, UsageError
+from graphbox.errors import ConfigError, GraphboxError, NotFoundError, UsageError
 from graphbox.memory import PeakMemory
 from graphbox.native import default_threads
+from graphbox.pipeline.changes import changed_stages, check_overrides
 from graphbox.pipeline.failure import stage_failure
 from graphbox.pipeline.progress import Progress, Silence, Stop
 from graphbox.pipeline.report import RunReport
-from graphbox.pipeline.stage import Stage, StageContext
+from graphbox.pipeline.run_graph import check_graph, schema_of_run
+from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages import STAGES
 from graphbox.workspace import RunRecord, RunWriter, Workspace, folder_size
 
-__all__ = ["continue_run", "run", "run_pipeline"]
+__all__ = ["continue_run", "run_pipeline", "same_training"]
 
 _log = logging.getLogger("graphbox.pipeline")
-
-
-def run(
-    path: str | Path,
-    overrides: Iterable[str] = (),
-    workspace: str | Path | Workspace = "workspace",
-    *,
-    fresh: bool = False,
-    progress: Progress | None = None,
-) -> RunReport:
-    """Run the pipeline of a run file, as ``graphbox run`` does.
-
-    The last run of the same resolved config goes on after its last finished stage; when all of its
-    stages have finished, its report is returned at once.
-
-    Args:
-        path: the run file.
-        overrides: ``key.path=value`` texts, see `graphbox.config.load_config`.
-        workspace: the workspace or its folder, made when it is not there.
-        fresh: start a new run in any case.
-        progress: receives what is going on.
-
-    Raises:
-        ConfigError: the run file has mistakes.
-        GraphboxError: a stage failed; `graphbox.errors` lists the kinds.
-    """
-    config = load_config(path, overrides)
-    opened = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
-    return run_pipeline(config, opened, fresh=fresh, progress=progress)
 
 
 def run_pipeline(
@@ -64,16 +39,23 @@ def run_pipeline(
     stop: Stop | None = None,
     stages: Sequence[Stage] = STAGES,
 ) -> RunReport:
-    """Run those of ``stages`` that ``config`` wants, up to ``until`` (all without one); see `run`."""
+    """Run those of ``stages`` that ``config`` wants, up to ``until`` (all without one).
+
+    See :func:`graphbox.pipeline.run`, which reads run files and stores graphs.
+    """
     wanted = _wanted(stages, config, until)
     progress, stop = progress or Silence(), stop or Stop()
     earlier = None if fresh else _earlier_run(config, workspace, wanted, progress)
     if earlier is not None:
-        if _finished(earlier, _up_to(wanted, until)) and not _follows(config):
+        chosen = _up_to(wanted, until)
+        changes = changed_stages(earlier, config, wanted)
+        is_changed = any(stage.name in changes for stage in chosen)
+        if _finished(earlier, chosen) and not is_changed and not _follows(config):
             progress.note(f"run {earlier.id} had finished: nothing was left to do; --fresh starts a new one")
             return RunReport.of(earlier)
         writer = workspace.resume_run(earlier.id)
         _reset_following(writer, config, wanted)
+        _reconfigure(writer, config, wanted, changes, progress)
     else:
         names = [stage.name for stage in wanted]
         writer = workspace.start_run(config.name, dump_config(config), config_digest(config), names)
@@ -88,6 +70,7 @@ def continue_run(
     *,
     until: str | None = None,
     again: bool = False,
+    overrides: Iterable[str] = (),
     progress: Progress | None = None,
     stop: Stop | None = None,
     stages: Sequence[Stage] = STAGES,
@@ -98,50 +81,144 @@ def continue_run(
         run_id: the run; ``last`` is the newest.
         workspace: where it is.
         until: last stage to run; all without one.
-        again: run the stage ``until`` even if it has finished.
+        again: run the stage ``until`` even if it has finished. The run keeps its earlier results until the
+            new ones are complete: if it fails or is stopped then, it stays as it was.
+        overrides: with ``again``, ``key.path=value`` texts that change settings of that stage.
         progress: receives what is going on.
         stop: asks to stop.
         stages: all there are.
 
     Raises:
         NotFoundError: there is no such run.
-        UsageError: its run file does not ask for the stage.
+        UsageError: its run file does not ask for the stage, or an override is none of its settings.
         ConflictError: another process is running it.
     """
     record = workspace.run(run_id)
-    config = load_config(record.path / "config.yaml", check_files=False)
-    chosen = _up_to(_wanted(stages, config, until), until)
+    before = load_config(record.path / "config.yaml", check_files=False)
+    schema = schema_of_run(workspace, record) if overrides else None
+    config = load_config(record.path / "config.yaml", overrides, check_files=False, stored_schema=schema)
+    wanted = _wanted(stages, config, until)
+    chosen = _up_to(wanted, until)
+    if overrides:
+        check_overrides(before, config, chosen[-1])
     progress, stop = progress or Silence(), stop or Stop()
     if _finished(record, chosen) and not again and not _follows(config):
         progress.note(f"run {record.id} had finished: nothing was left to do")
         return RunReport.of(record)
+    check_graph(workspace, record)
+    if again and _finished(record, chosen):
+        with workspace.resume_run(record.id, keeps_record=True) as writer:
+            _run_again(writer, workspace, config, chosen, progress, stop)
+        return RunReport.of(workspace.run(record.id))
     with workspace.resume_run(record.id) as writer:
         _reset_following(writer, config, chosen)
-        if again and until is not None:
-            writer.reset_stages([until])
+        if overrides:
+            _reconfigure(writer, config, wanted, {}, progress)
         _run_stages(writer, workspace, config, chosen, progress, stop)
     return RunReport.of(workspace.run(record.id))
+
+
+def _run_again(
+    writer: RunWriter,
+    workspace: Workspace,
+    config: RunConfig,
+    stages: list[Stage],
+    progress: Progress,
+    stop: Stop,
+) -> None:
+    """Run the last of some finished stages again; the record changes when its new results are complete.
+
+    Nothing has to be restored however it ends, be it by a signal that no process can handle. An attempt that
+    was stopped leaves a mark: the next one resumes with what it kept.
+    """
+    stage = stages[-1]
+    mark = writer.path / f"{stage.name}.again"
+    changed = changed_stages(writer.record, config, [stage])
+    if changed:
+        progress.note(f"{stage.name}: runs again, {changed[stage.name]}")
+    elif not mark.exists():
+        stage.discard(writer.path)
+        mark.touch()
+    with _log_file(writer.path / "log.txt"):
+        _check_device(config)
+        _check_processes(config)
+        progress.begin(stage.name, len(stages), len(stages))
+        context = _context(stage, writer, workspace, config, progress, stop, resumed=False)
+        attempt = _attempt(stage, context)
+        if attempt.result is None:
+            error = attempt.failure(stage, writer, keeps_results=True)
+            _log.info("stage %s ended, the run keeps its earlier results: %s", stage.name, error)
+            attempt.raise_as(error)
+        writer.replace_results(
+            stage.name,
+            config=dump_config(config),
+            config_digest=config_digest(config),
+            report={**writer.record.report, **attempt.result.report},
+            seconds=attempt.seconds,
+            peak_bytes=attempt.peak_bytes,
+            outputs=attempt.result.outputs,
+            size_bytes=folder_size(writer.path),
+        )
+        mark.unlink(missing_ok=True)
+        progress.end(stage.name, attempt.seconds, attempt.peak_bytes, attempt.result.summary)
+
+
+def _reconfigure(
+    writer: RunWriter,
+    config: RunConfig,
+    wanted: list[Stage],
+    changes: Mapping[str, str | None],
+    progress: Progress,
+) -> None:
+    """Give a run changed settings; stages in ``changes`` run again, for the reasons given there."""
+    writer.reconfigure(
+        dump_config(config), config_digest(config), [stage.name for stage in wanted], list(changes)
+    )
+    for name, reason in changes.items():
+        if reason is not None:
+            progress.note(f"{name}: runs again, {reason}")
 
 
 def _earlier_run(
     config: RunConfig, workspace: Workspace, stages: list[Stage], progress: Progress
 ) -> RunRecord | None:
-    """Return the newest run of this config that can be gone on with, or that is done."""
-    digest = config_digest(config)
-    record = next((r for r in workspace.runs() if r.config_digest == digest), None)
-    if record is None or not record.path.is_dir():
+    """Return the newest run of this config that can be resumed or is finished."""
+    record = same_training(config, workspace)
+    if record is None:
         return None
     records = {stage.name: stage for stage in record.stages}
-    if set(records) != {stage.name for stage in stages}:
-        return None
     for stage in stages:
-        done = records[stage.name]
-        if done.state == "finished" and not stage.still_valid(config, workspace, done.outputs):
+        done = records.get(stage.name)
+        if (
+            done is not None
+            and done.state == "finished"
+            and not stage.still_valid(config, workspace, done.outputs)
+        ):
             progress.note(
                 f"what the stage `{stage.name}` of run {record.id} read has changed: starting a new run"
             )
             return None
     return record
+
+
+def same_training(config: RunConfig, workspace: Workspace) -> RunRecord | None:
+    """Return the newest run of this config, else the newest one with the same settings of training."""
+    digest, training = config_digest(config), training_settings(config)
+    records = [record for record in workspace.runs() if record.name == config.name and record.path.is_dir()]
+    for record in records:
+        if record.config_digest == digest:
+            return record
+    if _follows(config):
+        return None
+    return next((record for record in records if _training_settings(record) == training), None)
+
+
+def _training_settings(record: RunRecord) -> dict[str, Any] | None:
+    """Return the settings of a run that decide its models; None where this version cannot read them."""
+    try:
+        return training_settings(load_config(record.path / "config.yaml", check_files=False))
+    except (ConfigError, NotFoundError):
+        return None
 
 
 def _wanted(stages: Sequence[Stage], config: RunConfig, until: str | None) -> list[Stage]:
@@ -173,8 +250,8 @@ def _up_to(stages: list[Stage], until: str | None) -> list[Stage]:
 
 
 def _finished(record: RunRecord, stages: list[Stage]) -> bool:
-    names = {stage.name for stage in stages}
-    return all(stage.state == "finished" for stage in record.stages if stage.name in names)
+    states = {stage.name: stage.state for stage in record.stages}
+    return all(states.get(stage.name) == "finished" for stage in stages)
 
 
 def _run_stages(
@@ -191,8 +268,24 @@ def _run_stages(
         for position, stage in enumerate(stages, start=1):
             if writer.outputs(stage.name) is None:
                 progress.begin(stage.name, position, len(stages))
+                before = _outputs(writer, stage)
                 _run_stage(stage, writer, workspace, config, progress, stop)
+                if _outputs(writer, stage) != before:
+                    _reset_dependents(stage, stages[position:], writer, progress)
         writer.finish(folder_size(writer.path))
+
+
+def _outputs(writer: RunWriter, stage: Stage) -> Mapping[str, Any]:
+    """Return the outputs of a stage, of an earlier time where it has to run again."""
+    return next(record.outputs for record in writer.record.stages if record.name == stage.name)
+
+
+def _reset_dependents(stage: Stage, later: list[Stage], writer: RunWriter, progress: Progress) -> None:
+    """Let finished stages that read the outputs of ``stage`` run again."""
+    for other in later:
+        if stage.name in other.needs and writer.outputs(other.name) is not None:
+            writer.reset_stages([other.name])
+            progress.note(f"{other.name}: runs again, the stage `{stage.name}` has other results")
 
 
 def _check_device(config: RunConfig) -> None:
@@ -220,62 +313,117 @@ def _check_processes(config: RunConfig) -> None:
         check_processes(config.processes, model, task, name, config.memory)
 
 
-def _run_stage(
-    stage: Stage, writer: RunWriter, workspace: Workspace, config: RunConfig, progress: Progress, stop: Stop
-) -> None:
-    before = next(record for record in writer.record.stages if record.name == stage.name)
-    context = StageContext(
+@dataclass(frozen=True)
+class _Attempt:
+    """How the work of a stage ended.
+
+    Attributes:
+        seconds: wall-clock time taken.
+        peak_bytes: largest resident memory of the process meanwhile.
+        result: what the stage gave, or None where an error ended it.
+        error: the error.
+    """
+
+    seconds: float
+    peak_bytes: int
+    result: StageResult | None = None
+    error: BaseException | None = None
+
+    def failure(self, stage: Stage, writer: RunWriter, *, keeps_results: bool = False) -> GraphboxError:
+        """Return the error for the user."""
+        assert self.error is not None  # noqa: S101 - for the type checker
+        log_path = writer.path / "log.txt"
+        return stage_failure(self.error, stage.name, writer.id, log_path, keeps_results=keeps_results)
+
+    def raise_as(self, shown: GraphboxError) -> NoReturn:
+        """Raise ``shown``, or what ended the process as it is."""
+        if isinstance(self.error, KeyboardInterrupt | SystemExit):
+            raise self.error
+        raise shown from (None if shown is self.error else self.error)
+
+
+def _context(
+    stage: Stage,
+    writer: RunWriter,
+    workspace: Workspace,
+    config: RunConfig,
+    progress: Progress,
+    stop: Stop,
+    *,
+    resumed: bool,
+) -> StageContext:
+    records = [each for each in writer.record.stages if each.state == "finished" and each.name != stage.name]
+    return StageContext(
         config=config,
         workspace=workspace,
         run_id=writer.id,
         run_path=writer.path,
-        finished={s.name: s.outputs for s in writer.record.stages if s.state == "finished"},
-        resumed=before.state != "pending",
+        finished={each.name: each.outputs for each in records},
+        resumed=resumed,
         progress=progress,
         stop=stop,
     )
-    writer.begin_stage(stage.name)
+
+
+def _attempt(stage: Stage, context: StageContext) -> _Attempt:
+    """Run a stage, with its time and memory measured."""
+    context.stop.last_work = stage.last_work
     _log.info("stage %s starts", stage.name)
     started = time.monotonic()
+    result, error = None, None
     with PeakMemory() as memory:
-        error: BaseException | None = None
         try:
-            stop.check()
-            with default_threads(config.threads):
+            context.stop.check()
+            with default_threads(context.config.threads):
                 result = stage.run(context)
-        except BaseException as caught:  # noqa: BLE001 (raised again below, once the run knows of it)
+        except BaseException as caught:  # noqa: BLE001 (raised again by the caller, once the run knows of it)
             error = caught
-        seconds = (before.seconds or 0.0) + time.monotonic() - started
-        peak_bytes = max(before.peak_bytes or 0, memory.bytes)
-    if error is not None:
-        shown = _record_failure(error, stage.name, writer, seconds=seconds, peak_bytes=peak_bytes)
-        if isinstance(error, KeyboardInterrupt | SystemExit) or shown is error:
-            raise error
-        raise shown from error
-    writer.report({**writer.record.report, **result.report})
+        seconds, peak_bytes = time.monotonic() - started, memory.bytes
+    if result is not None:
+        _log.info("stage %s finished in %.1f s: %s", stage.name, seconds, result.summary)
+    return _Attempt(seconds, peak_bytes, result, error)
+
+
+def _run_stage(
+    stage: Stage, writer: RunWriter, workspace: Workspace, config: RunConfig, progress: Progress, stop: Stop
+) -> None:
+    before = next(record for record in writer.record.stages if record.name == stage.name)
+    context = _context(stage, writer, workspace, config, progress, stop, resumed=before.state != "pending")
+    writer.begin_stage(stage.name)
+    attempt = _attempt(stage, context)
+    seconds = (before.seconds or 0.0) + attempt.seconds
+    peak_bytes = max(before.peak_bytes or 0, attempt.peak_bytes)
+    if attempt.result is None:
+        shown = attempt.failure(stage, writer)
+        _record_failure(attempt.error, shown, stage.name, writer, seconds=seconds, peak_bytes=peak_bytes)
+        attempt.raise_as(shown)
+    writer.report({**writer.record.report, **attempt.result.report})
     writer.finish_stage(
         stage.name,
         seconds=seconds,
         peak_bytes=peak_bytes,
-        outputs=result.outputs,
+        outputs=attempt.result.outputs,
         size_bytes=folder_size(writer.path),
     )
-    _log.info("stage %s finished in %.1f s: %s", stage.name, seconds, result.summary)
-    progress.end(stage.name, seconds, peak_bytes, result.summary)
+    progress.end(stage.name, seconds, peak_bytes, attempt.result.summary)
 
 
 def _record_failure(
-    error: BaseException, stage: str, writer: RunWriter, *, seconds: float, peak_bytes: int
-) -> GraphboxError:
-    """Note with the run what ended a stage, and return it as an error for the user."""
-    shown = stage_failure(error, stage, writer.id, writer.path / "log.txt")
+    error: BaseException | None,
+    shown: GraphboxError,
+    stage: str,
+    writer: RunWriter,
+    *,
+    seconds: float,
+    peak_bytes: int,
+) -> None:
+    """Note with the run what ended a stage."""
     _log.info("stage %s ended: %s", stage, shown, exc_info=None if shown is error else error)
     try:
         writer.stop_stage(stage, shown, seconds=seconds, peak_bytes=peak_bytes)
     except GraphboxError as second:
         # A full disk, say, hits the database too; the first cause is the one to show.
         _log.warning("the end of the run could not be noted: %s", second)
-    return shown
 
 
 @contextmanager

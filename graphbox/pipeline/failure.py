@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from graphbox.errors import DoesNotFitError, GraphboxError, InterruptedRunError, missing_extra
+from graphbox.pipeline.progress import STOPPED
 
 __all__ = ["EXTRAS", "known_failure", "stage_failure"]
 
@@ -15,7 +16,16 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 """The modules that an extra of the package brings."""
 
-_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE}
+_REFUSED = {
+    errno.EACCES,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ESTALE,
+}
 """What keeps files from being read or written that is no fault of ours."""
 
 
@@ -52,11 +62,26 @@ def known_failure(error: BaseException) -> GraphboxError | None:
     return None
 
 
-def stage_failure(error: BaseException, stage: str, run_id: str, log_path: Path) -> GraphboxError:
-    """Return what ended a stage as an error that says how to go on."""
+def stage_failure(
+    error: BaseException, stage: str, run_id: str, log_path: Path, *, keeps_results: bool = False
+) -> GraphboxError:
+    """Return what ended a stage as an error that says how to resume.
+
+    Args:
+        error: what ended it.
+        stage: its name.
+        run_id: the run.
+        log_path: log of the run.
+        keeps_results: whether it was a finished stage that ran again: the run keeps its results.
+    """
     go_on = f"the same command, or `graphbox runs resume {run_id}`, goes on from there"
+    if keeps_results:
+        go_on = "the run keeps its earlier results; the same command runs the stage again"
     if isinstance(error, InterruptedRunError):
-        return InterruptedRunError(f"stopped during the stage `{stage}`", where=f"run {run_id}", hint=go_on)
+        work = "" if error.message == STOPPED else f": {error.message}"
+        return InterruptedRunError(
+            f"stopped during the stage `{stage}`{work}", where=f"run {run_id}", hint=go_on
+        )
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError(
             f"stopped at once during the stage `{stage}`", where=f"run {run_id}", hint=go_on

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphbox.config import GraphConfig
 from graphbox.errors import DataError, NotFoundError, UsageError, did_you_mean
+from graphbox.pipeline.run_graph import release_unused_versions
 from graphbox.pipeline.stages.import_graph import graph_source
 from graphbox.workspace import GraphRecord, Workspace
 
@@ -27,6 +28,7 @@ __all__ = [
     "compact_graph",
     "given_ids",
     "ids_of_file",
+    "read_ids",
     "removal_of_tables",
     "remove_from_graph",
 ]
@@ -124,6 +126,7 @@ def compact_graph(
     from graphbox.graph.compact import compact
 
     path = workspace.graph(name).path
+    release_unused_versions(workspace, name)
     limits = {} if memory_bytes is None else {"memory_bytes": memory_bytes}
     report = compact(path, progress, **limits)
     if report.changes:
@@ -201,14 +204,26 @@ def given_ids(node_type: str, ids: Sequence[str], graph: Graph) -> Removal:
 
 
 def ids_of_file(node_type: str, path: Path, graph: Graph) -> Removal:
-    """Return nodes named in a file: a ``.txt`` with one id on each line, or a table.
-
-    Of a table the column ``id`` is taken, or its only one.
+    """Return nodes named in a file, see :func:`read_ids`.
 
     Raises:
         NotFoundError: there is no such file or node type.
         DataError: the file is no text or table, or its ids are of another kind.
     """
+    return Removal({node_type: _as_kind(read_ids(path), _id_type(graph, node_type), node_type)}, {})
+
+
+def read_ids(path: Path) -> pa.Array:
+    """Return the ids that a file names.
+
+    A ``.txt`` has one on each line; of a table the column ``id`` is read, or its only one.
+
+    Raises:
+        NotFoundError: there is no such file.
+        DataError: the file is no text or table.
+    """
+    import pyarrow as pa
+
     from graphbox.graph import NodeSource
     from graphbox.graph.source import open_table
 
@@ -216,14 +231,14 @@ def ids_of_file(node_type: str, path: Path, graph: Graph) -> Removal:
         present = open_table(path).column_names()
         column = present[0] if len(present) == 1 else "id"
         (ids,) = _columns(NodeSource(path, id=column), [column])
-        return Removal({node_type: _as_kind(ids, _id_type(graph, node_type), node_type)}, {})
+        return ids
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise NotFoundError("there is no such file", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"expected a text file with an id on each line: {error}", where=str(path)) from None
-    return given_ids(node_type, [line for line in lines if line], graph)
+    return pa.array([line for line in lines if line], pa.large_string())
 
 
 def _columns(source: Any, names: Sequence[str]) -> list[pa.Array]:

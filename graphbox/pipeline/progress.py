@@ -11,7 +11,9 @@ from typing import Protocol
 
 from graphbox.errors import InterruptedRunError
 
-__all__ = ["Progress", "Silence", "Stop", "stop_on_signals"]
+__all__ = ["STOPPED", "Progress", "Silence", "Stop", "stop_on_signals"]
+
+STOPPED = "stopped on request"
 
 
 class Progress(Protocol):
@@ -61,10 +63,16 @@ class Silence:
 
 
 class Stop:
-    """A request to stop at the next safe point."""
+    """A request to stop at the next safe point.
 
-    def __init__(self) -> None:
+    Attributes:
+        last_work: what is done before the process ends, for the remark on a signal.
+    """
+
+    def __init__(self, last_work: str = "writing a checkpoint") -> None:
         self._event = threading.Event()
+        self._raises = False
+        self.last_work = last_work
 
     @property
     def requested(self) -> bool:
@@ -79,6 +87,31 @@ class Stop:
         """Ask to stop."""
         self._event.set()
 
+    def request_by_signal(self) -> None:
+        """Ask to stop, from a signal handler in the main thread.
+
+        Raises:
+            InterruptedRunError: the main thread is in a block of :meth:`at_once`.
+        """
+        self._event.set()
+        if self._raises:
+            self.check()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let a signal end the block wherever it is: for work of the main thread that writes no files.
+
+        Raises:
+            InterruptedRunError: someone asked to stop.
+        """
+        self.check()
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+        self.check()  # some libraries catch every exception while they are imported
+
     def check(self) -> None:
         """Stop here if asked to.
 
@@ -86,29 +119,27 @@ class Stop:
             InterruptedRunError: someone asked to stop.
         """
         if self.requested:
-            raise InterruptedRunError("stopped on request")
+            raise InterruptedRunError(STOPPED)
 
 
 @contextmanager
-def stop_on_signals(
-    tell: Callable[[str], None], what_is_left: str = "writing a checkpoint"
-) -> Iterator[Stop]:
-    """Give a `Stop` that the first Ctrl-C or SIGTERM requests; a second Ctrl-C raises KeyboardInterrupt.
+def stop_on_signals(tell: Callable[[str], None], last_work: str = "writing a checkpoint") -> Iterator[Stop]:
+    """Yield a `Stop` that the first Ctrl-C or SIGTERM requests; a second Ctrl-C raises KeyboardInterrupt.
 
     Outside the main thread, where Python handles no signals, nothing is handled.
 
     Args:
         tell: called with a remark when a signal has come.
-        what_is_left: what is done before the process ends, for the remark.
+        last_work: what is done before the process ends, for the remark; stages of a run replace it.
     """
-    stop = Stop()
+    stop = Stop(last_work)
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGINT and stop.requested:
             raise KeyboardInterrupt
         if not stop.requested:
-            stop.request()
-            tell(f"stopping: {what_is_left} (Ctrl-C again to stop at once)")
+            tell(f"stopping: {stop.last_work} (Ctrl-C again to stop at once)")
+            stop.request_by_signal()
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

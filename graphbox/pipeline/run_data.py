@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphbox.config import RunConfig, load_config
-from graphbox.errors import FormatError, NotFoundError, did_you_mean
+from graphbox.errors import ConflictError, FormatError, NotFoundError, did_you_mean
+from graphbox.pipeline.run_graph import open_run_graph
 from graphbox.pipeline.stages.split import split_path
 from graphbox.workspace import RunRecord, Workspace
 
@@ -27,12 +29,12 @@ class RunData:
     Attributes:
         record: what the workspace knows of it.
         config: its run file.
-        graph: the graph it was made with, or the one that was asked for instead.
+        open_graph: opens the graph, when it is first used.
     """
 
     record: RunRecord
     config: RunConfig
-    graph: Graph
+    open_graph: Callable[[], Graph]
 
     @classmethod
     def open(
@@ -44,11 +46,11 @@ class RunData:
             workspace: where it is.
             run_id: its id.
             graph: name of a graph to take instead of the run's; in whatever state it is.
-            as_it_is: take the run's graph though it was changed since.
+            as_it_is: take the run's graph in its current version.
 
         Raises:
             NotFoundError: there is no such run or graph.
-            FormatError: it has no graph yet, or its graph was changed since.
+            FormatError: it has no graph yet.
         """
         from graphbox.graph import Graph
 
@@ -62,18 +64,35 @@ class RunData:
             ),
             None,
         )
-        hint = f"`graphbox runs resume {record.id}` goes on with it"
+        hint = f"`graphbox runs resume {record.id}` resumes it"
         if imported is None:
             raise FormatError("the run has no graph yet", where=f"run {record.id}", hint=hint)
-        taken = workspace.graph(graph or imported["graph"])
-        if graph is None and not as_it_is and taken.fingerprint != imported["fingerprint"]:
-            raise FormatError(
-                f"the graph `{taken.name}` was changed, or imported from other data, since the run began",
-                where=f"run {record.id}",
-                hint=f"run the run file again; of models of kind gnn `--graph {taken.name}` takes the graph "
-                "as it is now",
-            )
-        return cls(record, config, Graph.open(taken.path))
+        if graph is None and not as_it_is:
+            return cls(record, config, partial(open_run_graph, workspace, record.id, imported))
+        if graph is not None:
+            path = workspace.graph(graph).path
+            return cls(record, config, lambda: Graph.open(path))
+        # Looked for when it is used: models of clicks predict without it.
+        return cls(record, config, lambda: Graph.open(workspace.graph(imported["graph"]).path))
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The graph it was trained on, or the one that was asked for instead.
+
+        Raises:
+            NotFoundError: the graph was removed.
+            ConflictError: the version that it was trained on is gone.
+        """
+        return self.open_graph()
+
+    def nodes(self, trained: TrainedModel) -> Graph:
+        """Return the graph of a trained model's nodes: :attr:`graph`, or their ids where that is gone."""
+        from graphbox.train.trained import load_nodes
+
+        try:
+            return self.graph
+        except (ConflictError, NotFoundError):
+            return load_nodes(self.path, trained)
 
     def split(self, task: str) -> Split:
         """Return what ``task`` holds out."""

@@ -77,6 +77,11 @@ class Stage:
         wanted: whether a run file asks for it.
         section: section of the run file that asks for it, where that has another name.
         follows: whether it is one of a run that follows a stream; such a run has no other stages.
+        last_work: what it does when asked to stop, for the user.
+        reads: settings that its outputs depend on, as plain values, where a change of them makes this stage
+            run again. None: a change of what it reads starts a new run.
+        needs: stages whose outputs it reads; a change of these makes it run again.
+        discard: removes what it kept in the folder of the run to resume from.
         still_valid: whether what it recorded holds (its inputs are as they were), asked before it is skipped.
     """
 
@@ -85,4 +90,8 @@ class Stage:
     wanted: Callable[[RunConfig], bool] = lambda _: True
     section: str | None = None
     follows: bool = False
+    last_work: str = "ending the stage"
+    reads: Callable[[RunConfig], Mapping[str, Any]] | None = None
+    needs: tuple[str, ...] = ()
+    discard: Callable[[Path], None] = lambda _: None
     still_valid: Callable[[RunConfig, Workspace, Mapping[str, Any]], bool] = lambda *_: True

@@ -95,9 +95,11 @@ def _note_id_type(id_types: dict[str, IdType], name: str, table: Table, column: 
     """Note what the ids of a node type are, where its table says it: the ends of edges must be the same."""
     import pyarrow as pa
 
+    from graphbox.graph.source.table import plain_type
+
     kind = pa.int64() if column is None else table.column_types().get(column)
     if kind is not None and name not in id_types:
-        id_types[name] = "int64" if pa.types.is_integer(kind) else "string"
+        id_types[name] = "int64" if pa.types.is_integer(plain_type(kind)) else "string"
 
 
 def _opened(
@@ -132,6 +134,8 @@ def _mistakes(
     wanted: Sequence[_Wanted],
 ) -> Iterator[_Mistake]:
     location = config.locate(section.path or "")
+    if section.list_separator is not None:
+        yield from _separator_mistakes(key, section.list_separator, table)
     present, types = table.column_names(), table.column_types()
     for each in wanted:
         column, below = each.column, each.key
@@ -149,14 +153,23 @@ def _mistakes(
                 yield place, f"{error.where}: {error.message}", error.hint
 
 
+def _separator_mistakes(key: _Key, separator: str, table: Table) -> Iterator[_Mistake]:
+    from graphbox.graph.convert import check_list_separator
+
+    try:
+        check_list_separator(separator, table.column_separator, table.name)
+    except UsageError as error:
+        yield (*key, "list_separator"), f"{table.name}: {error.message}", error.hint
+
+
 def _type_error(read: _Reading, kind: pa.DataType, place: str) -> DataError | None:
     """Return what reading a column of a type ends with, None when it can be read."""
     import pyarrow as pa
 
-    from graphbox.graph.source.table import plain_column
+    from graphbox.graph.source.table import plain_type
 
     try:
-        read(plain_column(pa.array([], kind)), place)
+        read(pa.array([], plain_type(kind)), place)
     except DataError as error:
         return error
     return None

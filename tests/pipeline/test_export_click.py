@@ -180,7 +180,8 @@ def test_fewer_bits_are_judged_on_the_validation_part(workspace: Workspace, repo
     assert measured["metric"]["before"] == pytest.approx(before)
     assert measured["metric"]["after"] == pytest.approx(before, abs=0.05)
     assert measured["metrics_test"]["auc"] == pytest.approx(report.metrics["click"]["fm"]["auc"], abs=0.05)
-    assert [each["operation"] for each in report.bench["log-fm"]] == ["predict", "predict"]
+    operations = [{batch["operation"] for batch in each["batches"]} for each in report.bench["log-fm"]]
+    assert operations == [{"infer", "program"}] * 2
 
 
 def test_a_server_predicts_rows(workspace: Workspace, report: RunReport, tmp_path: Path) -> None:
@@ -206,6 +207,18 @@ def test_a_server_predicts_rows(workspace: Workspace, report: RunReport, tmp_pat
                 content=b'{"rows": [' + json.dumps(rows_of(log)[0] | {"price": math.nan}).encode() + b"]}",
             )
             assert nan.status_code == 400
+            row = json.dumps(rows_of(log)[0])
+            for body, status, message in (
+                (f'{{"rows": [{row[:-1]}, "user": "u2"}}]}}', 400, "`user` twice"),
+                (f'{{"rows": [{row}], "row": []}}', 400, "`row`"),
+                ('{"rows": {"user": "u1"}}', 400, "expected a list of objects"),
+                ('{"rows": [1]}', 400, "expected a list of objects"),
+                ("[]", 400, "expected a JSON object"),
+                ('{"rows": [' + f"{row}," * 20_000 + f"{row}]}}", 413, "1048576 bytes of JSON"),
+            ):
+                refused = client.post(path, content=body)
+                assert refused.status_code == status, body[:99]
+                assert message in refused.json()["message"]
 
             example = json.loads((workspace.model("log-fm", 1).path / "example_request.json").read_text())
             infer = "/v2/models/log-fm/versions/1/infer"

@@ -119,7 +119,7 @@ def test_fewer_bits_are_judged_on_the_validation_part(workspace: Workspace, repo
     assert measured["metric"]["before"] == pytest.approx(before)
     trained = report.metrics["missing"]["products"]["mrr"]
     assert measured["metrics_test"]["mrr"] == pytest.approx(trained, abs=0.05)
-    assert report.bench["atlas-turns"][0]["operation"] == "answer"
+    assert report.bench["atlas-turns"][0]["batches"][0]["operation"] == "answers"
 
 
 def test_a_server_answers_questions(workspace: Workspace, report: RunReport, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ bench: {batch_sizes: [1], seconds: 0.05}
 
 
 def test_the_manifest_has_the_figures_of_what_is_served(tmp_path: Path) -> None:
-    stream_graph(tmp_path, messages=400)
+    graph = stream_graph(tmp_path, messages=400)
     (tmp_path / "run.yaml").write_text(RUN_FILE)
     workspace = Workspace(tmp_path / "workspace")
     run(tmp_path / "run.yaml", (), workspace)
@@ -45,6 +45,6 @@ def test_the_manifest_has_the_figures_of_what_is_served(tmp_path: Path) -> None:
     split = load_split(record.path / "splits" / "next.npz")
     assert isinstance(split, LinkSplit)
     people = load_trained(record.path, "remembers").embeddings["person"]
-    expected = evaluate_link_embeddings(split, stream_task(), people, people)
+    expected = evaluate_link_embeddings(graph, split, stream_task(), people, people)
     assert manifest.metrics["next"]["auc"] == pytest.approx(expected["auc"], abs=1e-6)
     assert manifest.metrics["next"]["auc"] != reported["auc"]

@@ -299,6 +299,11 @@ class FolderFeed:
         return min(kept, default=number)
 
     def _tell_skipped(self, arrival: Arrival, report: AppendReport) -> None:
+        for node_type, nodes in report.nodes.items():
+            lost = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in nodes.skipped.items()]
+            lost += [f"{count:,} empty values of `{name}`" for name, count in nodes.empty_values.items()]
+            if lost:
+                self._note(f"chunk {arrival.name}, {node_type}: skipped {', '.join(lost)}")
         keeps = {edges.type: edges.keep_duplicates for edges in self._config.graph.edges}
         for each in report.edges:
             kinds = {

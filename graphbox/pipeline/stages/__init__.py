@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from graphbox.pipeline.stage import Stage
-from graphbox.pipeline.stages import bench, compress, evaluate, export, follow, import_graph, split, train
+from graphbox.pipeline.stages import (
+    bench,
+    compress,
+    evaluate,
+    export,
+    follow,
+    import_graph,
+    promote,
+    split,
+    train,
+)
 
 __all__ = ["STAGES"]
 
@@ -15,5 +25,6 @@ STAGES: tuple[Stage, ...] = (
     export.STAGE,
     compress.STAGE,
     bench.STAGE,
+    promote.STAGE,
     follow.STAGE,
 )

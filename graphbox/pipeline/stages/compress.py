@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.artifact import Artifact
-from graphbox.config import BenchConfig, CompressConfig
+from graphbox.config import BenchConfig, CompressConfig, RunConfig, evaluation_settings, result_settings
 from graphbox.errors import UsageError
-from graphbox.pipeline.artifacts import new_version, register
+from graphbox.pipeline.artifacts import MeasuredBy, new_version, register
 from graphbox.pipeline.run_data import RunData
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.evaluate import evaluate_deployed
@@ -17,7 +17,7 @@ from graphbox.pipeline.stages.split import load_splits
 from graphbox.workspace import ModelRecord, Workspace
 
 if TYPE_CHECKING:
-    from graphbox.compress import CompressReport, Evaluate
+    from graphbox.compress import Evaluate
     from graphbox.config import TaskConfig
     from graphbox.graph import Graph
     from graphbox.train.tasks import Split
@@ -48,7 +48,7 @@ def _run(context: StageContext) -> StageResult:
             metric=config.tasks[task].deciding_metric,
             bench=config.bench,
         )
-        register(context.workspace, Artifact.open(folder), run_id=context.run_id, parent=parent.version)
+        _register(context.workspace, folder, parent)
     summary = ", ".join(f"{name} {_change(entry)}" for name, entry in report.items())
     return StageResult(summary, {"versions": versions}, {"compress": report})
 
@@ -63,6 +63,7 @@ def compress_model(
 
     Raises:
         NotFoundError: the run is no longer there.
+        ConflictError: nodes are being forgotten.
         GateError: the result is too much worse; nothing is kept.
     """
     if parent.task is None:
@@ -74,18 +75,27 @@ def compress_model(
         )
     data = RunData.open(workspace, parent.run_id)
     task = data.config.tasks[parent.task]
-    version, folder = workspace.new_model_path(parent.name)
-    report = compress_version(
-        parent,
-        settings,
-        version,
-        folder,
-        evaluate=_evaluation(data.graph, data.split(parent.task), task),
-        metric=task.deciding_metric,
-        bench=bench,
-    )
-    register(workspace, Artifact.open(folder), run_id=parent.run_id, parent=parent.version)
+    with workspace.without_forgetting():
+        version, folder = workspace.new_model_path(parent.name)
+        report = compress_version(
+            parent,
+            settings,
+            version,
+            folder,
+            evaluate=_evaluation(data.graph, data.split(parent.task), task),
+            metric=task.deciding_metric,
+            bench=bench,
+        )
+        _register(workspace, folder, parent)
     return report
+
+
+def _register(workspace: Workspace, folder: Path, parent: ModelRecord) -> None:
+    """Make a compressed version known: it was measured as its parent was."""
+    measured = None
+    if parent.deciding_metric is not None and parent.measured_on is not None:
+        measured = MeasuredBy(parent.deciding_metric, parent.measured_on)
+    register(workspace, Artifact.open(folder), run_id=parent.run_id, measured=measured, parent=parent.version)
 
 
 def compress_version(
@@ -114,17 +124,12 @@ def compress_version(
         evaluate=evaluate,
         bench=bench,
     )
-    return {"version": version, "parent": parent.version, **_report_document(result)}
+    return {"version": version, "parent": parent.version, **result.as_dict()}
 
 
 def _evaluation(graph: Graph, split: Split, task: TaskConfig) -> Evaluate:
     """Return what measures a deployed model on a part of its task."""
     return lambda model, fold: evaluate_deployed(model, graph, split, task, fold)
-
-
-def _report_document(report: CompressReport) -> dict[str, Any]:
-    """Return a compression's report as plain values; the full measurements are left to the stage `bench`."""
-    return {key: value for key, value in report.as_dict().items() if not key.startswith("bench_")}
 
 
 def _without_task(name: str) -> UsageError:
@@ -141,4 +146,21 @@ def _change(entry: dict[str, Any]) -> str:
     return f"{smaller:.1f}x smaller, {metric['name']} {metric['before']:.3f} -> {metric['after']:.3f}"
 
 
-STAGE = Stage("compress", _run, wanted=lambda config: bool(config.compress))
+def _reads(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that sizes and metrics of compressed artifacts depend on."""
+    tasks = {
+        task: {key: value for key, value in keys.items() if not key.startswith("baseline")}
+        for task, keys in evaluation_settings(config)["tasks"].items()
+    }
+    settings = result_settings(config)
+    bench = {key: settings["bench"][key] for key in ("target", "threads")}
+    return {"compress": settings["compress"], "bench": bench, "tasks": tasks}
+
+
+STAGE = Stage(
+    "compress",
+    _run,
+    wanted=lambda config: bool(config.compress),
+    reads=_reads,
+    needs=("export",),
+)

@@ -7,8 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from graphbox.artifact import LookupForm
-from graphbox.config import ClassifyTaskConfig, ClickTaskConfig, PredictLinksTaskConfig, RecommendTaskConfig
-from graphbox.errors import UsageError
+from graphbox.config import (
+    ClassifyTaskConfig,
+    ClickTaskConfig,
+    PredictLinksTaskConfig,
+    RecommendTaskConfig,
+    evaluation_settings,
+)
+from graphbox.errors import InterruptedRunError, UsageError
+from graphbox.pipeline.measured import Measured
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
@@ -20,36 +27,78 @@ if TYPE_CHECKING:
     from graphbox.config import TaskConfig
     from graphbox.deploy import DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
     from graphbox.graph import Graph
+    from graphbox.metrics import Measure, Watch
     from graphbox.train.tasks import Split
 
 __all__ = ["STAGE", "evaluate_deployed"]
 
-Metrics = dict[str, float]
+Metrics = dict[str, float | int]
 
 
 def _run(context: StageContext) -> StageResult:
-    from graphbox.train import evaluate_baselines, evaluate_trained, load_trained
-
     config = context.config
-    graph = open_graph(context)
-    splits = load_splits(context)
+    with context.stop.at_once():  # loading the libraries takes longer than all else before the first measure
+        from graphbox.train.evaluate import baseline_measures
+
+        graph = open_graph(context)
+        splits = load_splits(context)
+    measured = Measured(context.run_path)
     metrics: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
-    baselines: dict[str, Any] = {}
-    parts = len(config.tasks) + len(config.models)
-    for number, (name, task) in enumerate(config.tasks.items()):
-        context.progress.step(f"baselines of {name}", number, parts)
-        context.stop.check()
-        baselines[name] = evaluate_baselines(graph, splits[name], task)
-    for number, (name, model) in enumerate(config.models.items(), start=len(config.tasks)):
-        context.progress.step(f"model {name}", number, parts)
-        context.stop.check()
+    baselines: dict[str, dict[str, Metrics]] = {task: {} for task in config.tasks}
+    for name, task in config.tasks.items():
+        with context.stop.at_once():
+            measures = baseline_measures(graph, splits[name], task, "test", config.seed)
+        inputs = _inputs(context, splits[name], task)
+        for baseline, measure in measures.items():
+            work = partial(_measure, context, f"{baseline} of {name}", measure)
+            baselines[name][baseline] = measured.get(f"baseline {name} {baseline}", inputs, work)
+    for name, model in config.models.items():
         if model.task is None:
             continue
         task, split = config.tasks[model.task], splits[model.task]
-        trained = load_trained(context.run_path, name)
-        metrics[model.task][name] = evaluate_trained(graph, split, task, trained)
+        inputs = [*_inputs(context, split, task), model.model_dump(mode="json")]
+        measure = partial(_measure_model, context, graph, split, task, name)
+        work = partial(_measure, context, name, measure)
+        metrics[model.task][name] = measured.get(f"model {name}", inputs, work)
     report = {"metrics": metrics, "baselines": baselines}
     return StageResult(", ".join(_best(context, metrics)), {"metrics": metrics}, report)
+
+
+def _inputs(context: StageContext, split: Split, task: TaskConfig) -> list[Any]:
+    """Return what every measurement of a task depends on; the list of baselines is no part of it."""
+    settings = task.model_dump(mode="json", exclude={"baselines"})
+    return [context.output("import", "fingerprint"), split.digest, context.config.seed, settings]
+
+
+def _measure_model(
+    context: StageContext, graph: Graph, split: Split, task: TaskConfig, name: str, watch: Watch
+) -> Metrics:
+    from graphbox.train import evaluate_trained, load_trained
+
+    return evaluate_trained(graph, split, task, load_trained(context.run_path, name), watch=watch)
+
+
+def _measure(context: StageContext, what: str, measure: Measure) -> Metrics:
+    """Measure with progress.
+
+    Raises:
+        InterruptedRunError: stopped on request; says what was being measured.
+    """
+    from graphbox.metrics import Watch
+
+    reached = ""
+
+    def step(done: int, total: int) -> None:
+        nonlocal reached
+        reached = f", {done:,} of {total:,} done"
+        context.progress.step(what, done, total, "queries")
+
+    context.progress.step(what, 0, None)
+    try:
+        with context.stop.at_once():
+            return measure(Watch(step, context.stop.check))
+    except InterruptedRunError as error:
+        raise InterruptedRunError(f"measuring {what}{reached}") from error
 
 
 def _best(context: StageContext, metrics: dict[str, dict[str, Metrics]]) -> Iterator[str]:
@@ -87,7 +136,8 @@ def evaluate_deployed(
         )
     if isinstance(model, DeployedKnowledgeGraph) and isinstance(split, CompleteSplit):
         num_nodes = {node_type: graph.num_nodes(node_type) for node_type in split.node_types}
-        return rank_triples(split, fold, num_nodes, partial(_scores_of_triples, model, split.relations))
+        scores = partial(_scores_of_triples, model, graph, split.relations)
+        return rank_triples(split, fold, num_nodes, scores)
     raise UsageError(
         f"a model of kind {model.manifest.kind} does no task of kind {task.kind}",
         where=str(model.artifact.path),
@@ -96,19 +146,25 @@ def evaluate_deployed(
 
 def _scores_of_triples(
     model: DeployedKnowledgeGraph,
+    graph: Graph,
     names: Sequence[str],
     nodes: NDArray[np.int64],
     relations: NDArray[np.int64],
     *,
     to_heads: bool,
 ) -> NDArray[np.float32]:
-    """Return the scores of all candidates: float32 [n, candidates]."""
+    """Return the scores of all candidates: float32 [n, nodes], -inf of removed ones."""
     import numpy as np
 
-    parts = {
-        number: model.scores(names[number], nodes[relations == number], to_heads=to_heads)
-        for number in np.unique(relations).tolist()
-    }
+    from graphbox.graph.live_rows import LiveRows
+
+    parts = {}
+    for number in np.unique(relations).tolist():
+        ends = model.form.ends[names[number]]
+        asked, candidates = (LiveRows.of_graph(graph, ends[end]) for end in (to_heads, not to_heads))
+        rows = asked.rows(nodes[relations == number])
+        found = model.scores(names[number], rows, to_heads=to_heads)
+        parts[number] = candidates.spread(found, fill=-np.inf, axis=1)
     scores = np.empty((len(nodes), next(iter(parts.values())).shape[1]), np.float32)
     for number, part in parts.items():
         scores[relations == number] = part
@@ -124,6 +180,7 @@ def _evaluate_encoder(
 ) -> Metrics:
     import numpy as np
 
+    from graphbox.graph.live_rows import LiveRows
     from graphbox.train import LinkSplit, evaluate_embeddings, evaluate_link_embeddings, evaluate_scores
     from graphbox.train.links.evaluation import evaluate_pairs, inner_products
 
@@ -131,37 +188,56 @@ def _evaluate_encoder(
         target = model.manifest.targets[split.node_type]
         if target.score == "inner_product":
             # Vectors that were trained to be multiplied: those of targets are in a table of their own.
-            sources = model.encode_indices(
-                np.arange(graph.num_nodes(split.node_type), dtype=np.int64), split.node_type
-            )
-            count = graph.num_nodes(split.target_type)
-            candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
+            sources = _vectors(model, graph, split.node_type)
+            candidates = _candidates(model, graph, split.target_type, target.table)
             return evaluate_pairs(split, task, inner_products(sources, candidates), fold)
-        sources, targets = (
-            model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
-            for name in (split.node_type, split.target_type)
-        )
-        return evaluate_link_embeddings(split, task, sources, targets, fold)
+        sources, targets = (_vectors(model, graph, name) for name in (split.node_type, split.target_type))
+        return evaluate_link_embeddings(graph, split, task, sources, targets, fold)
     target = model.manifest.targets[split.node_type]
     if not isinstance(task, RecommendTaskConfig) or target.score == "cosine":
         names: tuple[str, ...] = (split.node_type,)
         form = model.artifact.preprocess
         if isinstance(task, ClassifyTaskConfig) and task.neighbors and isinstance(form, LookupForm):
             names = tuple(form.tables)
-        embeddings = {
-            name: model.encode_indices(np.arange(graph.num_nodes(name), dtype=np.int64), name)
-            for name in names
-        }
+        embeddings = {name: _vectors(model, graph, name) for name in names}
         return evaluate_embeddings(graph, split, task, embeddings, fold)
-    count = graph.num_nodes(model.target_type(split.node_type))
-    candidates = model.artifact.table(target.table).rows(np.arange(count, dtype=np.int64))
-    return evaluate_scores(
-        graph,
-        split,
-        task,
-        lambda queries: np.asarray(model.encode_indices(queries, split.node_type) @ candidates.T, np.float32),
-        fold,
-    )
+    candidates = _candidates(model, graph, model.target_type(split.node_type), target.table)
+    live = LiveRows.of_graph(graph, split.node_type)
+
+    def score(queries: NDArray[np.int64]) -> NDArray[np.float32]:
+        vectors = model.encode_indices(live.rows(queries), split.node_type)
+        return np.asarray(vectors @ candidates.T, np.float32)
+
+    return evaluate_scores(graph, split, task, score, fold)
 
 
-STAGE = Stage("evaluate", _run, wanted=lambda config: bool(config.models), section="models")
+def _vectors(model: DeployedEncoder, graph: Graph, node_type: str) -> NDArray[np.float32]:
+    """Return what the model encodes each node as, zeros of removed ones: float32 [nodes, dim]."""
+    import numpy as np
+
+    from graphbox.graph.live_rows import LiveRows
+
+    live = LiveRows.of_graph(graph, node_type)
+    return live.spread(model.encode_indices(np.arange(len(live), dtype=np.int64), node_type))
+
+
+def _candidates(model: DeployedEncoder, graph: Graph, node_type: str, table: str) -> NDArray[np.float32]:
+    """Return the vectors that queries are ranked against, zeros of removed nodes: float32 [nodes, dim]."""
+    import numpy as np
+
+    from graphbox.graph.live_rows import LiveRows
+
+    live = LiveRows.of_graph(graph, node_type)
+    return live.spread(model.artifact.table(table).rows(np.arange(len(live), dtype=np.int64)))
+
+
+STAGE = Stage(
+    "evaluate",
+    _run,
+    wanted=lambda config: bool(config.models),
+    section="models",
+    last_work="keeping the metrics measured so far",
+    reads=evaluation_settings,
+    needs=("train",),
+    discard=Measured.discard,
+)

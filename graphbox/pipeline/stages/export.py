@@ -6,13 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from graphbox.config import ExportConfig
+from graphbox.config import ExportConfig, RunConfig, result_settings
 from graphbox.errors import UsageError
-from graphbox.pipeline.artifacts import new_version, register
+from graphbox.pipeline.artifacts import measured_by, new_version, register
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.pipeline.stages.import_graph import open_graph
 from graphbox.pipeline.stages.split import load_splits
-from graphbox.words import counted
 
 if TYPE_CHECKING:
     from graphbox.export import ExportResult
@@ -36,7 +35,9 @@ def _run(context: StageContext) -> StageResult:
         task = config.models[export.model].task
         split = None if task is None else splits[task]
         result = _export(context, graph, split, name, export, version, str(folder))
-        record = register(context.workspace, result.artifact, run_id=context.run_id)
+        record = register(
+            context.workspace, result.artifact, run_id=context.run_id, measured=measured_by(context, task)
+        )
         versions[name] = version
         parity = result.parity.as_dict() if result.parity is not None else {}
         about = {"model": export.model, "version": version, "size_bytes": record.size_bytes}
@@ -57,14 +58,6 @@ def _export(
     from graphbox.artifact import Lineage
     from graphbox.train import evaluate_trained, load_trained
 
-    for node_type in graph.node_types:
-        if graph.num_removed(node_type):
-            raise UsageError(
-                "expected a graph of which no node was removed, received one with "
-                f"{counted(graph.num_removed(node_type), 'removed node')} of type {node_type}",
-                where=f"graph {graph.name}",
-                hint="an artifact has one row for each node: import the graph anew from tables without them",
-            )
     trained = load_trained(context.run_path, export.model)
     metrics = {}
     if trained.task is not None and split is not None:
@@ -78,7 +71,9 @@ def _export(
         "version": version,
         "task": trained.task,
         "metrics": metrics,
-        "lineage": Lineage(run=context.run_id, graph=graph.name, steps=(f"train {export.model}", "export")),
+        "lineage": Lineage(
+            run=context.run_id, graph=context.config.graph.name, steps=(f"train {export.model}", "export")
+        ),
     }
     bounds: dict[str, Any] = {
         "max_absolute_error": export.max_absolute_error,
@@ -87,6 +82,8 @@ def _export(
     write = _export_vectors
     if trained.click is not None:
         write = _export_click
+        table = context.config.graph.nodes.get(trained.node_type)  # None: a stored graph, taken as it is
+        about["list_separator"] = None if table is None else table.list_separator
     elif trained.triples is not None:
         write = _export_triples
     return write(graph, split, trained, folder, about, bounds, export.parity_rows)
@@ -158,6 +155,7 @@ def _export_triples(
     import numpy as np
 
     from graphbox.export import TriplesSource, export_knowledge_graph, links_of_triples
+    from graphbox.graph.live_rows import LiveRows
     from graphbox.train import CompleteSplit
 
     triples = trained.triples
@@ -178,8 +176,26 @@ def _export_triples(
             nodes, np.full(len(nodes), triples.relation(relation)), to_heads=heads
         ),
     )
-    links = links_of_triples(np.concatenate([split.train, split.validation]), split.test, ends)
+    live = {node_type: LiveRows.of_graph(graph, node_type) for node_type in trained.embeddings}
+    links = links_of_triples(np.concatenate([split.train, split.validation]), split.test, ends, live)
     return export_knowledge_graph(source, folder, links=links, parity_rows=parity_rows, **bounds, **about)
 
 
-STAGE = Stage("export", _run, wanted=lambda config: bool(config.export))
+def _reads(config: RunConfig) -> dict[str, Any]:
+    """Return the settings that the artifacts depend on."""
+    exports = result_settings(config)["export"].items()
+    return {
+        "export": {
+            name: {key: value for key, value in export.items() if key != "promote"}
+            for name, export in exports
+        }
+    }
+
+
+STAGE = Stage(
+    "export",
+    _run,
+    wanted=lambda config: bool(config.export),
+    reads=_reads,
+    needs=("train", "evaluate"),
+)

@@ -13,37 +13,34 @@ from graphbox.words import counted
 
 if TYPE_CHECKING:
     from graphbox.train import TrainProgress
+    from graphbox.train.stream.follow import FollowedModel
 
-__all__ = ["STAGE"]
+__all__ = ["STAGE", "followed_model", "published_in"]
 
 
 def _run(context: StageContext) -> StageResult:
     from graphbox.device import chosen_device
     from graphbox.pipeline.follow import FolderFeed
-    from graphbox.table import Expiry, TablePublisher
-    from graphbox.train.stream.follow import FollowedModel, follow
+    from graphbox.table import TablePublisher
+    from graphbox.train.stream.follow import follow
     from graphbox.train.tracking.trackers import open_trackers
     from graphbox.workspace.chunk_log import read_chunks
 
     config = context.config
-    name = _model(config)
-    section = config.models[name]
-    stream = config.stream
+    model = followed_model(config, context.run_id)
+    name, stream = model.name, config.stream
     feed = FolderFeed(
         config, context.workspace, context.run_id, stop=context.stop, note=context.progress.note
     )
     feed.begin()
-    output = context.run_path / "serving" if stream.output is None else Path(stream.output)
+    output = published_in(config, context.run_path)
     publisher = TablePublisher(output, values=stream.serving, base_every=stream.base_every)
-    task = None if section.task is None else config.tasks[section.task]
-    dropped_after = stream.drop_rows_after_chunks
-    expiry = None if dropped_after is None else Expiry(passes=dropped_after)
     learnt_before = len(read_chunks(context.run_path))
     about = {"name": config.name, "graph": config.graph.name, "seed": str(config.seed)}
     with open_trackers(config.track, context.run_path, context.run_id, about) as trackers:
         outcome = follow(
             feed,
-            FollowedModel(name, section, task, config.seed, context.run_id, expiry),
+            model,
             publisher,
             run_folder=context.run_path,
             threads=config.threads,
@@ -66,6 +63,28 @@ def _run(context: StageContext) -> StageResult:
         },
         {"training": {name: asdict(outcome)}},
     )
+
+
+def followed_model(config: RunConfig, run_id: str) -> FollowedModel:
+    """Return the model of a run file that learns from its stream.
+
+    Raises:
+        UsageError: there is none, or several and ``stream.model`` names none of them.
+    """
+    from graphbox.table import Expiry
+    from graphbox.train.stream.follow import FollowedModel
+
+    name = _model(config)
+    section = config.models[name]
+    task = None if section.task is None else config.tasks[section.task]
+    dropped_after = config.stream.drop_rows_after_chunks
+    expiry = None if dropped_after is None else Expiry(passes=dropped_after)
+    return FollowedModel(name, section, task, config.seed, run_id, expiry)
+
+
+def published_in(config: RunConfig, run_path: Path) -> Path:
+    """Return the folder of the tables that a stream's run publishes."""
+    return run_path / "serving" if config.stream.output is None else Path(config.stream.output)
 
 
 def _model(config: RunConfig) -> str:
@@ -91,4 +110,4 @@ def _show(context: StageContext, at: TrainProgress) -> None:
     context.progress.step(at.model, at.epoch, None, "chunks", at.values)
 
 
-STAGE = Stage("follow", _run, section="stream", follows=True)
+STAGE = Stage("follow", _run, section="stream", follows=True, last_work="writing a checkpoint")

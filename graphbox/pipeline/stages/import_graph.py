@@ -1,4 +1,4 @@
-"""Stage `import`: the run file's tables become a graph in the workspace, unless it is there already."""
+"""Stage `import`: the run file's tables become a graph in the workspace; a stored graph is taken as it is."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.config import GraphConfig, RunConfig
-from graphbox.errors import ConflictError, GraphboxError
+from graphbox.errors import GraphboxError
+from graphbox.pipeline.data_digest import identity_of_file
+from graphbox.pipeline.run_graph import is_changed, open_run_graph
 from graphbox.pipeline.stage import Stage, StageContext, StageResult
 from graphbox.words import counted
 from graphbox.workspace import IMPORTED, TABLES_DIGITS, GraphRecord, Workspace
 
 if TYPE_CHECKING:
-    from graphbox.graph import GraphSource
+    from graphbox.graph import Graph, GraphSource
     from graphbox.graph.ingest import ImportReport
 
 __all__ = [
@@ -25,7 +26,6 @@ __all__ = [
     "graph_fingerprint",
     "graph_source",
     "import_config",
-    "is_changed",
     "open_graph",
 ]
 
@@ -36,11 +36,13 @@ class Imported:
 
     Attributes:
         record: the graph in the workspace.
-        report: what was read and skipped; None when the graph was there already.
+        report: what was read and skipped; None when the graph was stored already.
+        version: the version of the graph that is kept for the run, if one asked for it.
     """
 
     record: GraphRecord
     report: ImportReport | None
+    version: str | None = None
 
     @property
     def summary(self) -> str:
@@ -64,11 +66,31 @@ def _run(context: StageContext) -> StageResult:
         context.stop.check()
         context.progress.step(what, done, total, "B")
 
-    imported = import_config(
-        context.config.graph, context.workspace, threads=context.config.threads, progress=tell
-    )
+    graph, workspace = context.config.graph, context.workspace
+    if graph.is_stored:
+        imported = _stored(graph.name, workspace, context.run_id)
+    else:
+        imported = import_config(
+            graph, workspace, threads=context.config.threads, progress=tell, keep_for=context.run_id
+        )
     record = imported.record
-    return StageResult(imported.summary, {"graph": record.name, "fingerprint": record.fingerprint})
+    outputs = {"graph": record.name, "fingerprint": record.fingerprint, "version": imported.version}
+    return StageResult(imported.summary, outputs)
+
+
+def _stored(name: str, workspace: Workspace, keep_for: str) -> Imported:
+    """Return a stored graph as it is now, and keep its version for a run.
+
+    Raises:
+        NotFoundError: there is no such graph.
+        ConflictError: another process is writing it.
+    """
+    from graphbox.graph.versions import keep_version
+
+    path = workspace.graph(name).path  # before a lock file is made for a graph that is not there
+    with workspace.graph_lock(name):
+        version = keep_version(path, keep_for)
+        return Imported(workspace.graph(name), None, version)
 
 
 def import_config(
@@ -78,6 +100,7 @@ def import_config(
     again: bool = False,
     threads: int | None = None,
     progress: Any = None,
+    keep_for: str | None = None,
 ) -> Imported:
     """Import the section ``graph`` of a run file into ``workspace``; what is there unchanged is kept.
 
@@ -90,30 +113,29 @@ def import_config(
         again: import even if nothing has changed.
         threads: threads to use; all CPUs of the process when absent.
         progress: see `graphbox.graph.ingest.import_graph`.
+        keep_for: id of the run for which the version of the graph is kept.
     """
     from graphbox.graph.ingest import import_graph
+    from graphbox.graph.versions import keep_version
 
+    path = workspace.graph_path(config.name)
     fingerprint = graph_fingerprint(config)
     # Asked under the lock: another process may just have imported it.
     with workspace.writing_graph(config.name, IMPORTED, fingerprint=fingerprint):
         known = {record.name: record for record in workspace.graphs()}
         there = known.get(config.name)
         if not again and there is not None and _same_tables(there, fingerprint) and _opens(there):
-            return Imported(there, None)
+            return Imported(there, None, None if keep_for is None else keep_version(path, keep_for))
         report = import_graph(
             graph_source(config),
-            workspace.graph_path(config.name),
+            path,
             progress,
             strict=config.strict,
             memory_bytes=config.memory,
             threads=threads,
         )
-    return Imported(workspace.graph(config.name), report)
-
-
-def is_changed(record: GraphRecord) -> bool:
-    """Return whether a graph was changed since its import."""
-    return "+" in record.fingerprint
+        version = None if keep_for is None else keep_version(path, keep_for)
+    return Imported(workspace.graph(config.name), report, version)
 
 
 def _same_tables(record: GraphRecord, fingerprint: str) -> bool:
@@ -130,22 +152,14 @@ def _opens(record: GraphRecord) -> bool:
     return True
 
 
-def open_graph(context: StageContext) -> Any:
-    """Return the imported graph of a run, opened.
+def open_graph(context: StageContext) -> Graph:
+    """Return the graph of a run: the version that it imported.
 
     Raises:
-        ConflictError: another process has imported other data under that name since.
+        ConflictError: the version is gone.
     """
-    from graphbox.graph import Graph
-
-    record = context.workspace.graph(context.output("import", "graph"))
-    if record.fingerprint != context.output("import", "fingerprint"):
-        raise ConflictError(
-            f"the graph `{record.name}` was changed, or imported from other data, since the run began",
-            where=f"run {context.run_id}",
-            hint="run the run file again; give the other graph another `graph.name`",
-        )
-    return Graph.open(record.path)
+    context.output("import", "graph")  # which checks that the import has finished
+    return open_run_graph(context.workspace, context.run_id, context.finished["import"])
 
 
 def graph_fingerprint(config: GraphConfig) -> str:
@@ -154,30 +168,22 @@ def graph_fingerprint(config: GraphConfig) -> str:
     A folder or a pattern stands for the files it names now. Of a URL only the text counts.
     """
     paths = [*(n.path for n in config.nodes.values() if n.path is not None), *(e.path for e in config.edges)]
-    files = [_identity(location) for path in paths for location in config.files(path)]
+    files = [identity_of_file(location) for path in paths for location in config.files(path)]
     settings = config.model_dump(mode="json", exclude={"memory"})
+    for table in (*settings["nodes"].values(), *settings["edges"]):
+        if table["list_separator"] is None:
+            del table["list_separator"]  # keeps the fingerprints of graphs imported before this key existed
     return hashlib.sha256(json.dumps([settings, files], sort_keys=True).encode()).hexdigest()
 
 
-def _identity(location: str | Path) -> list[Any]:
-    if isinstance(location, str):
-        return [location]
-    try:
-        status = location.stat()
-    except OSError:
-        # The import itself says what is missing; here only sameness counts.
-        return [str(location), None, None]
-    return [str(location), status.st_size, status.st_mtime_ns]
-
-
 def _still_valid(config: RunConfig, workspace: Workspace, outputs: Mapping[str, Any]) -> bool:
-    """Return whether the graph is still the one that was imported, and its files have not changed since."""
+    """Return whether the graph is still the one that was taken, and its files have not changed since."""
     try:
         record = workspace.graph(outputs["graph"])
     except GraphboxError:
         return False
     unchanged = bool(record.fingerprint == outputs["fingerprint"])
-    return unchanged and _same_tables(record, graph_fingerprint(config.graph))
+    return unchanged and (config.graph.is_stored or _same_tables(record, graph_fingerprint(config.graph)))
 
 
 def graph_source(config: GraphConfig) -> GraphSource:
@@ -195,6 +201,7 @@ def graph_source(config: GraphConfig) -> GraphSource:
                 format=n.format,
                 has_header=n.columns is None,
                 names=n.columns,
+                list_separator=n.list_separator,
             )
             for name, n in config.nodes.items()
         },
@@ -213,6 +220,7 @@ def graph_source(config: GraphConfig) -> GraphSource:
                 format=e.format,
                 has_header=e.columns is None,
                 names=e.columns,
+                list_separator=e.list_separator,
             )
             for e in config.edges
         ),

@@ -22,8 +22,8 @@ def _run(context: StageContext) -> StageResult:
     digests, unused = {}, 0
     for number, (name, task) in enumerate(context.config.tasks.items()):
         context.progress.step(f"task {name}", number, len(context.config.tasks), "tasks")
-        context.stop.check()
-        split = make_split(graph, task, context.config.seed)
+        with context.stop.at_once():
+            split = make_split(graph, task, context.config.seed)
         save_split(split, split_path(context.run_path, name))
         digests[name] = split.digest
         unused += split.unused_negatives if isinstance(split, LinkSplit) else 0

@@ -51,6 +51,7 @@ def _run(context: StageContext) -> StageResult:
                 trackers=trackers,
                 progress=lambda at: _show(context, at),
                 stop=context.stop,
+                at_once=context.stop.at_once,
                 resume=context.resumed,
                 memory=placed_memory(config.memory, places[name].plan),
                 device=places[name].device,
@@ -69,4 +70,10 @@ def _show(context: StageContext, at: TrainProgress) -> None:
     context.progress.step(at.model, at.epoch, at.epochs, "", {"epoch": at.epoch, **at.values})
 
 
-STAGE = Stage("train", _run, wanted=lambda config: bool(config.models), section="models")
+STAGE = Stage(
+    "train",
+    _run,
+    wanted=lambda config: bool(config.models),
+    section="models",
+    last_work="writing a checkpoint",
+)

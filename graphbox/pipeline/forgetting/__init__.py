@@ -1,0 +1,9 @@
+"""Forgetting nodes: out of a graph and out of everything in the workspace that was made of it."""
+
+from __future__ import annotations
+
+from graphbox.pipeline.forgetting.holdings import Holding, Holdings
+from graphbox.pipeline.forgetting.report import ForgetReport
+from graphbox.pipeline.forgetting.steps import forget, forget_again, what_holds
+
+__all__ = ["ForgetReport", "Holding", "Holdings", "forget", "forget_again", "what_holds"]
