@@ -28,7 +28,11 @@ def bench(
     ] = False,
     device: Annotated[str, typer.Option("--device", help="With --kernels: cuda, cuda:1, ...")] = "cuda",
 ) -> None:
-    """Measure a model's versions side by side; the figures are kept with the model."""
+    """Measure requests to a model's versions, side by side; the figures are kept with the model.
+
+    A request is measured end to end, but for the network: its admission, lookup, search, and the encoding of
+    the answer. The ONNX part alone has figures of its own.
+    """
     if kernels:
         if model is not None:
             raise UsageError(
@@ -44,7 +48,7 @@ def bench(
         )
     from graphbox.cli.results import print_results
     from graphbox.config import BenchConfig
-    from graphbox.pipeline.stages.bench import bench_models
+    from graphbox.pipeline.bench import bench_models
 
     sizes = _batch_sizes(batch)
     if seconds <= 0 or threads < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from graphbox.cli.import_progress import watched_import
+from graphbox.cli.import_report import print_edge_losses, print_node_losses
 from graphbox.cli.session import Session, command
 from graphbox.cli.table_options import TableOptions, is_run_file
 from graphbox.cli.text import byte_size, duration
@@ -112,20 +113,31 @@ def compact(
     background: Annotated[
         bool, typer.Option("--background", help="Return at once; a process of its own does it.")
     ] = False,
+    drop_versions: Annotated[
+        bool,
+        typer.Option(
+            "--drop-versions",
+            help="Also remove older versions that runs keep; these can no longer be evaluated or exported.",
+        ),
+    ] = False,
 ) -> None:
-    """Make one whole of a graph and the changes appended to it; what was removed is then gone from the disk.
+    """Make one whole of a graph and the changes appended to it; what was removed is then gone from its files.
 
     Readers go on with what they have opened, and the graph may be changed meanwhile. Nodes and the stable ids
     of edges stay.
     """
     from graphbox.cli.import_graph import memory_bytes
     from graphbox.graph.compact import needs_compaction
+    from graphbox.graph.versions import kept_versions, release_versions
     from graphbox.pipeline.graph_changes import compact_graph
 
     allowed = memory_bytes(memory)
     with session.workspace() as workspace:
         path = workspace.graph(graph).path
         document: dict[str, Any] = {"graph": graph, "compacted": False}
+        if drop_versions:
+            document["dropped_bytes"] = kept_versions(path).size_bytes
+            release_versions(path)
         if if_needed and not needs_compaction(path):
             text = f"graph `{graph}` has too few changes to need compaction"
         elif background:
@@ -266,20 +278,17 @@ def _now(record: GraphRecord) -> str:
 
 
 def _print_appended(report: AppendReport, record: GraphRecord, console: Console) -> None:
-    lines = []
+    def show(line: str) -> None:
+        console.print(line, markup=False, soft_wrap=True)
+
     for node_type, nodes in report.nodes.items():
         updated = f", {nodes.updated:,} updated" if nodes.updated else ""
-        lines.append(f"{node_type}: {counted(nodes.added, 'node')} added{updated}")
+        show(f"{node_type}: {counted(nodes.added, 'node')} added{updated}")
+        print_node_losses(node_type, nodes.skipped, nodes.examples, nodes.empty_values, console)
     for edges in report.edges:
-        skipped = edges.rows - edges.edges
-        lines.append(
-            f"{' '.join(edges.type)}: {counted(edges.edges, 'edge')} added"
-            + (f", {skipped:,} skipped" if skipped else "")
-        )
-        lines += _examples(edges.examples)
-    lines.append(f"graph `{record.name}`: {_now(record)} ({duration(report.seconds)})")
-    for line in lines:
-        console.print(line, markup=False, soft_wrap=True)
+        show(f"{' '.join(edges.type)}: {counted(edges.edges, 'edge')} added")
+        print_edge_losses(edges, console)
+    show(f"graph `{record.name}`: {_now(record)} ({duration(report.seconds)})")
 
 
 def _print_removed(report: RemoveReport, record: GraphRecord, compacted: bool, console: Console) -> None:
@@ -293,16 +302,13 @@ def _print_removed(report: RemoveReport, record: GraphRecord, compacted: bool, c
         lines += [f"    {example}" for example in report.examples.get(kind, ())]
     lines.append(f"graph `{record.name}`: {_now(record)}")
     lines.append(
-        "compacted: what was removed is gone from the disk"
+        "compacted: what was removed is gone from the files of the graph; runs and models that were made "
+        "before hold it until `graphbox forget`"
         if compacted
         else f"what was removed is still on the disk until `graphbox compact {record.name}`"
     )
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
-
-
-def _examples(examples: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"    {kind.replace('_', ' ')}: {text}" for kind, texts in examples.items() for text in texts]
 
 
 def register(app: typer.Typer) -> None:

@@ -28,6 +28,7 @@ def check(
 
     from graphbox.config import config_digest, config_schema, dump_config, load_config
     from graphbox.config.stream import StreamConfig
+    from graphbox.pipeline.model_check import model_mistakes
     from graphbox.pipeline.table_check import table_mistakes
 
     if schema:
@@ -37,7 +38,14 @@ def check(
         return
     if file is None:
         raise UsageError("expected a run file", hint="`graphbox check FILE`, or `graphbox check --schema`")
-    config = load_config(file, overrides or [], check_tables=table_mistakes, before_stream=True)
+    config = load_config(
+        file,
+        overrides or [],
+        check_tables=table_mistakes,
+        check_models=model_mistakes,
+        stored_schema=session.stored_schema(),
+        before_stream=True,
+    )
     document = {
         "file": str(file),
         "name": config.name,
@@ -47,10 +55,14 @@ def check(
     if resolved:
         session.answer(document, lambda console: console.out(dump_config(config), end=""))
         return
-    summary = f"{file} is right: graph `{config.graph.name}` with " + ", ".join(
+    tables = [
+        counted(len(config.graph.nodes), "node type"),
+        counted(len(config.graph.edges), "edge type"),
+    ]
+    stored = "stored " if config.graph.is_stored else ""
+    summary = f"{file} is right: {stored}graph `{config.graph.name}` with " + ", ".join(
         [
-            counted(len(config.graph.nodes), "node type"),
-            counted(len(config.graph.edges), "edge type"),
+            *(() if config.graph.is_stored else tables),
             f"tasks {', '.join(config.tasks)}" if config.tasks else "no tasks",
             f"models {', '.join(config.models)}" if config.models else "no models",
         ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from graphbox.cli.promotion import PromoteOption, print_promotions, rule_of_option, server_documents
 from graphbox.cli.runs import is_run
 from graphbox.cli.session import Session, command
 from graphbox.errors import UsageError
@@ -29,34 +31,76 @@ def compress(
         typer.Option("--version", help="Version of the model to start from. (default: the active one)"),
     ] = None,
     dense: Annotated[
-        Precision, typer.Option("--dense", help="Precision of the ONNX model.")
-    ] = Precision.INT8,
-    tables: Annotated[Precision, typer.Option("--tables", help="Precision of the rows.")] = Precision.INT8,
+        Precision | None, typer.Option("--dense", help="Precision of the ONNX model. (default: int8)")
+    ] = None,
+    tables: Annotated[
+        Precision | None, typer.Option("--tables", help="Precision of the rows. (default: int8)")
+    ] = None,
     max_drop: Annotated[
-        float, typer.Option("--max-drop", help="Largest allowed loss of the task's metric.")
-    ] = 0.01,
+        float | None,
+        typer.Option("--max-drop", help="Largest allowed loss of the task's metric. (default: 0.01)"),
+    ] = None,
+    promote: PromoteOption = None,
 ) -> None:
-    """Compress a model; of a run, the models its section `compress` names.
+    """Compress a model; of a run, the models its section `compress` names, as that section says.
 
-    The result is measured as it is served, and refused (exit code 6) when it lost more than `--max-drop`.
+    The result is measured as it is served, and refused (exit code 6) when it lost more than `--max-drop`. It
+    becomes active where `promote` in the section `export` of the run file says so.
     """
-    from graphbox.cli.pipeline import continue_shown
+    from graphbox.cli.pipeline import make_versions
     from graphbox.cli.results import print_results
     from graphbox.config import BenchConfig, CompressConfig
+    from graphbox.pipeline.promotion import apply_rule, measure_beside_active, rule_of_run
     from graphbox.pipeline.stages.compress import compress_model
 
-    if not 0 <= max_drop <= 1:
+    if max_drop is not None and not 0 <= max_drop <= 1:
         raise UsageError(f"expected a loss between 0 and 1, received {max_drop:g}", where="--max-drop")
     with session.workspace() as workspace:
         if is_run(workspace, name):
-            continue_shown(session, name, until="compress", again=True)
+            given = {"dense": dense, "tables": tables, "max_drop": max_drop, "version": version}
+            _refuse_given(given)
+            make_versions(session, name, "compress", rule_of_option(promote))
             return
         parent = workspace.model(name, version)
         session.note(f"compressing {name} version {parent.version} ...")
-        settings = CompressConfig(dense=dense.value, tables=tables.value, max_drop=max_drop)
+        chosen = {"dense": dense, "tables": tables, "max_drop": max_drop}
+        settings = CompressConfig.model_validate(
+            {key: value for key, value in chosen.items() if value is not None}
+        )
         report = compress_model(workspace, parent, settings, BenchConfig())
-    document = {"compress": {name: report}}
-    session.answer(document, lambda console: print_results(document, console))
+        made = workspace.model(name, report["version"])
+        session.note(f"measuring version {made.version} beside the active one ...")
+        measure_beside_active(workspace, [made], BenchConfig())
+        asked = rule_of_option(promote)
+        rule, reason = (rule_of_run(workspace, made), None) if asked is None else (asked, "as asked")
+        promotions = {name: apply_rule(workspace, name, made.version, rule, reason=reason).as_dict()}
+        servers = workspace.running_servers()
+    document = {
+        "compress": {name: report},
+        "promotion": promotions,
+        "servers": server_documents(servers),
+    }
+
+    def show(console: Any) -> None:
+        print_results(document, console)
+        print_promotions(promotions, servers, console)
+
+    session.answer(document, show)
+
+
+def _refuse_given(options: Mapping[str, object]) -> None:
+    """Reject options of a model where a run is compressed.
+
+    Raises:
+        UsageError: an option was given.
+    """
+    given = [f"--{key.replace('_', '-')}" for key, value in options.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"expected no options of a model with a run, received {', '.join(given)}",
+            where=given[0],
+            hint="change the section `compress` of the run file, or name one of the run's models",
+        )
 
 
 def register(app: typer.Typer) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphbox.cli.serve import HostOption, PortOption, TokenOption, serve_workspace
+from graphbox.cli.serve import HostOption, PortOption, TokenOption, database_url, serve_models
 from graphbox.cli.session import Session, command
+
+if TYPE_CHECKING:
+    from graphbox.server.settings import Settings
 
 __all__ = ["demo_run_file", "register"]
 
@@ -31,9 +34,13 @@ def demo(
         return
     from graphbox.cli.pipeline import answer_report, run_shown
     from graphbox.config import load_config
+    from graphbox.server.settings import Settings
 
+    settings = Settings(
+        workspace=session.workspace_path, database_url=database_url(), host=host, port=port, token=token
+    )
     if serve:
-        _check_serving(host, port, token)
+        _check_serving(settings)
     config = load_config(demo_run_file())
     session.note(
         "Debian 12's package index: 63,436 packages, their dependencies, sources and tags.\n"
@@ -42,7 +49,7 @@ def demo(
     report = run_shown(session, config, fresh=fresh)
     answer_report(session, report)
     if serve:
-        serve_workspace(session, host, port, token, announce_json=False)
+        serve_models(session, settings, announce_json=False)
     else:
         session.note(f"`graphbox -C {session.workspace_path} serve` shows it in the browser")
 
@@ -54,13 +61,12 @@ def demo_run_file() -> Path:
     return Path(graphbox.__file__).parent / "demo" / "graphbox.yaml"
 
 
-def _check_serving(host: str, port: int, token: str | None) -> None:
-    """Refuse a wrong or used address now, rather than after minutes of training."""
+def _check_serving(settings: Settings) -> None:
+    """Reject a wrong or used address now, not after minutes of training."""
     from graphbox.server.process import bind
-    from graphbox.server.settings import Settings
 
-    Settings(host=host, port=port, token=token).check()
-    bind(host, port).close()
+    settings.check()
+    bind(settings.host, settings.port).close()
 
 
 def register(app: typer.Typer) -> None:

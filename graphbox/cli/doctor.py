@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import tempfile
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +41,8 @@ _PACKAGES = (
     "scikit-learn",
     "safetensors",
 )
+_PROBE_BYTES, _PROBE_BUDGET_BYTES = 4096, 1 << 20
+_NO_LIBURING = "built without liburing"
 
 
 def doctor(
@@ -55,6 +58,7 @@ def doctor(
 ) -> None:
     """Show versions, processor, memory, disk, GPUs, targets, what is missing; print this in bug reports."""
     from graphbox.deploy import targets
+    from graphbox.deploy.onnx_runtime import telemetry
     from graphbox.device_report import gpu_report, usable_device
     from graphbox.pipeline.failure import EXTRAS
 
@@ -74,7 +78,9 @@ def doctor(
             for extra, modules in EXTRAS.items()
             if (missing := [name for name in modules if importlib.util.find_spec(name) is None])
         },
+        # In this order: `targets` runs a model on each runtime.
         "targets": [asdict(target) for target in targets()],
+        "telemetry": [asdict(telemetry())],
         "web_page": (Path(__file__).parent.parent / "server" / "static" / "index.html").is_file(),
     }
     session.answer(document, lambda console: _show(document, gpu, console))
@@ -87,11 +93,13 @@ def _show(document: dict[str, Any], gpu: GpuReport, console: Console) -> None:
     facts = [
         ("graphbox", f"{document['graphbox']} on Python {document['python']}, {document['platform']}"),
         ("native core", document["native_core"]["detail"]),
+        *_file_reads(document["native_core"]),
         ("web page", "built" if document["web_page"] else "not built: `make web` in a checkout builds it"),
         ("processor", f"{cpu['name']}, {cpu['usable']} of {cpu['present']} CPUs usable"),
         ("memory", f"{byte_size(memory['total_bytes'])}, {byte_size(memory['available_bytes'])} available"),
         ("disk", f"{byte_size(disk['free_bytes'])} free at {disk['path']}"),
         *_gpu_facts(gpu),
+        *(("telemetry", _telemetry_text(each)) for each in document["telemetry"]),
     ]
     for extra, missing in document["missing_extras"].items():
         facts.append((f"extra [{extra}]", f"{', '.join(missing)} missing: pip install 'graphbox[{extra}]'"))
@@ -135,6 +143,11 @@ def _device_text(device: DeviceReport) -> str:
     return f"{device.device}: {device.name}, {total}, {free} free, compute capability {device.capability}"
 
 
+def _telemetry_text(report: dict[str, Any]) -> str:
+    state = "off" if report["off"] else "NOT OFF"
+    return f"{report['runtime']}: {state}, {report['how']}; by default it {report['by_default']}"
+
+
 def _show_bandwidths(gpu: GpuReport, console: Console) -> None:
     measured = [each for each in gpu.devices if each.bandwidths is not None]
     if not measured:
@@ -176,7 +189,22 @@ def _native_core() -> dict[str, Any]:
         core = importlib.import_module("graphbox._core")
     except ImportError as error:
         return {"available": False, "detail": f"not there: {error}"}
-    return {"available": True, "detail": str(core.__file__)}
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(bytes(_PROBE_BYTES))
+        file.flush()
+        store = core.Store([(file.name, _PROBE_BYTES)], None, _PROBE_BUDGET_BYTES, "auto", 1, False)
+    return {"available": True, "detail": str(core.__file__), "file_reads": store.backend.rpartition(", ")[0]}
+
+
+def _file_reads(core: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the line about how graphs and tables on SSD are read, and the cost where io_uring is missing."""
+    backend = core.get("file_reads")
+    if backend is None or backend.startswith("io_uring"):
+        return [] if backend is None else [("file reads", backend)]
+    text = f"{backend}; each thread waits for one read, so graphs and tables on SSD are read more slowly"
+    if _NO_LIBURING in backend:
+        text += ": install liburing (Debian: liburing-dev) and build graphbox again"
+    return [("file reads", text)]
 
 
 def _cpu_name() -> str:

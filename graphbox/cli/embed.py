@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from graphbox.cli.nodes import NodesOption, chosen_nodes, nodes_to_embed, original_id, tell_left_out
+from graphbox.cli.nodes import (
+    NodesOption,
+    chosen_nodes,
+    find_node,
+    nodes_to_embed,
+    original_id,
+    tell_left_out,
+)
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import table
@@ -81,13 +88,14 @@ def export_embeddings(
         data = RunData.open(workspace, run, graph=graph)
         trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
         types = _types_of(trained, node_type)
+        known = data.nodes(trained) if graph is None else data.graph
         if nodes is not None and len(types) > 1:
             raise UsageError(
                 f"expected the node type of the ids in {nodes}, received none",
                 where="--type",
                 hint=f"the model has embeddings of: {', '.join(types)}",
             )
-        chosen = {name: chosen_nodes(data.graph, name, nodes) for name in types}
+        chosen = {name: chosen_nodes(known, name, nodes) for name in types}
         left_out: dict[str, int] = {}
         if graph is not None:
             chosen, left_out = nodes_to_embed(
@@ -100,7 +108,7 @@ def export_embeddings(
         files: list[Path] = []
         shapes: dict[str, list[int]] = {}
         for folder, name, vectors in parts:
-            files += _write(data.graph, folder, name, vectors, chosen[name], formats)
+            files += _write(known, folder, name, vectors, chosen[name], formats)
             shapes.setdefault(name, [len(chosen[name]), vectors.shape[1]])
         if trained.triples is not None and node_type is None and nodes is None:
             names, rows = trained.triples.row_names(), trained.triples.rows
@@ -113,10 +121,8 @@ def export_embeddings(
 
 
 def _types_of(trained: TrainedModel, node_type: str | None) -> list[str]:
-    """Return the node types to write the vectors of."""
-    known = list(
-        dict.fromkeys([*trained.embeddings, *([trained.target_type] if trained.target_type else [])])
-    )
+    """Return the node types that are asked for, of those that have vectors."""
+    known = trained.query_types
     if node_type is not None and node_type not in known:
         raise UsageError(
             f"the model has no embeddings of `{node_type}`",
@@ -153,9 +159,16 @@ def show_neighbors(
     not_linked: Annotated[
         bool, typer.Option("--not-linked", help="Leave out what a link joins to the node already.")
     ] = False,
+    node_type: Annotated[
+        str | None, typer.Option("--type", help="Node type of the id. (default: the one that has it)")
+    ] = None,
     graph: GraphOption = None,
 ) -> None:
-    """Show the nodes a model finds nearest to one node of its task's type."""
+    """Show the nodes that a model finds nearest to one node.
+
+    Near a node of the type that the model's task ranks for are its best candidates; near any other node are
+    nodes of its own type.
+    """
     import numpy as np
 
     from graphbox.export import linked_nodes
@@ -165,21 +178,24 @@ def show_neighbors(
     with session.workspace() as workspace:
         data = RunData.open(workspace, run, graph=graph)
         trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
-        node_type = trained.node_type
+        types = _types_of(trained, node_type)
+        known = data.nodes(trained) if graph is None else data.graph
+        node_type, query = find_node(known, types, id, node_type)
         target_type = trained.target_type or node_type
-        known = data.graph.num_nodes(target_type)
-        if not 1 <= k < known:
-            raise UsageError(f"expected k from 1 to {known - 1}, received {k}", where="-k")
-        wanted = original_id(data.graph, node_type, id, f"node `{id}`")
-        query = data.graph.index(node_type, [wanted])
+        if node_type != trained.node_type:
+            target_type = node_type
+        count = known.num_nodes(target_type)
+        if not 1 <= k < count:
+            raise UsageError(f"expected k from 1 to {count - 1}, received {k}", where="-k")
+        wanted = known.ids(node_type, query).tolist()[0]
         if graph is not None:
             nodes_to_embed(trained.inductive_network(), data.graph, {node_type: query}, are_named=True)
             is_known = trained.inductive_network().is_known(data.graph, target_type)
             trained = trained.over(data.graph, threads=data.config.threads)
-            scores = np.where(is_known, trained.score(query), -np.inf)
+            scores = np.where(is_known, trained.score(query, node_type), -np.inf)
         else:
-            scores = trained.score(query)
-        scores[0, data.graph.removed_nodes(target_type)] = -np.inf
+            scores = trained.score(query, node_type)
+        scores[0, known.removed_nodes(target_type)] = -np.inf
         if target_type == node_type:
             scores[0, query[0]] = -np.inf
         if not_linked:
@@ -187,7 +203,7 @@ def show_neighbors(
             scores[0, linked_nodes(data.graph, node_type, int(query[0]), target_type, negatives)] = -np.inf
         best = top_k(scores, k)[0]
         best = best[np.isfinite(scores[0, best])]
-        ids = data.graph.ids(target_type, best).tolist()
+        ids = known.ids(target_type, best).tolist()
     neighbors = [
         {"id": name, "type": target_type, "score": float(scores[0, index])}
         for name, index in zip(ids, best.tolist(), strict=True)
@@ -234,14 +250,15 @@ def show_answers(
                 f"expected a model of a task of kind complete, received `{trained.name}`",
                 hint="`graphbox embed neighbors` shows what other models find near to a node",
             )
+        known = data.nodes(trained)
         head_type, tail_type = trained.triples.end_types(trained.triples.relation(relation))
         found = likely_answers(
-            data.graph,
+            known,
             split,
             trained,
             relation,
-            head=None if head is None else original_id(data.graph, head_type, head, "--head"),
-            tail=None if tail is None else original_id(data.graph, tail_type, tail, "--tail"),
+            head=None if head is None else original_id(known, head_type, head, "--head"),
+            tail=None if tail is None else original_id(known, tail_type, tail, "--tail"),
             k=k,
             with_known=with_known,
         )

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import typer
 
+from graphbox.cli.promotion import PromoteOption, rule_of_option
 from graphbox.cli.runs import RunArgument
 from graphbox.cli.session import Session, command
 
 __all__ = ["register"]
 
 
-def export(session: Session, run: RunArgument) -> None:
+def export(session: Session, run: RunArgument, promote: PromoteOption = None) -> None:
     """Write the artifacts that the run's section `export` asks for, as new model versions.
 
-    Each is compared with the trained model first, and refused (exit code 6) when it differs too much.
+    Each is compared with the active version, and becomes active where `promote` in the run file says so.
+
+    Before that it is compared with the trained model, and refused (exit code 6) when it differs too much.
     `graphbox embed export` writes embeddings for other programs.
     """
-    from graphbox.cli.pipeline import continue_shown
+    from graphbox.cli.pipeline import make_versions
 
-    continue_shown(session, run, until="export", again=True)
+    make_versions(session, run, "export", rule_of_option(promote))
 
 
 def register(app: typer.Typer) -> None:

@@ -201,6 +201,12 @@ def read_graph_config(
         config = load_config(
             Path(source), [*overrides, *extra], check_tables=table_mistakes, complete=complete
         )
+        if config.graph.is_stored:
+            raise UsageError(
+                f"expected tables to import, received a run file of the stored graph `{config.graph.name}`",
+                where=source,
+                hint="list them under `graph.nodes` and `graph.edges`",
+            )
         return config.graph, threads if threads is not None else config.threads
     if overrides:
         raise UsageError(

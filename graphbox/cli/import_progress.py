@@ -17,8 +17,22 @@ Tell: TypeAlias = Callable[[str, int, int], None]
 
 
 @contextmanager
-def watched_import(session: Session, what: str = "import", unit: str = "B") -> Iterator[Tell]:
+def watched_import(
+    session: Session,
+    what: str = "import",
+    unit: str = "B",
+    *,
+    outcome: str = "the graph is as it was before",
+    hint: str = "the same command starts again",
+) -> Iterator[Tell]:
     """Show progress while the block runs; the first Ctrl-C or SIGTERM ends it at the next step told.
+
+    Args:
+        session: the call of the command line.
+        what: what the block does.
+        unit: of its steps.
+        outcome: what is left when it is stopped.
+        hint: how to go on then.
 
     Raises:
         InterruptedRunError: it was stopped on request.
@@ -27,7 +41,7 @@ def watched_import(session: Session, what: str = "import", unit: str = "B") -> I
 
     with (
         ShownProgress(session.err(), quiet=session.quiet) as progress,
-        stop_on_signals(progress.note, "the graph stays as it was before") as stop,
+        stop_on_signals(progress.note, outcome) as stop,
     ):
         progress.begin(what, 1, 1)
 
@@ -39,6 +53,6 @@ def watched_import(session: Session, what: str = "import", unit: str = "B") -> I
             yield tell
         except InterruptedRunError:
             raise InterruptedRunError(
-                f"stopped during the {what}: the graph is as it was before",
-                hint="the same command starts again",
+                f"stopped during the {what}: {outcome}",
+                hint=hint,
             ) from None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from graphbox.graph.ingest import DegreeReport, EdgeTypeReport, ImportReport, NodeTypeReport
 
-__all__ = ["print_report"]
+__all__ = ["print_edge_losses", "print_node_losses", "print_report"]
 
 _KINDS = {"dangling_edges": "dangling", "duplicate_edges": "repeated"}
 _REPEATED = "    of these only the first is kept: `keep_duplicates: true` (--keep-duplicates) keeps all"
@@ -30,16 +30,9 @@ def print_report(report: ImportReport, console: Console) -> None:
         console.print(_degree_table(report.edge_types))
         console.print()
     for each in report.node_types:
-        _print_examples(each.type, each.skipped, each.examples, console)
+        print_node_losses(each.type, each.skipped, each.examples, each.empty_values, console)
     for edges in report.edge_types:
-        counts = {
-            **edges.skipped,
-            "dangling_edges": edges.dangling_edges,
-            "duplicate_edges": edges.duplicate_edges,
-        }
-        _print_examples(" ".join(edges.type), counts, edges.examples, console)
-        if edges.edges < edges.rows - edges.dangling_edges - sum(edges.skipped.values()):
-            console.print(_REPEATED, soft_wrap=True)
+        print_edge_losses(edges, console)
     for rows, lost, what in _mostly_skipped(report):
         console.print(
             f"most of the rows of {what} were skipped ({lost:,} of {rows:,}): check the format, the columns "
@@ -60,6 +53,32 @@ def print_report(report: ImportReport, console: Console) -> None:
     )
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def print_node_losses(
+    node_type: str,
+    skipped: Mapping[str, int],
+    examples: Mapping[str, Sequence[str]],
+    empty_values: Mapping[str, int],
+    console: Console,
+) -> None:
+    """Print which rows of a node table were skipped, and how many values were left out of slot lists."""
+    _print_examples(node_type, skipped, examples, console)
+    for name, number in empty_values.items():
+        left_out = counted(number, "empty value")
+        console.print(f"{node_type}: {left_out} left out of `{name}`", markup=False, soft_wrap=True)
+
+
+def print_edge_losses(edges: EdgeTypeReport, console: Console) -> None:
+    """Print which rows of an edge table were skipped."""
+    counts = {
+        **edges.skipped,
+        "dangling_edges": edges.dangling_edges,
+        "duplicate_edges": edges.duplicate_edges,
+    }
+    _print_examples(" ".join(edges.type), counts, edges.examples, console)
+    if edges.edges < edges.rows - edges.dangling_edges - sum(edges.skipped.values()):
+        console.print(_REPEATED, soft_wrap=True)
 
 
 def _mostly_skipped(report: ImportReport) -> Iterator[tuple[int, int, str]]:

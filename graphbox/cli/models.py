@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from graphbox.cli.promotion import comparison_text, print_servers, server_documents
+from graphbox.cli.results import measured_text
 from graphbox.cli.session import Session, command
 from graphbox.cli.text import age, byte_size, metric, table
 
@@ -21,7 +23,10 @@ VersionOption = Annotated[int | None, typer.Option("--version", help="Version; w
 
 
 def list_models(session: Session) -> None:
-    """List all model versions; `*` marks the active one, which the name alone means."""
+    """List all model versions; `*` marks the active one, which is served by default.
+
+    `request p50` is the median latency of the smallest request, end to end but for the network.
+    """
     with session.workspace() as workspace:
         models = workspace.models()
 
@@ -36,22 +41,26 @@ def list_models(session: Session) -> None:
                 model.kind,
                 model.precision,
                 byte_size(model.size_bytes),
-                _first_metric(model),
+                _deciding_metric(model),
                 _latency(model),
                 age(model.created_at),
             )
             for model in models
         ]
-        columns = ("model", "version", "kind", "precision", "size", "metric", "latency p50", "made")
-        console.print(table(None, columns, rows, ("size", "latency p50")))
+        columns = ("model", "version", "kind", "precision", "size", "metric", "request p50", "made")
+        console.print(table(None, columns, rows, ("size", "request p50")))
 
     session.answer([_document(model) for model in models], show)
 
 
 def show_model(session: Session, name: NameArgument, version: VersionOption = None) -> None:
-    """Show one model version: metrics, sizes, latencies, where it came from."""
+    """Show one model version: metrics, sizes, latencies, where it came from, and the active one beside it."""
+    from graphbox.workspace import compare
+
     with session.workspace() as workspace:
         model = workspace.model(name, version)
+        active = next(each for each in workspace.models(name) if each.active)
+    comparison = None if model.active else compare(model, active).as_dict()
 
     def show(console: Any) -> None:
         facts = [
@@ -65,10 +74,13 @@ def show_model(session: Session, name: NameArgument, version: VersionOption = No
             ("active", "yes" if model.active else "no"),
             ("folder", str(model.path)),
         ]
+        if comparison is not None:
+            facts.append((f"vs version {active.version}", comparison_text(comparison)))
+            facts.append(("", comparison["not_comparable"] or ""))
         console.print(f"[bold]{model.name}[/] version {model.version}")
         for label, value in facts:
             if value:
-                console.print(f"  {label:<10} {value}", markup=False, soft_wrap=True)
+                console.print(f"  {label:<12} {value}", markup=False, soft_wrap=True)
         metrics = [
             (task, key, metric(value))
             for task, values in model.metrics.items()
@@ -79,6 +91,7 @@ def show_model(session: Session, name: NameArgument, version: VersionOption = No
         if model.bench:
             rows = [
                 (
+                    measured_text(b.operation),
                     b.target,
                     str(b.threads),
                     str(b.batch),
@@ -88,28 +101,40 @@ def show_model(session: Session, name: NameArgument, version: VersionOption = No
                 )
                 for b in model.bench
             ]
-            columns = ("target", "threads", "batch", "p50 ms", "p99 ms", "rows/s")
-            console.print(table("Latency", columns, rows, columns[1:]))
+            columns = ("measured", "target", "threads", "batch", "p50 ms", "p99 ms", "rows/s")
+            console.print(table("Latency", columns, rows, columns[2:]))
 
-    session.answer(_document(model), show)
+    session.answer({**_document(model), "comparison": comparison}, show)
 
 
 def promote_model(
     session: Session, name: NameArgument, version: Annotated[int, typer.Option("--version", help="Version.")]
 ) -> None:
-    """Make a version the one that the name alone means, and that is served."""
+    """Make a version active: the one served by default. Promoting an earlier version goes back to it."""
     with session.workspace() as workspace:
+        before = workspace.active_versions().get(name)
         model = workspace.promote_model(name, version)
-    session.answer(_document(model), lambda console: console.print(f"{name} now means version {version}"))
+        servers = workspace.running_servers()
+
+    def show(console: Any) -> None:
+        earlier = "" if before == version else f", before it version {before} was"
+        console.print(f"{name}: version {version} is active{earlier}", soft_wrap=True)
+        print_servers(servers, console)
+
+    session.answer({**_document(model), "active_before": before, "servers": server_documents(servers)}, show)
 
 
 def remove_model(session: Session, name: NameArgument, version: VersionOption = None) -> None:
     """Remove a version of a model, or all versions, and their files."""
     with session.workspace() as workspace:
         freed_bytes = workspace.remove_model(name, version)
+        left = workspace.active_versions().get(name)
     what = name if version is None else f"{name} version {version}"
-    document = {"removed": name, "version": version, "freed_bytes": freed_bytes}
-    session.answer(document, lambda console: console.print(f"removed {what}, {byte_size(freed_bytes)} freed"))
+    document = {"removed": name, "version": version, "freed_bytes": freed_bytes, "active": left}
+    active = "" if left is None else f"; version {left} is active"
+    session.answer(
+        document, lambda console: console.print(f"removed {what}, {byte_size(freed_bytes)} freed{active}")
+    )
 
 
 def _document(model: ModelRecord) -> dict[str, Any]:
@@ -122,6 +147,7 @@ def _document(model: ModelRecord) -> dict[str, Any]:
         "precision": model.precision,
         "size_bytes": model.size_bytes,
         "metrics": model.metrics,
+        "deciding_metric": model.deciding_metric,
         "bench": bench_documents(model),
         "parent": model.parent,
         "run": model.run_id,
@@ -134,6 +160,7 @@ def bench_documents(model: ModelRecord) -> list[dict[str, Any]]:
     """Return a version's measurements as plain values."""
     return [
         {
+            "operation": b.operation,
             "target": b.target,
             "threads": b.threads,
             "batch": b.batch,
@@ -145,7 +172,9 @@ def bench_documents(model: ModelRecord) -> list[dict[str, Any]]:
     ]
 
 
-def _first_metric(model: ModelRecord) -> str:
+def _deciding_metric(model: ModelRecord) -> str:
+    if model.quality is not None:
+        return f"{model.deciding_metric} {metric(model.quality)}"
     for values in model.metrics.values():
         for name, value in values.items():
             return f"{name} {metric(value)}"
@@ -153,8 +182,7 @@ def _first_metric(model: ModelRecord) -> str:
 
 
 def _latency(model: ModelRecord) -> str:
-    smallest = min(model.bench, key=lambda b: b.batch, default=None)
-    return f"{smallest.p50_ms:.2f} ms" if smallest else ""
+    return f"{model.request.p50_ms:.2f} ms" if model.request else ""
 
 
 command(group, "list", default=True)(list_models)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from graphbox.errors import UsageError
+from graphbox.errors import NotFoundError, UsageError
 from graphbox.words import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphbox.graph import Graph
     from graphbox.train import TrainedNetwork
 
-__all__ = ["NodesOption", "chosen_nodes", "nodes_to_embed", "original_id", "tell_left_out"]
+__all__ = ["NodesOption", "chosen_nodes", "find_node", "nodes_to_embed", "original_id", "tell_left_out"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
@@ -45,13 +45,53 @@ def original_id(graph: Graph, node_type: str, text: str, where: str) -> str | in
     """
     if graph.id_type(node_type) != "int64":
         return text
-    if not _INTEGER.fullmatch(text.strip()) or int(text) not in _INT64:
+    if not _is_int64(text):
         raise UsageError(
             f"expected an integer id of `{node_type}`, received `{text}`",
             where=where,
             hint=_some_ids(graph, node_type),
         )
     return int(text)
+
+
+def find_node(
+    graph: Graph, node_types: Sequence[str], text: str, node_type: str | None
+) -> tuple[str, NDArray[np.int64]]:
+    """Return the type and the index, int64 [1], of the node with an original id.
+
+    Args:
+        graph: the graph.
+        node_types: types to look in, at least one.
+        text: the id as it was given.
+        node_type: the type to look in alone, one of these; None: all.
+
+    Raises:
+        NotFoundError: no node has the id.
+        UsageError: nodes of several types have it, or it is no integer where ids are integers.
+    """
+    types = node_types if node_type is None else [node_type]
+    found: list[tuple[str, NDArray[np.int64]]] = []
+    for name in types:
+        if graph.id_type(name) == "int64" and not _is_int64(text) and len(types) > 1:
+            continue
+        try:
+            found.append((name, graph.index(name, [original_id(graph, name, text, f"node `{text}`")])))
+        except NotFoundError:
+            if len(types) == 1:
+                raise
+    if len(found) > 1:
+        names = [name for name, _ in found]
+        raise UsageError(
+            f"expected the node type of the id `{text}`, which {', '.join(names)} have, received none",
+            where="--type",
+            hint=" or ".join(f"`--type {name}`" for name in names),
+        )
+    # In no type: the error of the first one suggests a close id.
+    return found[0] if found else find_node(graph, node_types, text, node_types[0])
+
+
+def _is_int64(text: str) -> bool:
+    return _INTEGER.fullmatch(text.strip()) is not None and int(text) in _INT64
 
 
 def chosen_nodes(graph: Graph, node_type: str, nodes: Path | None) -> NDArray[np.int64]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graphbox.cli.progress import ShownProgress
+from graphbox.cli.promotion import print_promotions, server_documents
 from graphbox.cli.results import print_results
 from graphbox.cli.session import Session
 from graphbox.errors import GraphboxError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
-    from graphbox.config import RunConfig
+    from graphbox.config import PromotionRule, RunConfig
     from graphbox.pipeline import RunReport
 
-__all__ = ["answer_report", "continue_shown", "run_file", "run_shown"]
+__all__ = ["answer_report", "continue_shown", "make_versions", "run_file", "run_shown"]
 
 
 def run_file(
@@ -28,7 +30,8 @@ def run_file(
         NotFoundError: ``resume``, and there is no earlier attempt.
         GraphboxError: a stage failed; one that names a key says where the run file has it.
     """
-    from graphbox.config import config_digest, load_config, place_in_file
+    from graphbox.config import load_config, place_in_file
+    from graphbox.pipeline.engine import same_training
     from graphbox.pipeline.table_check import table_mistakes
 
     if fresh and resume:
@@ -36,10 +39,10 @@ def run_file(
             "expected --fresh or --resume, received both",
             hint="without either, the command goes on with an earlier attempt or starts a new one",
         )
-    config = load_config(file, overrides, check_tables=table_mistakes)
+    config = load_config(file, overrides, check_tables=table_mistakes, stored_schema=session.stored_schema())
     if resume:
         with session.workspace() as workspace:
-            if not any(run.config_digest == config_digest(config) for run in workspace.runs()):
+            if same_training(config, workspace) is None:
                 raise NotFoundError(
                     "there is no earlier run of this run file with these overrides",
                     where=str(file),
@@ -66,25 +69,65 @@ def run_shown(
 
 
 def continue_shown(
-    session: Session, run_id: str, *, until: str | None = None, again: bool = False
+    session: Session,
+    run_id: str,
+    *,
+    until: str | None = None,
+    again: bool = False,
+    overrides: Sequence[str] = (),
 ) -> RunReport:
-    """Go on with a run, and print its report."""
+    """Resume a run, and print its report."""
     from graphbox.pipeline import continue_run
 
     with session.workspace() as workspace:
         report = _watched(
-            session, lambda **watch: continue_run(run_id, workspace, until=until, again=again, **watch)
+            session,
+            lambda **watch: continue_run(
+                run_id, workspace, until=until, again=again, overrides=overrides, **watch
+            ),
         )
     answer_report(session, report)
     return report
 
 
+def make_versions(session: Session, run_id: str, stage: str, rule: PromotionRule | None) -> None:
+    """Run the stage `export` or `compress` of a run again, promote what it made, and print the report.
+
+    Args:
+        session: this call of the command line.
+        run_id: the run.
+        stage: the stage.
+        rule: whether to promote, instead of what the run file says.
+    """
+    from graphbox.pipeline import continue_run
+    from graphbox.pipeline.promotion import promote_stage
+
+    with session.workspace() as workspace:
+        report = _watched(
+            session, lambda **watch: continue_run(run_id, workspace, until=stage, again=True, **watch)
+        )
+        session.note("measuring the new versions beside the active ones ...")
+        promotions = promote_stage(workspace, report.run, stage, rule)
+    answer_report(
+        session, replace(report, promotion={name: each.as_dict() for name, each in promotions.items()})
+    )
+
+
 def answer_report(session: Session, report: RunReport) -> None:
-    """Print the report of a run."""
-    document = report.document()
+    """Print the report of a run, which versions are active now, and who serves them."""
+    from graphbox.pipeline.promotion import promotion_now
+
+    with session.workspace() as workspace:
+        now = {name: promotion_now(workspace, name, noted) for name, noted in report.promotion.items()}
+        servers = workspace.running_servers()
+    promotions = {name: each for name, each in now.items() if each is not None}
+    document = {**report.document(), "promotion": promotions}
+    if promotions:
+        document["servers"] = server_documents(servers)
 
     def show(console: Any) -> None:
         print_results(document, console)
+        print_promotions(promotions, servers, console)
         console.print(f"run {report.run} in {report.path}", markup=False, soft_wrap=True)
 
     session.answer(document, show)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +32,7 @@ from graphbox.words import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from graphbox.config import RunConfig
+    from graphbox.config import GraphConfig, RunConfig
     from graphbox.graph.distinct import Estimate
     from graphbox.graph.plan import ImportPlan, TypePlan
     from graphbox.train.plan import GraphCounts, TrainingPlan
@@ -43,6 +43,19 @@ __all__ = ["register"]
 
 _FAR_APART = 1.15
 """Where what may be written differs by more, both are told."""
+
+
+@dataclass(frozen=True)
+class _Room:
+    """The machine that trainings are planned for.
+
+    Attributes:
+        memory_bytes: memory that is available.
+        read_bytes_per_s: rate of the disk with the graph.
+    """
+
+    memory_bytes: int
+    read_bytes_per_s: float
 
 
 def plan(
@@ -88,9 +101,6 @@ def plan(
     Exit code 3 means that it does not fit; the message says what would make it fit. Nothing is imported:
     tables up to 512 MiB are read once, larger ones in part, and disk and processor are measured for a moment.
     """
-    from graphbox.graph.plan import plan_import
-    from graphbox.pipeline.stages.import_graph import graph_source
-
     if not arguments:
         raise UsageError("expected a run file or a table of edges", hint="`graphbox plan FILE`")
     options = TableOptions(
@@ -100,37 +110,116 @@ def plan(
     hbm_bytes = memory_bytes(hbm, "--hbm")
     run = _trained_config(arguments)
     _check_trained(run, {"--hbm": hbm, "--bandwidths": bandwidths})
+    if run is not None and run.graph.is_stored:
+        _plan_stored(session, arguments, run, hbm_bytes, bandwidths)
+        return
     config, threads = read_graph_config(
         session, arguments[0], arguments[1:], options, memory=memory, threads=threads
     )
+    _plan_import(session, config, run, threads, hbm_bytes, bandwidths)
+
+
+def _plan_import(
+    session: Session,
+    config: GraphConfig,
+    run: RunConfig | None,
+    threads: int | None,
+    hbm_bytes: int | None,
+    bandwidths: Path | None,
+) -> None:
+    from graphbox.graph.plan import plan_import
+    from graphbox.pipeline.stages.import_graph import graph_source
+
     destination = session.workspace_path / "graphs" / config.name
     found = plan_import(graph_source(config), destination, memory_bytes=config.memory, threads=threads)
-    trainings: Mapping[str, TrainingPlan | None] = {}
-    placements: Mapping[str, DevicePlan | None] = {}
-    lacking: list[tuple[str, str]] = []
+    room = _Room(found.available_memory_bytes, found.disk.read_bytes_per_s)
+    planned = _Trainings({}, {}, [])
     if run is not None:
-        counts = _counts(found, run)
-        placements, without_room = _placements(session, found, run, counts, hbm_bytes, bandwidths)
-        trainings, lacking = _trainings(found, run, counts, placements)
-        lacking += without_room
-    document = found.as_dict()
-    document["training"] = {
-        name: None if each is None else each.as_dict() for name, each in trainings.items()
-    }
-    document["placement"] = {
-        name: None if each is None else each.as_dict() for name, each in placements.items()
-    }
+        planned = _planned(session, run, _counts(found, run), room, hbm_bytes, bandwidths)
 
     def show(console: Console) -> None:
         _print(found, console)
-        _print_trainings(found, trainings, console)
-        _print_placements(placements, console)
+        planned.print(room, console)
 
-    session.answer(document, show)
-    problems = [*found.problems, *lacking]
+    session.answer({**found.as_dict(), **planned.as_dict()}, show)
+    _refuse([*found.problems, *planned.lacking], found.name)
+
+
+def _plan_stored(
+    session: Session, arguments: list[str], run: RunConfig, hbm_bytes: int | None, bandwidths: Path | None
+) -> None:
+    """Plan the trainings of a run file whose graph is stored: there is nothing to import."""
+    from graphbox.config import load_config
+    from graphbox.graph import Graph
+    from graphbox.graph.disk_probe import measure_disk
+    from graphbox.memory import available_bytes, resident_bytes
+    from graphbox.train.plan import GraphCounts
+
+    load_config(arguments[0], arguments[1:], stored_schema=session.stored_schema())
+    record = session.workspace().graph(run.graph.name)
+    counts = GraphCounts.of(Graph.open(record.path))
+    room = _Room(available_bytes() + resident_bytes(), measure_disk(record.path).read_bytes_per_s)
+    planned = _planned(session, run, counts, room, hbm_bytes, bandwidths)
+
+    def show(console: Console) -> None:
+        sizes = (
+            f"{counted(sum(counts.nodes.values()), 'node')}, {counted(sum(counts.edges.values()), 'edge')}"
+        )
+        console.print(
+            f"graph `{record.name}` is stored: {sizes}, {byte_size(record.size_bytes)}", markup=False
+        )
+        planned.print(room, console)
+
+    document = {"name": record.name, "stored": True, "size_bytes": record.size_bytes}
+    session.answer({**document, **planned.as_dict()}, show)
+    _refuse(planned.lacking, record.name)
+
+
+@dataclass(frozen=True)
+class _Trainings:
+    """Memory that the trainings of a run file need.
+
+    Attributes:
+        plans: by model; None where the kind is not predicted.
+        placements: what lives where, by model, on a machine with a GPU.
+        lacking: message and hint of what does not fit.
+    """
+
+    plans: Mapping[str, TrainingPlan | None]
+    placements: Mapping[str, DevicePlan | None]
+    lacking: list[tuple[str, str]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for ``--json``."""
+        parts = {"training": self.plans, "placement": self.placements}
+        return {
+            part: {name: None if each is None else each.as_dict() for name, each in plans.items()}
+            for part, plans in parts.items()
+        }
+
+    def print(self, room: _Room, console: Console) -> None:
+        """Print them as tables."""
+        _print_trainings(room, self.plans, console)
+        _print_placements(self.placements, console)
+
+
+def _planned(
+    session: Session,
+    run: RunConfig,
+    counts: GraphCounts,
+    room: _Room,
+    hbm_bytes: int | None,
+    bandwidths: Path | None,
+) -> _Trainings:
+    placements, without_room = _placements(session, room, run, counts, hbm_bytes, bandwidths)
+    plans, lacking = _trainings(room, run, counts, placements)
+    return _Trainings(plans, placements, lacking + without_room)
+
+
+def _refuse(problems: list[tuple[str, str]], graph: str) -> None:
     if problems:
         messages, hints = zip(*problems, strict=True)
-        raise DoesNotFitError("; ".join(messages), where=f"graph `{found.name}`", hint="; ".join(hints))
+        raise DoesNotFitError("; ".join(messages), where=f"graph `{graph}`", hint="; ".join(hints))
 
 
 def _trained_config(arguments: list[str]) -> RunConfig | None:
@@ -168,7 +257,7 @@ def _counts(found: ImportPlan, config: RunConfig) -> GraphCounts:
 
 
 def _trainings(
-    found: ImportPlan,
+    room: _Room,
     config: RunConfig,
     counts: GraphCounts,
     placements: Mapping[str, DevicePlan | None],
@@ -178,13 +267,13 @@ def _trainings(
 
     pinned = {name: each.pinned_bytes for name, each in placements.items() if each is not None}
     plans = plan_trainings(config, counts, pinned=pinned)
-    lacking = problems(config, counts, plans, found.available_memory_bytes)
+    lacking = problems(config, counts, plans, room.memory_bytes)
     return plans, [(message, hint) for _, message, hint in lacking]
 
 
 def _placements(
     session: Session,
-    found: ImportPlan,
+    room: _Room,
     config: RunConfig,
     counts: GraphCounts,
     hbm_bytes: int | None,
@@ -193,7 +282,7 @@ def _placements(
     """Return what models keep where, and what has no room; none where no GPU is there or asked for."""
     from graphbox.train.plan.device_plan import device_problems, plan_devices
 
-    gpu = _gpu(config, hbm_bytes, bandwidths, found.disk.read_bytes_per_s)
+    gpu = _gpu(config, hbm_bytes, bandwidths, room.read_bytes_per_s)
     if gpu is None:
         return {}, []
     if hbm_bytes is not None:  # a GPU is asked for, whatever the run file would take
@@ -303,9 +392,7 @@ def _print_placements(placements: Mapping[str, DevicePlan | None], console: Cons
             console.print(line, markup=False)
 
 
-def _print_trainings(
-    found: ImportPlan, trainings: Mapping[str, TrainingPlan | None], console: Console
-) -> None:
+def _print_trainings(room: _Room, trainings: Mapping[str, TrainingPlan | None], console: Console) -> None:
     rows = [
         (
             name,
@@ -326,7 +413,7 @@ def _print_trainings(
     if rows:
         console.print()
         console.print(table("Training", columns, rows, columns[2:]))
-        console.print(f"there is {byte_size(found.available_memory_bytes)}", markup=False)
+        console.print(f"there is {byte_size(room.memory_bytes)}", markup=False)
     unknown = [name for name, each in trainings.items() if each is None]
     if unknown:
         console.print(f"not predicted for models of this kind: {', '.join(unknown)}", markup=False)

@@ -71,7 +71,8 @@ def predict(
     """Predict rows of a table, or nodes of a graph.
 
     A model of clicks tells how probable it is that each row of `--input` is positive. Its columns are called
-    and read as those the model was trained on; other columns are passed over. A value that was never learnt
+    and read as those the model was trained on, lists in cells of CSV with the same separator; other columns
+    are passed over. A value that was never learnt
     counts as nothing. The file has the columns `row`, from 0, and `probability`.
 
     A graph network (kind gnn) that classifies tells the class of nodes, in the graph as it is now: those that
@@ -203,7 +204,12 @@ def _predictions(
     rows = asked.of_rows(record.name)
     deployed = stack.enter_context(open_click(record.path, verify=False))
     return _of_rows(
-        rows, asked.id_column, deployed.fields, lambda rows: deployed.predict_rows(rows).probability, about
+        rows,
+        asked.id_column,
+        deployed.fields,
+        deployed.form.list_separator,
+        lambda rows: deployed.predict_rows(rows).probability,
+        about,
     )
 
 
@@ -216,7 +222,10 @@ def _of_run(workspace: Workspace, run: str, model: str | None, asked: _Asked) ->
     about: dict[str, Any] = {"run": data.record.id, "model": trained.name}
     if trained.click is not None:
         rows = asked.of_rows(trained.name)
-        return _of_rows(rows, asked.id_column, trained.click.fields, trained.click.predict_rows, about)
+        learnt_from = data.config.graph.nodes.get(trained.node_type)  # None: a stored graph, taken as it is
+        separator = None if learnt_from is None else learnt_from.list_separator
+        predict_rows = trained.click.predict_rows
+        return _of_rows(rows, asked.id_column, trained.click.fields, separator, predict_rows, about)
     if trained.network is None or not isinstance(trained.network.head, ClassHead):
         raise UsageError(
             f"expected a model that predicts rows or nodes, received `{trained.name}` of kind {trained.kind}",
@@ -231,6 +240,7 @@ def _of_rows(
     rows: Path,
     id_column: str | None,
     fields: Fields,
+    list_separator: str | None,
     predict_rows: Callable[[Rows], NDArray[np.float32]],
     about: dict[str, Any],
 ) -> _Predictions:
@@ -241,7 +251,8 @@ def _of_rows(
 
     def parts() -> Iterator[pa.Table]:
         first = 0
-        for part in read_feature_rows(rows, fields.fields, [] if id_column is None else [id_column]):
+        further = [] if id_column is None else [id_column]
+        for part in read_feature_rows(rows, fields.fields, further, list_separator=list_separator):
             found = predict_rows(fields.prepare(part.columns))
             yield pa.table(
                 {
@@ -252,10 +263,8 @@ def _of_rows(
             )
             first += len(found)
 
-    further = [] if id_column is None else [(id_column, pa.string())]
-    return _Predictions(
-        about, pa.schema([("row", pa.int64()), *further, ("probability", pa.float32())]), parts()
-    )
+    ids = [] if id_column is None else [(id_column, pa.string())]
+    return _Predictions(about, pa.schema([("row", pa.int64()), *ids, ("probability", pa.float32())]), parts())
 
 
 def _of_nodes(

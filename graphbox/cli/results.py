@@ -10,7 +10,7 @@ from graphbox.cli.text import byte_size, duration, fitting_tables, metric, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["print_results"]
+__all__ = ["measured_text", "print_results"]
 
 
 def print_results(report: Mapping[str, Any], console: Console) -> None:
@@ -37,6 +37,15 @@ def _print_task(task: str, models: Mapping[str, Any], baselines: Mapping[str, An
     ]
     for part in fitting_tables(f"Task {task}", (task, *keys), rows, console.width):
         console.print(part)
+        console.print()
+    sample = next((values for values in baselines.values() if "queries_total" in values), None)
+    if sample is not None:
+        console.print(
+            f"Baselines of {task} were measured on a sample of {sample['queries']:,} of "
+            f"{sample['queries_total']:,} queries; tasks.{task}.baseline_queries=all measures all",
+            markup=False,
+            soft_wrap=True,
+        )
         console.print()
 
 
@@ -113,18 +122,17 @@ def _print_export(exports: Mapping[str, Any], console: Console) -> None:
 def _print_compress(compressed: Mapping[str, Any], console: Console) -> None:
     rows = []
     for name, report in compressed.items():
-        size, latency, value = report["size_bytes"], report["latency_ms"], report["metric"]
+        size, value = report["size_bytes"], report["metric"]
         rows.append(
             (
                 name,
                 f"{byte_size(size['before'])} -> {byte_size(size['after'])}",
-                f"{latency['before']:.2f} -> {latency['after']:.2f} ms",
                 f"{value['name']} {metric(value['before'])} -> {metric(value['after'])}",
                 f"{-value['drop']:+.4f} (limit {-value['max_drop']:g})",
             )
         )
     if rows:
-        console.print(table("Compression", ("artifact", "size", "latency p50", "validation", "change"), rows))
+        console.print(table("Compression", ("artifact", "size", "validation", "change"), rows))
         console.print()
 
 
@@ -135,6 +143,7 @@ def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
             str(version["version"]),
             version["precision"],
             byte_size(version["size_bytes"]),
+            measured_text(batch.get("operation", "model")),
             str(batch["batch"]),
             f"{batch['p50_ms']:.3f}",
             f"{batch['p99_ms']:.3f}",
@@ -145,10 +154,16 @@ def _print_bench(benches: Mapping[str, Any], console: Console) -> None:
         for batch in version["batches"]
     ]
     if rows:
-        columns = ("model", "version", "precision", "size", "batch", "p50 ms", "p99 ms", "rows/s")
+        columns = ("model", "version", "precision", "size", "measured", "batch", "p50 ms", "p99 ms", "rows/s")
         right = ("size", "batch", "p50 ms", "p99 ms", "rows/s")
-        console.print(table("Latency and throughput", columns, rows, right))
+        console.print(table("Latency and throughput of requests, without the network", columns, rows, right))
         console.print()
+
+
+def measured_text(operation: str) -> str:
+    """Return what a measurement was of."""
+    parts = {"program": "ONNX part alone", "model": "call in Python"}
+    return parts.get(operation, f"{operation} request")
 
 
 def _is_headline(key: str, value: Any) -> bool:

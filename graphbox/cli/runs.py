@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunArgument", "is_run", "register"]
 
-group = typer.Typer(help="List, show, compare, resume or remove runs.")
+group = typer.Typer(help="List, show, compare, stop, resume or remove runs.")
 
 RunArgument = Annotated[str, typer.Argument(help="Id of the run; `last` is the newest.")]
 _FOLLOW_EVERY_S = 0.5
@@ -122,11 +122,13 @@ def show_logs(
                 time.sleep(_FOLLOW_EVERY_S)
 
 
-def remove_run(session: Session, run: RunArgument) -> None:
-    """Remove a run and its files; the models it made stay."""
+def remove(session: Session, run: RunArgument) -> None:
+    """Remove a run, its files, and the graph version that it alone needs; the models it made stay."""
+    from graphbox.pipeline.run_graph import remove_run
+
     with session.workspace() as workspace:
         record = workspace.run(run)
-        freed_bytes = workspace.remove_run(record.id)
+        freed_bytes = remove_run(workspace, record.id)
     document = {"removed": record.id, "freed_bytes": freed_bytes}
     session.answer(
         document, lambda console: console.print(f"removed run {record.id}, {byte_size(freed_bytes)} freed")
@@ -134,10 +136,24 @@ def remove_run(session: Session, run: RunArgument) -> None:
 
 
 def resume_run(session: Session, run: RunArgument) -> None:
-    """Go on with a run after its last finished stage."""
+    """Resume a run after its last finished stage."""
     from graphbox.cli.pipeline import continue_shown
 
     continue_shown(session, run)
+
+
+def stop_run(session: Session, run: RunArgument) -> None:
+    """Stop a running run as Ctrl-C does: it keeps what it has done and can be resumed."""
+    with session.workspace() as workspace:
+        record = workspace.stop_run(run)
+    session.answer(
+        _summary(record),
+        lambda console: console.print(
+            f"run {record.id} is {record.state}; `graphbox runs resume {record.id}` resumes it"
+            if record.state == "interrupted"
+            else f"run {record.id} is {record.state}"
+        ),
+    )
 
 
 def _stage(run: RunRecord) -> str:
@@ -185,8 +201,9 @@ command(group, "list", default=True)(list_runs)
 command(group, "show")(show_run)
 command(group, "compare")(compare_runs)
 command(group, "logs")(show_logs)
+command(group, "stop")(stop_run)
 command(group, "resume")(resume_run)
-command(group, "rm")(remove_run)
+command(group, "rm")(remove)
 
 
 def register(app: typer.Typer) -> None:

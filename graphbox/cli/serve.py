@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from graphbox.cli.session import Session, command
+from graphbox.errors import UsageError
 
-__all__ = ["register", "serve_workspace"]
+if TYPE_CHECKING:
+    from graphbox.server.repository import Readiness
+    from graphbox.server.settings import Settings
+
+__all__ = ["HostOption", "PortOption", "TokenOption", "database_url", "register", "serve_models"]
 
 HostOption = Annotated[str, typer.Option("--host", help="Address; any but loopback needs --token.")]
 PortOption = Annotated[int, typer.Option("--port", help="Port; 0 takes any free one.")]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", envvar="GRAPHBOX_TOKEN", help="Secret that every request has to present."),
+    typer.Option("--token", envvar="GRAPHBOX_TOKEN", help="Secret that every request must present."),
 ]
 
 
@@ -27,79 +35,124 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", help="Further name accepted in the Host header.")
     ] = None,
-    artifact: Annotated[
-        list[Path] | None, typer.Option("--artifact", help="Folder of a further model version to serve.")
+    models: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--models",
+            metavar="DIR",
+            help="Folder of models (NAME/VERSION/ inside), or one version. Without -C, no workspace is used.",
+        ),
     ] = None,
     target: Annotated[str, typer.Option("--target", help="Adapter; see `graphbox targets`.")] = "auto",
     threads: Annotated[int, typer.Option("--threads", help="Threads of one model execution.")] = 1,
+    max_rows: Annotated[
+        list[str] | None,
+        typer.Option("--max-rows", metavar="[NAME=]ROWS", help="Most rows of a request (to model NAME)."),
+    ] = None,
+    max_json: Annotated[
+        str | None,
+        typer.Option("--max-json", metavar="SIZE", help="Largest JSON part of a request, like 4MiB."),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--no-follow", help="Switch to versions that become active, or only at SIGHUP."
+        ),
+    ] = True,
 ) -> None:
-    """Serve the workspace: KServe v2, REST, and the web page, until Ctrl-C."""
-    serve_workspace(
-        session,
-        host,
-        port,
-        token,
-        allowed_hosts=tuple(allow_host or ()),
-        artifacts=tuple(artifact or ()),
-        target=target,
-        threads=threads,
-    )
+    """Serve the models of the workspace or of folders: KServe v2, REST, and the web page, until Ctrl-C.
 
-
-def serve_workspace(
-    session: Session,
-    host: str,
-    port: int,
-    token: str | None,
-    *,
-    allowed_hosts: tuple[str, ...] = (),
-    artifacts: tuple[Path, ...] = (),
-    target: str = "auto",
-    threads: int = 1,
-    announce_json: bool = True,
-) -> None:
-    """Serve the workspace of ``session`` until a signal, and say where.
-
-    Args:
-        session: this call of the command line.
-        host: address to listen on.
-        port: port to listen on.
-        token: secret that requests have to present.
-        allowed_hosts: further names accepted in the Host header.
-        artifacts: further model versions to serve.
-        target: adapter to run models on.
-        threads: threads of one model execution.
-        announce_json: with ``--json``, print the address as the document of this command.
+    A running server follows the workspace and the folders: it serves versions that become active within a
+    second. With --no-follow what it serves changes at SIGHUP.
     """
-    import os
-    import sys
-
-    from graphbox.server.process import serve as serve_until_signal
+    from graphbox.cli.import_graph import memory_bytes
     from graphbox.server.settings import Settings
 
+    rows, rows_by_model = _row_limits(max_rows or [])
     settings = Settings(
-        workspace=session.workspace_path,
-        database_url=os.environ.get("GRAPHBOX_DATABASE_URL"),
-        artifacts=artifacts,
+        workspace=None if models and not session.has_explicit_workspace else session.workspace_path,
+        database_url=database_url(),
+        models=tuple(models or ()),
         host=host,
         port=port,
         token=token,
-        allowed_hosts=allowed_hosts,
+        allowed_hosts=tuple(allow_host or ()),
         target=target,
         threads=threads,
+        follow=follow,
+        max_rows=rows or Settings.max_rows,
+        max_rows_by_model=rows_by_model,
+        max_json_bytes=memory_bytes(max_json, "--max-json") or Settings.max_json_bytes,
     )
-    # The wrong settings first, then the workspace: `--host 0.0.0.0` without a token must not open anything.
+    serve_models(session, settings)
+
+
+def serve_models(session: Session, settings: Settings, *, announce_json: bool = True) -> None:
+    """Serve until a signal, and print where and which models.
+
+    Args:
+        session: this call of the command line.
+        settings: settings of the server.
+        announce_json: with ``--json``, print the address as the document of this command.
+    """
+    from graphbox.server.process import serve as serve_until_signal
+
+    # Before the workspace: `--host 0.0.0.0` without a token must not open anything.
     settings.check()
-    with session.workspace():
-        pass
+    if settings.workspace is not None:
+        with session.workspace():
+            pass
 
     def on_start(url: str) -> None:
         if session.json and announce_json:
-            sys.stdout.write(f'{{"url": "{url}"}}\n')
+            sys.stdout.write(json.dumps({"url": url}) + "\n")
             sys.stdout.flush()
-        session.note(f"serving {session.workspace_path} on {url} (Ctrl-C stops)")
+        places = [settings.workspace, *settings.models]
+        served = ", ".join(str(place) for place in places if place is not None)
+        session.note(f"serving {served} on {url} (Ctrl-C stops)")
+        if settings.token:
+            session.note("the page asks for the token; other clients send `Authorization: Bearer TOKEN`")
 
-    serve_until_signal(settings, on_start)
+    def on_preload(readiness: Readiness) -> None:
+        for line in _preload_report(readiness, settings):
+            session.note(line)
+
+    serve_until_signal(settings, on_start, on_preload)
+
+
+def database_url() -> str | None:
+    """Return the URL of the workspace's database if the environment names one."""
+    return os.environ.get("GRAPHBOX_DATABASE_URL")
+
+
+def _row_limits(texts: list[str]) -> tuple[int | None, dict[str, int]]:
+    """Return the limit for all models and those of single models.
+
+    Raises:
+        UsageError: a text is neither ``ROWS`` nor ``NAME=ROWS``.
+    """
+    for_all: int | None = None
+    by_model: dict[str, int] = {}
+    for text in texts:
+        name, equals, rows = text.rpartition("=")
+        if not (rows.isascii() and rows.isdigit() and int(rows)) or (equals and not name):
+            raise UsageError(f"expected ROWS or NAME=ROWS, from 1, received {text!r}", where="--max-rows")
+        if name:
+            by_model[name] = int(rows)
+        else:
+            for_all = int(rows)
+    return for_all, by_model
+
+
+def _preload_report(readiness: Readiness, settings: Settings) -> list[str]:
+    """Return lines that say which models are ready, which failed, and which limits have no model."""
+    known = {*readiness.available, *readiness.loading, *readiness.failed}
+    ready = f"{len(readiness.available)} of {len(known)} models ready" if known else "there are no models yet"
+    lines = [f"{ready}: {', '.join(readiness.available)}" if readiness.available else ready]
+    lines += [f"not ready: {name}, {reason}" for name, reason in readiness.failed.items()]
+    absent = sorted(set(settings.max_rows_by_model) - known)
+    lines += [f"--max-rows names {name}, which is not among the models" for name in absent]
+    return lines
 
 
 def register(app: typer.Typer) -> None:

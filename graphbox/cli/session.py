@@ -19,6 +19,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from graphbox.config.graph_schema import GraphSchema, SchemaOf
     from graphbox.workspace import Workspace
 
 __all__ = ["Color", "LogLevel", "Session", "command", "global_options"]
@@ -85,7 +86,8 @@ class Session:
     """One call of the command line.
 
     Attributes:
-        workspace_path: the workspace's folder.
+        workspace_path: folder of the workspace.
+        has_explicit_workspace: whether an option or the environment named the workspace.
         json: print one JSON document instead of text.
         quiet: no progress.
         color: when to colour.
@@ -93,6 +95,7 @@ class Session:
     """
 
     workspace_path: Path = Path("workspace")
+    has_explicit_workspace: bool = False
     json: bool = False
     quiet: bool = False
     color: Color = Color.AUTO
@@ -102,6 +105,7 @@ class Session:
         """Take over the global options that were given."""
         if options["workspace"] is not None:
             self.workspace_path = options["workspace"]
+            self.has_explicit_workspace = True
         self.json = self.json or options["json"]
         self.quiet = self.quiet or options["quiet"]
         self.color = options["color"] or self.color
@@ -122,7 +126,31 @@ class Session:
         """
         from graphbox.workspace import Workspace
 
-        return Workspace(self.workspace_path, os.environ.get("GRAPHBOX_DATABASE_URL"), create=create)
+        workspace = Workspace(self.workspace_path, os.environ.get("GRAPHBOX_DATABASE_URL"), create=create)
+        if workspace.has_unfinished_forgettings():
+            self.note(
+                "nodes were to be forgotten, which was interrupted: `graphbox forget --resume` resumes it"
+            )
+        return workspace
+
+    def stored_schema(self) -> SchemaOf:
+        """Return what looks up the types of a stored graph; only then the workspace is opened."""
+        from graphbox.errors import NotFoundError
+        from graphbox.pipeline.stored_graph import stored_schema
+
+        def look_up(name: str) -> GraphSchema:
+            try:
+                workspace = self.workspace()
+            except NotFoundError as error:
+                raise NotFoundError(
+                    f"there is no stored graph `{name}`: there is no workspace {self.workspace_path}",
+                    where=error.where,
+                    hint="name the workspace with -C, or list tables under `graph.nodes` and `graph.edges`",
+                ) from None
+            with workspace:
+                return stored_schema(workspace)(name)
+
+        return look_up
 
     def out(self) -> Console:
         """Return the console for results."""

@@ -232,6 +232,13 @@ class TableOptions:
         if self.source is None and self.target is None:
             if "source" in columns and "target" in columns:
                 return "source", "target", []
+            if {"head", "relation", "tail"} <= {name.removesuffix("_id") for name in columns}:
+                raise UsageError(
+                    "expected a table of edges of one relation, received triples: "
+                    + ", ".join(f"`{name}`" for name in columns),
+                    hint="`graphbox init --template knowledge` writes a run file for triples; with --source "
+                    "and --target all of them become edges of one relation",
+                )
             if len(columns) < 2:
                 raise UsageError(
                     f"expected a table of edges with two columns of ids, received {len(columns)}: "

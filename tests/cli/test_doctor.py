@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +52,16 @@ def test_without_a_gpu(graphbox: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert graphbox("doctor", "--device", "gpu").code == 2
 
 
+def test_how_files_are_read_is_said(graphbox: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports(monkeypatch, NONE)
+    backend = graphbox("doctor", "--json").json["native_core"]["file_reads"]
+    assert backend.startswith(("io_uring", "threads (no io_uring: "))
+    (line,) = [each for each in graphbox("doctor").out.splitlines() if each.startswith("file reads")]
+    assert backend in line
+    assert ("read more slowly" in line) == backend.startswith("threads")
+    assert ("install liburing" in line) == ("built without liburing" in backend)
+
+
 def test_with_a_gpu(graphbox: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = reports(monkeypatch, USABLE)
     outcome = graphbox("doctor")
@@ -75,3 +91,37 @@ def test_with_a_gpu_that_cannot_be_used(graphbox: Call, monkeypatch: pytest.Monk
     refused = graphbox("doctor", "--device", "cuda:1")
     assert refused.code == 5
     assert "get one" in refused.err
+
+
+def doctor_in_a_process(program: str, home: Path, *arguments: str) -> str:
+    """Return the output of a program that runs the command, without the variables of CI services."""
+    code = f"{program}\nimport sys\nfrom graphbox.cli.app import main\nsys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "doctor", "--no-bandwidths", *arguments]
+    environment = {"PATH": os.defpath, "HOME": str(home), "TMPDIR": str(home), "ORT_DISABLE_TELEMETRY": "0"}
+    result = subprocess.run(
+        command, env=environment, cwd=home, capture_output=True, text=True, timeout=120, check=True
+    )
+    return result.stdout
+
+
+def test_telemetry_is_off(tmp_path: Path) -> None:
+    (report,) = json.loads(doctor_in_a_process("", tmp_path, "--json"))["telemetry"]
+    assert report["runtime"].startswith("onnxruntime ")
+    assert "mobile.events.data.microsoft.com" in report["by_default"]
+    assert (report["off"], report["how"]) == (True, "graphbox set ORT_DISABLE_TELEMETRY=1 before the import")
+    line = telemetry_line(doctor_in_a_process("", tmp_path))
+    assert ": off, graphbox set ORT_DISABLE_TELEMETRY=1 before the import; by default it creates a" in line
+
+
+def test_telemetry_of_a_runtime_that_another_module_imported(tmp_path: Path) -> None:
+    program = "import onnxruntime"
+    report: dict[str, Any]
+    (report,) = json.loads(doctor_in_a_process(program, tmp_path, "--json"))["telemetry"]
+    assert not report["off"]
+    assert report["how"].startswith("on: its event store ")
+    assert ": NOT OFF, on: its event store " in telemetry_line(doctor_in_a_process(program, tmp_path))
+
+
+def telemetry_line(output: str) -> str:
+    (line,) = [line for line in output.splitlines() if line.startswith("telemetry")]
+    return line

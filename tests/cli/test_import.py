@@ -146,12 +146,12 @@ def test_append_a_run_file_and_import_keeps_it(graphbox: Call, folder: Path) -> 
     assert counts("papers")[0]["paper"] == 60
 
 
-def test_a_finished_run_does_not_go_on_with_a_changed_graph(graphbox: Call, finished_folder: Path) -> None:
+def test_a_finished_run_refuses_a_graph_without_removed_nodes(graphbox: Call, finished_folder: Path) -> None:
     assert graphbox("eval", "last").code == 0
     assert graphbox("import", "--remove", "--name", "papers", "--node", "paper", "p5").code == 0
     outcome = graphbox("eval", "last")
     assert outcome.code == 1
-    assert "was changed, or imported from other data, since the run began" in outcome.err
+    assert "the version of the graph `papers` that the run was trained on is gone" in outcome.err
 
 
 def test_remove_nodes_and_edges(graphbox: Call, folder: Path, shop: Path) -> None:
@@ -160,7 +160,8 @@ def test_remove_nodes_and_edges(graphbox: Call, folder: Path, shop: Path) -> Non
     assert outcome.code == 0, outcome.err
     assert "item: 2 nodes removed" in outcome.out
     assert "item: 1 given are not in the graph" in outcome.out
-    assert "gone from the disk" in outcome.out
+    assert "gone from the files of the graph" in outcome.out
+    assert "`graphbox forget`" in outcome.out
     assert counts("shop") == ({"user": 7, "item": 38}, 38)
     (folder / "gone.txt").write_text("u6\nu5\n")
     document = graphbox(

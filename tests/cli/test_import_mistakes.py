@@ -84,9 +84,36 @@ def with_an_empty_folder(folder: Path) -> None:
     (folder / "parts").mkdir()
 
 
+def several_mistakes(folder: Path) -> None:
+    changed(GRAPH, "  memory: 2 gigs\n" + GRAPH)(folder)
+    changed(AUTHORS, "    author: {path: author.csv, features: {age: nmber}}\n")(folder)
+    changed(CITES, "{type: [paper, cites, papr], path: cites.csv}\n    - " + MISSING)(folder)
+
+
+def with_empty_sections(folder: Path) -> None:
+    text = (folder / "run.yaml").read_text()
+    (folder / "run.yaml").write_text(text + "serve:\ntrack:\nmemory:\n")
+
+
+def with_import_paths(folder: Path) -> None:
+    (folder / "run.yaml").write_text(
+        "version: 1\nname: x\ngraph:\n  name: x\n  edges: []\n  nodes:\n"
+        "    paper: {path: paper.csv, features: {years: number}}\n"
+        "tasks:\n  t: {kind: classify, node_type: paper, label: open}\n"
+        "models:\n"
+        "  a: {kind: custom, task: t, trainer: no_such_package.trainers:Trainer}\n"
+        "  b: {kind: custom, task: t, trainer: json:NoTrainer}\n"
+        "  c: {kind: custom, task: t, trainer: trainer.py}\n"
+        "  d: {kind: gnn, task: t, layer: 'json:Layer'}\n"
+        "  e: {kind: custom, task: t, trainer: 'json:JSONDecoder'}\n"
+    )
+
+
 AUTHORS = "    author: {path: author.csv}\n"
 GRAPH = "  name: papers\n  nodes:\n"
 CITES = "{type: [paper, cites, paper], path: cites.csv, reverse: cited_by}"
+
+MISSING = "{type: [paper, quotes, paper], path: cites.csv, weight: strength}"
 
 MISTAKES: dict[str, Mistake] = {
     # the run file
@@ -96,6 +123,21 @@ MISTAKES: dict[str, Mistake] = {
     "memory_that_is_a_list": Mistake(2, changed(GRAPH, "  memory: [2GiB]\n" + GRAPH), ["check", "run.yaml"]),
     "unknown_format_of_a_table": Mistake(
         2, changed("path: cites.csv", "path: cites.csv, format: csvv"), ["check", "run.yaml"]
+    ),
+    "list_separators": Mistake(
+        2,
+        changed(
+            CITES,
+            CITES.replace("csv,", "csv, list_separator: '', weight: w,")
+            + "\n    - "
+            + CITES.replace("csv,", "csv, list_separator: '; ',")
+            .replace("cite", "quote")
+            .replace("quotes.csv", "cites.csv"),
+        ),
+        ["check", "run.yaml"],
+    ),
+    "list_separator_between_columns": Mistake(
+        2, changed("path: cites.csv", "path: cites.csv, list_separator: ','"), ["check", "run.yaml"]
     ),
     "pattern_without_files": Mistake(
         2, changed("path: cites.csv", "path: 'parts/*.csv'"), ["check", "run.yaml"]
@@ -116,6 +158,13 @@ MISTAKES: dict[str, Mistake] = {
         changed(CITES, "{type: [paper, cites, paper], path: cites.csv, source: sorce, weight: strength}"),
         ["check", "run.yaml"],
     ),
+    "columns_that_are_not_there_beside_other_mistakes": Mistake(
+        2,
+        several_mistakes,
+        ["check", "run.yaml"],
+    ),
+    "empty_sections": Mistake(2, with_empty_sections, ["check", "run.yaml"]),
+    "import_paths_that_lead_nowhere": Mistake(2, with_import_paths, ["check", "run.yaml"]),
     "columns_of_other_types": Mistake(2, of_other_types, ["check", "run.yaml"]),
     "one_column_for_both_ends": Mistake(
         2,
@@ -141,6 +190,17 @@ MISTAKES: dict[str, Mistake] = {
     "source_without_target": Mistake(2, other_columns, ["import", "edges.parquet", "--source", "src"]),
     "data_where_the_header_should_be": Mistake(
         2, written("edges.tsv", "1\t258\t0.5\n1\t401\t1\n"), ["import", "edges.tsv"]
+    ),
+    "triples": Mistake(2, written("t.csv", "head,relation,tail\na,likes,b\n"), ["import", "t.csv"]),
+    "triples_of_recbole": Mistake(
+        2,
+        written("t.kg", "head_id:token\trelation_id:token\ttail_id:token\na\tlikes\tb\n"),
+        ["import", "t.kg"],
+    ),
+    "weight_of_text_beside_malformed_lines": Mistake(
+        4,
+        written("e.csv", "source,target,label\na,b,good,very\nc,d,bad\ne,f,good\n"),
+        ["import", "e.csv", "--weight", "label"],
     ),
     "table_with_one_column": Mistake(2, nothing, ["import", "author.csv"]),
     "options_of_a_table_with_a_run_file": Mistake(

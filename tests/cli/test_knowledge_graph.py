@@ -81,6 +81,15 @@ def test_from_triples_to_answers(folder: Path, graphbox: Call) -> None:
     assert wrong.code == 2
     assert "there is no relation `eats`" in wrong.err
 
+    asked = ("embed", "answers", "last", "east", "--head", "p0-0", "--json")
+    before = graphbox(*asked).json
+    removal = graphbox("import", "--remove", "--name", "atlas", "--node", "place", "p6-6", "-q")
+    assert removal.code == 0, removal.err
+    assert "is gone" in graphbox("eval", "last").err
+    assert graphbox(*asked).json == before, "the run has all that answers need"
+    assert graphbox("graphs", "rm", "atlas", "-q").code == 0
+    assert graphbox(*asked).json == before
+
 
 def test_ids_are_read_as_the_node_type_has_them(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [-5, 7]}), tmp_path / "number.parquet")

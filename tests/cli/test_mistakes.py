@@ -535,7 +535,6 @@ def normalised(text: str, folder: Path) -> str:
     text = re.sub(r"\d(\.\d+)?e-\d+", "<number>", text)
     size = r"[\d,]+ bytes( \([\d.]+ [KMGT]iB\))?"
     text = re.sub(rf"expected at least {size} of memory", "expected at least <n> bytes of memory", text)
-    text = re.sub(rf"of which {size} are for what", "of which <n> bytes are for what", text)
     text = re.sub(r"give it \d+ MiB or more", "give it <n> MiB or more", text)
     return re.sub(
         r"model.onnx: expected \d+ bytes, received \d+", "model.onnx: expected <n> bytes, received <m>", text

@@ -37,7 +37,7 @@ def add_model(folder: Path, kind: str, name: str) -> None:
         version, path = workspace.new_model_path(name)
         assert version == 1
         shutil.copytree(FORMATS / kind / "1", path)
-        register(workspace, Artifact.open(path), run_id=None)
+        register(workspace, Artifact.open(path), run_id=None, measured=None)
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]], names: tuple[str, ...] = ("seen", *COLUMNS)) -> None:
@@ -137,3 +137,64 @@ def test_a_model_of_vectors_predicts_no_rows(log: Path, graphbox: Call) -> None:
     outcome = graphbox("predict", name, "-i", "log.csv")
     assert outcome.code != 0
     assert "kind embedding" in outcome.err
+
+
+SEPARATED = """\
+version: 1
+name: log
+threads: 1
+graph:
+  name: log
+  nodes:
+    row:
+      path: log.csv
+      id: null
+      list_separator: ";"
+      features: {clicked: boolean, tags: slots, look: vector}
+tasks:
+  click: {kind: click, node_type: row, label: clicked, baselines: [prior]}
+models:
+  fm: {kind: deepfm, task: click, epochs: 2, dim: 4, hidden: [8]}
+export:
+  log-fm: {model: fm, parity_rows: 20}
+bench: {seconds: 0.01, batch_sizes: [1]}
+"""
+
+
+def test_lists_are_read_with_the_separator_of_the_table_that_was_learnt_from(
+    folder: Path, graphbox: Call
+) -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "clicked": str(row % 3 == 0).lower(),
+            "tags": [f"t{row % 3}", f"t{row % 7 + 3}"],
+            "look": [row % 3, 0.5],
+        }
+        for row in range(300)
+    ]
+    for name, separator in (("log.csv", ";"), ("piped.csv", "|")):
+        lines = [
+            ",".join([each["clicked"], *(separator.join(map(str, each[key])) for key in ("tags", "look"))])
+            for each in rows
+        ]
+        (folder / name).write_text("\n".join(["clicked,tags,look", *lines]) + "\n")
+    pq.write_table(pa.Table.from_pylist(rows), folder / "log.parquet")
+    (folder / "run.yaml").write_text(SEPARATED)
+    outcome = graphbox("run", "run.yaml", "-q")
+    assert outcome.code == 0, outcome.err
+    found = {}
+    for model in ("last", "log-fm"):
+        for table in ("log.csv", "log.parquet"):
+            outcome = graphbox("predict", model, "-i", table, "--json")
+            assert outcome.code == 0, outcome.err
+            found[model, table] = [each["probability"] for each in outcome.json["predictions"]]
+        # As one value of another length than was learnt from, not as values that nobody knows.
+        wrong = graphbox("predict", model, "-i", "piped.csv")
+        assert wrong.code == 4, wrong.out
+    expected = found["last", "log.parquet"]
+    assert max(expected) - min(expected) > 0.01
+    for probabilities in found.values():
+        assert probabilities == pytest.approx(expected, abs=1e-4)
+    # A run is used without its graph: its rows alone are read.
+    assert graphbox("graphs", "rm", "log", "-q").code == 0
+    assert graphbox("predict", "last", "-i", "log.csv", "-q").code == 0

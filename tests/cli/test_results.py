@@ -22,6 +22,20 @@ CLICK = {
 REPORT = {"metrics": {"click": {"deepfm": CLICK}}, "baselines": {"click": {"logistic_regression": CLICK}}}
 
 
+def test_a_sample_of_queries_is_named() -> None:
+    measured = {"recall@20": 0.1, "queries": 5000}
+    sampled = {**measured, "queries_total": 70_000}
+    console = Console(file=StringIO(), width=200)
+    print_results(
+        {"metrics": {"buys": {"lg": measured}}, "baselines": {"buys": {"user_knn": sampled}}}, console
+    )
+    assert isinstance(console.file, StringIO)
+    assert (
+        "Baselines of buys were measured on a sample of 5,000 of 70,000 queries; "
+        "tasks.buys.baseline_queries=all measures all"
+    ) in console.file.getvalue()
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_no_word_is_broken(width: int) -> None:
     console = Console(file=StringIO(), width=width)

@@ -19,7 +19,7 @@ from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from tests.cli.conftest import Call, call_main, write_tables
 
-STAGES = ["import", "split", "train", "evaluate", "export", "compress", "bench"]
+STAGES = ["import", "split", "train", "evaluate", "export", "compress", "bench", "promote"]
 
 
 @pytest.fixture
@@ -52,7 +52,6 @@ def test_compression_in_the_document(report: dict[str, Any]) -> None:
     entry = report["compress"]["citer"]
     assert (entry["version"], entry["parent"]) == (2, 1)
     assert entry["size_bytes"]["after"] < entry["size_bytes"]["before"]
-    assert entry["latency_ms"]["before"] > 0
     metric = entry["metric"]
     assert metric["name"] == "recall@5"
     assert set(entry["metrics_test"]) == set(report["metrics"]["cite"]["sage"])
@@ -66,7 +65,13 @@ def test_bench_in_the_document(report: dict[str, Any]) -> None:
     assert [(each["version"], each["precision"]) for each in versions] == [(1, "float32"), (2, "int8")]
     for each in versions:
         assert each["effective"]["adapter"] == "onnxruntime_cpu"
-        assert [batch["batch"] for batch in each["batches"]] == [1, 8]
+        assert [(batch["operation"], batch["batch"]) for batch in each["batches"]] == [
+            ("neighbors", 1),
+            ("infer", 1),
+            ("infer", 8),
+            ("program", 1),
+            ("program", 8),
+        ]
         assert all(0 < batch["p50_ms"] <= batch["p99_ms"] for batch in each["batches"])
 
 
@@ -84,7 +89,7 @@ def test_tables_on_the_terminal(graphbox: Call, finished: Path) -> None:
 
 def test_runs(graphbox: Call, finished_folder: Path, report: dict[str, Any]) -> None:
     (run,) = graphbox("runs", "--json").json
-    assert (run["id"], run["state"], run["stage"]) == ("papers-1", "finished", "bench")
+    assert (run["id"], run["state"], run["stage"]) == ("papers-1", "finished", "promote")
     shown = graphbox("runs", "show", "last", "--json").json
     assert shown["stages"] == report["stages"]
     assert shown["report"]["metrics"] == report["metrics"]
@@ -125,8 +130,8 @@ def test_models(graphbox: Call, finished_folder: Path) -> None:
 def test_bench_command(graphbox: Call, finished_folder: Path) -> None:
     outcome = graphbox("bench", "citer", "--batch", "2", "--seconds", "0.05", "--json")
     assert [each["version"] for each in outcome.json["bench"]["citer"]] == [1, 2]
-    batches = [b["batch"] for b in graphbox("models", "show", "citer", "--json").json["bench"]]
-    assert batches == [1, 2, 8]
+    benches = graphbox("models", "show", "citer", "--json").json["bench"]
+    assert [b["batch"] for b in benches if b["operation"] == "infer"] == [1, 2, 8]
 
 
 def test_eval_gives_the_same_again(graphbox: Call, finished_folder: Path, report: dict[str, Any]) -> None:
@@ -138,14 +143,14 @@ def test_eval_gives_the_same_again(graphbox: Call, finished_folder: Path, report
 def test_export_makes_new_versions(graphbox: Call, finished_folder: Path) -> None:
     document = graphbox("export", "papers-1", "--json").json
     assert document["export"]["citer"]["version"] == 3
-    assert graphbox("models", "show", "citer", "--json").json["version"] == 3
+    assert graphbox("models", "show", "citer", "--json").json["version"] == 2
 
 
 def test_compress_command(graphbox: Call, finished_folder: Path) -> None:
     arguments = ["compress", "citer", "--version", "1", "--tables", "float32", "--max-drop", "0.5", "--json"]
     entry = graphbox(*arguments).json["compress"]["citer"]
     assert entry["version"] == 3
-    record = graphbox("models", "show", "citer", "--json").json
+    record = graphbox("models", "show", "citer", "--version", "3", "--json").json
     assert (record["version"], record["parent"], record["precision"]) == (3, 1, "float32 + int8")
 
 
@@ -204,9 +209,9 @@ def test_graph_imported_anew_is_not_taken_for_the_runs_own(graphbox: Call, finis
     with (finished_folder / "cites.csv").open("a") as file:
         file.write("p1,p59\n")
     assert graphbox("import", "run.yaml").code == 0
-    outcome = graphbox("embed", "neighbors", "last", "p7")
-    assert outcome.code == 4
-    assert "was changed, or imported from other data, since the run began" in outcome.err
+    outcome = graphbox("embed", "neighbors", "last", "p7", "--not-linked")
+    assert outcome.code == 1
+    assert "the version of the graph `papers` that the run was trained on is gone" in outcome.err
 
 
 def test_graph_replaced_during_a_run_stops_it(graphbox: Call, folder: Path) -> None:
@@ -216,7 +221,7 @@ def test_graph_replaced_during_a_run_stops_it(graphbox: Call, folder: Path) -> N
     assert graphbox("import", "run.yaml").code == 0
     outcome = graphbox("eval", "last")
     assert outcome.code == 1
-    assert "the graph `papers` was changed, or imported from other data, since the run began" in outcome.err
+    assert "the version of the graph `papers` that the run was trained on is gone" in outcome.err
     assert graphbox("run", "run.yaml", "-q", "--json", "export={}", "compress={}").json["run"] == "papers-2"
 
 
@@ -304,7 +309,65 @@ def test_second_process_cannot_take_a_run_that_is_running(folder: Path) -> None:
         outcome = call_main([*LONG, endless])
         assert outcome.code == 1
         assert f"the run `papers-1` is in use by process {process.pid}" in outcome.err
+        assert "(`__main__.py run`, since " in outcome.err
+        assert "stop it: `graphbox runs stop papers-1`" in outcome.err
         assert call_main(["runs", "--json"]).json[0]["state"] == "running"
+        stopped = call_main(["runs", "stop", "last"])
+        assert (stopped.code, stopped.out) == (
+            0,
+            "run papers-1 is interrupted; `graphbox runs resume papers-1` resumes it\n",
+        )
+        assert process.wait(timeout=60) == 75
+        again = call_main(["runs", "stop", "last"])
+        assert again.code == 1
+        assert "expected a run that is running, received one that is interrupted" in again.err
     finally:
         process.kill()
         process.communicate(timeout=60)
+
+
+SHARED = """\
+version: 1
+name: shared
+threads: 1
+graph:
+  name: shared
+  nodes: {user: {}, item: {}}
+  edges: [{type: [user, bought, item], path: bought.csv}]
+tasks:
+  items: {kind: recommend, node_type: user, target_type: item, relations: [bought], k: 3}
+models:
+  walk: {kind: deepwalk, dim: 4, epochs: 1}
+  light: {kind: lightgcn, task: items, dim: 4, epochs: 1, candidates: 8}
+"""
+
+
+def test_neighbors_of_a_node_whose_id_two_types_have(graphbox: Call, folder: Path) -> None:
+    rows = [f"{user},{(user * step) % 30}" for user in range(20, 50) for step in (1, 3, 7, 11)]
+    (folder / "bought.csv").write_text("\n".join(["source,target", *rows, "lone,30"]) + "\n")
+    (folder / "run.yaml").write_text(SHARED)
+    outcome = graphbox("train", "run.yaml", "-q")
+    assert outcome.code == 0, outcome.err
+    refused = graphbox("embed", "neighbors", "last", "25", "--model", "walk")
+    assert refused.code == 2
+    assert "the id `25`, which user, item have" in refused.err
+    assert "--type user" in refused.err
+    assert "--type item" in refused.err
+    for model, ranked in (("walk", "user"), ("light", "item")):
+        asked = ("embed", "neighbors", "last", "25", "--model", model, "-k", "5", "--json")
+        for node_type, answer_type in (("user", ranked), ("item", "item")):
+            document = graphbox(*asked, "--type", node_type).json
+            assert {key: str(value) for key, value in document["query"].items()} == {
+                "id": "25",
+                "type": node_type,
+            }
+            assert {each["type"] for each in document["neighbors"]} == {answer_type}
+            same = [str(each["id"]) for each in document["neighbors"] if answer_type == node_type]
+            assert "25" not in same
+    assert graphbox("embed", "neighbors", "last", "40", "--json").json["query"]["type"] == "user"
+    assert graphbox("embed", "neighbors", "last", "3", "--json").json["query"]["type"] == "item"
+    wrong = graphbox("embed", "neighbors", "last", "25", "--type", "users")
+    assert (wrong.code, "did you mean `user`?" in wrong.err) == (2, True)
+    absent = graphbox("embed", "neighbors", "last", "3", "--type", "user")
+    assert (absent.code, "`3`" in absent.err) == (2, True)
+    assert graphbox("embed", "neighbors", "last", "none").code == 2
