@@ -1,9 +1,11 @@
-"""The ASGI application: one FastAPI app for people and programs, one plain callable for inference."""
+"""The ASGI application: a FastAPI app for REST and the page, a plain callable for inference."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -12,12 +14,13 @@ from pydantic.json_schema import models_json_schema
 
 import graphbox
 from graphbox.server import page
+from graphbox.server.auth import HostRule, TokenRule
+from graphbox.server.executor import Executor
 from graphbox.server.gateway import Gateway
-from graphbox.server.kserve.executor import Executor
 from graphbox.server.kserve.rest import KServe
 from graphbox.server.page import PageFiles
-from graphbox.server.problem import add_error_handlers
-from graphbox.server.repository import Repository
+from graphbox.server.problem import PublicText, add_error_handlers
+from graphbox.server.repository import Readiness, Repository
 from graphbox.server.routes import (
     API_PREFIX,
     answers,
@@ -27,46 +30,88 @@ from graphbox.server.routes import (
     models,
     overview,
     runs,
+    sign_in,
     targets,
 )
-from graphbox.server.schema import EventEnd, MetricPoint, Problem, RunSummary
+from graphbox.server.schema import EventEnd, MetricPoint, PredictionRequest, Problem, RunSummary
 from graphbox.server.services import Services
 from graphbox.server.settings import Settings
 from graphbox.server.telemetry import Telemetry
+from graphbox.server.watcher import Watcher
 from graphbox.workspace import Workspace
 
-__all__ = ["build_api", "create_app"]
+__all__ = ["build_api", "create_app", "create_app_of"]
 
+# A request that finds the database locked ends with a status that says to try again, instead of hanging.
+_DATABASE_BUSY_TIMEOUT_S = 2.0
 # Given as content, not as a model: of routes that stream, too, errors are JSON.
 _ERROR: dict[str, Any] = {
     "description": "An error",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }
-_FURTHER_MODELS = (Problem, MetricPoint, EventEnd, RunSummary)
+_FURTHER_MODELS = (Problem, MetricPoint, EventEnd, RunSummary, PredictionRequest)
 
 
-def create_app(settings: Settings) -> Gateway:
+def create_app(settings: Settings, on_preload: Callable[[Readiness], None] | None = None) -> Gateway:
     """Return the ASGI application of a server.
+
+    Args:
+        settings: its settings.
+        on_preload: called once, in another thread, after every model was opened or failed to open.
 
     Raises:
         UsageError: unsafe or wrong settings.
-        GraphboxError: the workspace or a named artifact cannot be opened.
+        GraphboxError: the workspace or a folder of models cannot be opened.
     """
     settings.check()
     workspace = (
-        Workspace(settings.workspace, settings.database_url, create=False) if settings.workspace else None
+        Workspace(
+            settings.workspace, settings.database_url, create=False, busy_timeout_s=_DATABASE_BUSY_TIMEOUT_S
+        )
+        if settings.workspace
+        else None
     )
-    repository = Repository(workspace, settings.artifacts, settings.target, settings.threads)
+    repository = Repository(workspace, settings.models, settings.target, settings.threads)
+    return create_app_of(settings, workspace, repository, on_preload)
+
+
+def create_app_of(
+    settings: Settings,
+    workspace: Workspace | None,
+    repository: Repository,
+    on_preload: Callable[[Readiness], None] | None = None,
+) -> Gateway:
+    """Return the ASGI application of a server of an opened workspace and repository."""
     telemetry = Telemetry()
-    services = Services(settings=settings, workspace=workspace, repository=repository, telemetry=telemetry)
-    executor = Executor(settings.max_pending)
-    kserve = KServe(services, executor)
-    telemetry.watch(kserve.statistics, lambda: executor.pending)
+    services = Services(
+        settings=settings,
+        host_rule=HostRule(settings),
+        token_rule=TokenRule(settings.token, settings.port) if settings.token else None,
+        workspace=workspace,
+        repository=repository,
+        watcher=Watcher(repository, on_preload, follows=settings.follow),
+        telemetry=telemetry,
+        executor=Executor(settings.max_pending),
+        public_text=PublicText(_folder_names(settings)),
+    )
+    kserve = KServe(services)
+    telemetry.watch(kserve.statistics, lambda: services.executor.pending)
     api = build_api()
     api.state.services = services
     api.state.page = PageFiles()
-    api.state.executor = executor
     return Gateway(services, api=api, kserve=kserve)
+
+
+def _folder_names(settings: Settings) -> dict[Path, str]:
+    """Return how messages to clients name the folders of this machine."""
+    named = {path.absolute(): path.name for path in settings.models}
+    if settings.workspace is not None:
+        named[settings.workspace.absolute()] = "the workspace"
+    return named | {
+        Path(tempfile.gettempdir()): "the temporary folder",
+        Path(graphbox.__file__).parent: "graphbox",
+        Path.home(): "the home folder",
+    }
 
 
 def build_api() -> FastAPI:
@@ -83,7 +128,7 @@ def build_api() -> FastAPI:
         lifespan=_lifespan,
     )
     add_error_handlers(api)
-    for noun in (health, overview, graphs, runs, events, models, answers, targets, page):
+    for noun in (health, overview, graphs, runs, events, models, answers, targets, sign_in, page):
         api.include_router(noun.router)
     describe_routes = api.openapi
 
@@ -112,10 +157,11 @@ def _add_schemas(document: dict[str, Any]) -> None:
 @asynccontextmanager
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     services: Services = api.state.services
-    executor: Executor = api.state.executor
+    services.watcher.start()
     try:
         yield
     finally:
         services.stopping.set()
-        executor.close()
+        services.executor.close()
+        services.watcher.stop(services.settings.drain_timeout_s)
         services.repository.close()

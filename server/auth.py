@@ -1,4 +1,4 @@
-"""Who may talk to the server: the Host header, the Origin of a browser's request, and the token."""
+"""Admission of requests: the Host header, the origin of a browser's request, and the token."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import re
 import socket
 from collections.abc import Mapping
 from http import HTTPStatus
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings, resolve
 
-__all__ = ["HostRule", "TokenRule", "refuse_foreign_origin"]
+__all__ = ["CHALLENGE", "HostRule", "TokenRule", "refuse_foreign_origin"]
+
+CHALLENGE = 'Bearer realm="graphbox"'
+"""``WWW-Authenticate`` of answers that require the token."""
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -24,9 +27,9 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 class HostRule:
     """Accepts requests whose ``Host`` names this server.
 
-    A page of another site can make its own name point at a loopback address (DNS rebinding) and
-    then read the answers, as the browser takes both for the same origin. The name it was loaded
-    from stays in the ``Host`` header, so names this server does not know are refused.
+    A page of another site can point its own name at a loopback address (DNS rebinding); the browser then
+    treats both as one origin and lets the page read responses. The ``Host`` header still holds that name,
+    so unknown names are rejected.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -35,17 +38,18 @@ class HostRule:
         if address.is_loopback or address.is_unspecified:
             names |= _LOOPBACK_NAMES
         if address.is_unspecified:
-            names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+            # Not `getfqdn`, which sends the name to a DNS server.
+            names.add(socket.gethostname().lower())
         self._names = frozenset(names)
-        # Listening on every address, the machine's own ones are not known; rebinding needs a name.
+        # The addresses of the machine are unknown if it listens on all of them; rebinding needs a name.
         self._any_address = address.is_unspecified
         self._accepted: set[bytes] = set()
 
     def check(self, host: bytes | None) -> None:
-        """Refuse a ``Host`` header that does not name this server.
+        """Reject a ``Host`` header that does not name this server.
 
         Raises:
-            RefusedError: 400 when it is missing or malformed, 403 when it names another server.
+            RefusedError: 400, the header is missing or malformed; 403, it names another server.
         """
         if host in self._accepted:
             return
@@ -77,10 +81,10 @@ def _is_address(name: str) -> bool:
 
 
 def refuse_foreign_origin(method: str, headers: Mapping[bytes, bytes]) -> None:
-    """Refuse what a page of another site asks a browser to do here.
+    """Reject requests with effects that a page of another site makes a browser send.
 
     Raises:
-        RefusedError: 403 for a method with effects whose ``Origin`` or ``Sec-Fetch-Site`` is foreign.
+        RefusedError: 403, ``Origin`` or ``Sec-Fetch-Site`` is foreign.
     """
     if method in _SAFE_METHODS:
         return
@@ -88,10 +92,7 @@ def refuse_foreign_origin(method: str, headers: Mapping[bytes, bytes]) -> None:
     site = headers.get(b"sec-fetch-site", b"none")
     foreign = site not in {b"none", b"same-origin"}
     if origin is not None and site != b"same-origin":
-        foreign |= (
-            urlsplit(origin.decode("latin-1")).netloc.lower()
-            != headers.get(b"host", b"").decode("latin-1").lower()
-        )
+        foreign |= _host_of(origin) != headers.get(b"host", b"").decode("latin-1").lower()
     if foreign:
         raise RefusedError(
             HTTPStatus.FORBIDDEN,
@@ -100,12 +101,19 @@ def refuse_foreign_origin(method: str, headers: Mapping[bytes, bytes]) -> None:
         )
 
 
+def _host_of(origin: bytes) -> str | None:
+    try:
+        return urlsplit(origin.decode("latin-1")).netloc.lower()
+    except ValueError:  # such as an IPv6 address without its bracket
+        return None
+
+
 class TokenRule:
     """Accepts requests that present the token, as a bearer token or as the page's cookie.
 
-    The cookie holds a keyed hash of the token: it opens this server only, and does not give the
-    token away to whoever reads the browser's profile. Its name holds the port, since cookies are
-    shared by all servers of one host.
+    The cookie holds a keyed hash of the token: it is valid for this server only and does not reveal the
+    token to readers of the browser's profile. Its name contains the port, since all servers of a host
+    share cookies.
     """
 
     def __init__(self, token: str, port: int) -> None:
@@ -114,13 +122,13 @@ class TokenRule:
         self._cookie = hmac.new(self._token, b"graphbox page", hashlib.sha256).hexdigest().encode()
 
     def check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse a request without the token.
+        """Reject a request without the token.
 
         Raises:
-            RefusedError: 401.
+            RefusedError: 401, the token is missing or wrong.
         """
         scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer" and hmac.compare_digest(credentials.strip(), self._token):
+        if scheme.lower() == b"bearer" and self.accepts(credentials):
             return
         cookie = _cookie(headers.get(b"cookie", b""), self.cookie_name.encode())
         if hmac.compare_digest(cookie, self._cookie):
@@ -130,24 +138,21 @@ class TokenRule:
             HTTPStatus.UNAUTHORIZED,
             "token_required",
             f"expected the token of this server, received {received}",
-            hint="send `Authorization: Bearer TOKEN`, or open the address the server printed at start",
-            headers={"www-authenticate": 'Bearer realm="graphbox"'},
+            hint="send `Authorization: Bearer TOKEN`, or open the page in a browser and enter it there",
+            headers={"www-authenticate": CHALLENGE},
         )
 
-    def presented(self, query_string: bytes) -> bool:
-        """Tell whether ``?token=`` of the page's address is the token."""
-        if b"token=" not in query_string:
-            return False
-        values = [value for name, value in parse_qsl(query_string.decode("latin-1")) if name == "token"]
-        return len(values) == 1 and hmac.compare_digest(values[0].encode(), self._token)
+    def accepts(self, token: bytes) -> bool:
+        """Return whether ``token``, apart from white space around it, is the token."""
+        return hmac.compare_digest(token.strip(), self._token)
 
     def set_cookie(self) -> str:
-        """Return the ``Set-Cookie`` value that opens the page without the token in its address."""
-        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Lax"
+        """Return the ``Set-Cookie`` value that opens the page."""
+        return f"{self.cookie_name}={self._cookie.decode()}; Path=/; HttpOnly; SameSite=Strict"
 
 
 def _cookie(header: bytes, name: bytes) -> bytes:
-    """Return the value of one cookie, empty when it is not there."""
+    """Return the value of one cookie, empty if it is missing."""
     for pair in header.split(b";"):
         key, _, value = pair.strip().partition(b"=")
         if key == name:

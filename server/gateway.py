@@ -1,8 +1,9 @@
-"""The outermost ASGI callable: admits or refuses a request, then hands it to KServe or to the REST app."""
+"""Outermost ASGI callable: admits or refuses a request, then passes it to KServe or to the REST app."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -12,8 +13,8 @@ from http import HTTPStatus
 from fastapi.responses import Response
 
 from graphbox.server.asgi import ASGIApp, Message, Receive, Scope, Send
-from graphbox.server.auth import HostRule, TokenRule, refuse_foreign_origin
-from graphbox.server.page import refused_page
+from graphbox.server.auth import refuse_foreign_origin
+from graphbox.server.page import TOKEN_PATH, page_redirect, refused_page
 from graphbox.server.problem import RefusedError, defect_body, kserve_error, refusal_response
 from graphbox.server.services import Services
 
@@ -23,11 +24,14 @@ logger = logging.getLogger("graphbox.server")
 access_logger = logging.getLogger("graphbox.server.access")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
-# Health checks come from probes that know neither the name nor the token, and tell nothing.
+# Health checks come from probes that have neither the name nor the token; they reveal nothing.
 _OPEN_PATHS = frozenset(
     {"/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready"}
 )
 _BODY_COMPLETE = -1.0
+_MAX_LENGTH_DIGITS = 20
+# A connection closed while its client still sends is reset, and the client never reads the answer.
+_DISCARD_S = 2.0
 _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -38,9 +42,9 @@ _SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
 class Gateway:
     """ASGI application in front of the two others.
 
-    It gives every request an id, refuses foreign hosts, origins and callers without the token,
-    bounds the body in bytes and time, and counts what was answered. Paths under ``/v2`` go to
-    ``kserve``, the rest to ``api``.
+    It gives every request an id, refuses foreign hosts, foreign origins and requests without the token,
+    limits the body in bytes and time, and counts answers. Paths under ``/v2`` go to ``kserve``, the rest to
+    ``api``.
 
     Attributes:
         services: the parts of the server.
@@ -52,8 +56,8 @@ class Gateway:
         self._max_body_bytes = settings.max_body_bytes
         self._api = api
         self._kserve = kserve
-        self._host_rule = HostRule(settings)
-        self._token_rule = TokenRule(settings.token, settings.port) if settings.token else None
+        self._host_rule = services.host_rule
+        self._token_rule = services.token_rule
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass on the lifespan."""
@@ -64,35 +68,22 @@ class Gateway:
         else:
             raise RuntimeError(f"expected an HTTP request, received {scope['type']}")
 
-    def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> Response | None:
-        """Refuse a request that may not come in.
-
-        Returns:
-            An answer that is ready, such as the redirect that takes the token out of the address.
+    def admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Reject a request from a foreign host or origin, with too large a body, or without the token.
 
         Raises:
             RefusedError: the request is refused.
         """
         path = scope["path"]
         if path in _OPEN_PATHS:
-            return None
+            return
         self._host_rule.check(headers.get(b"host"))
         refuse_foreign_origin(scope["method"], headers)
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._max_body_bytes:
+        if len(length) > _MAX_LENGTH_DIGITS or not length.isdigit() or int(length) > self._max_body_bytes:
             raise too_large(self._max_body_bytes)
-        if self._token_rule is not None:
-            if path == "/" and self._token_rule.presented(scope["query_string"]):
-                return Response(
-                    status_code=HTTPStatus.SEE_OTHER,
-                    headers={
-                        "location": "./",
-                        "set-cookie": self._token_rule.set_cookie(),
-                        "cache-control": "no-store",
-                    },
-                )
+        if self._token_rule is not None and path != TOKEN_PATH:
             self._token_rule.check(headers)
-        return None
 
     async def dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand an admitted request to the application its path belongs to."""
@@ -137,13 +128,16 @@ class _Exchange:
         self._scope["graphbox.request_id"] = request_id
         self._scope["graphbox.headers"] = headers
         try:
-            ready = self._gateway.admit(self._scope, headers)
-            if ready is None:
-                await self._gateway.dispatch(self._scope, self._limited_receive, self._identified_send)
-            else:
-                await ready(self._scope, self._receive, self._identified_send)
+            self._gateway.admit(self._scope, headers)
+            await self._gateway.dispatch(self._scope, self._limited_receive, self._identified_send)
         except RefusedError as refusal:
             await self._refuse(refusal, headers)
+        except asyncio.CancelledError:
+            # The drain is over. Raised further, it would be answered by plain text and logged as a defect.
+            if not self._gateway.services.stopping.is_set():
+                raise
+            if not self._status:
+                await self._refuse(_stopping(), headers)
         except Exception:
             logger.exception("request %s: %s %s failed", request_id, self._scope["method"], self._raw_path())
             if not self._status:
@@ -155,8 +149,12 @@ class _Exchange:
     async def _refuse(self, refusal: RefusedError, headers: dict[bytes, bytes]) -> None:
         request_id = self._request_id.decode()
         path = self._scope["path"]
-        if path == "/" and b"text/html" in headers.get(b"accept", b""):
+        is_browser = b"text/html" in headers.get(b"accept", b"")
+        to_page = page_redirect(self._scope) if is_browser and refusal.code == "token_required" else None
+        if path == "/" and is_browser:
             answer = refused_page(refusal)
+        elif to_page is not None:  # where the form for the token is
+            answer = to_page
         elif path.startswith("/v2"):
             answer = Response(
                 kserve_error(refusal.message), refusal.status, refusal.headers, media_type="application/json"
@@ -164,17 +162,33 @@ class _Exchange:
         else:
             answer = refusal_response(refusal, request_id)
         has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
-        if has_body and self._body_deadline != _BODY_COMPLETE:
-            # Nobody will read the rest of it: the connection cannot carry another request.
+        is_unread = has_body and self._body_deadline != _BODY_COMPLETE
+        if is_unread:
+            # The rest of the body is not read: the connection cannot carry another request.
             answer.headers["connection"] = "close"
-        await answer(self._scope, self._receive, self._identified_send)
+        if is_unread and not self._gateway.services.stopping.is_set():
+            await self._answer_and_discard_body(answer)
+        else:
+            await answer(self._scope, self._receive, self._identified_send)
+
+    async def _answer_and_discard_body(self, answer: Response) -> None:
+        """Send the whole answer, then read and drop the body for a while before the connection closes."""
+        await self._identified_send(
+            {"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers}
+        )
+        await self._send({"type": "http.response.body", "body": answer.body, "more_body": True})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_S):
+                while (await self._receive()).get("more_body", False):
+                    pass
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def _limited_receive(self) -> Message:
         settings = self._gateway.services.settings
         loop = asyncio.get_running_loop()
         if self._body_deadline is None:
             self._body_deadline = loop.time() + settings.body_timeout_s
-        elif self._body_deadline == _BODY_COMPLETE:  # what comes now is the client leaving
+        elif self._body_deadline == _BODY_COMPLETE:  # the next message is the end of the connection
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._body_deadline):
@@ -184,7 +198,7 @@ class _Exchange:
                 HTTPStatus.REQUEST_TIMEOUT,
                 "body_timeout",
                 f"expected the whole body within {settings.body_timeout_s:g} s,"
-                f" received {self._body_bytes} bytes of it",
+                f" received {self._body_bytes} bytes",
             ) from None
         self._body_bytes += len(message.get("body", b""))
         if self._body_bytes > settings.max_body_bytes:
@@ -204,8 +218,7 @@ class _Exchange:
         await self._send(message)
 
     def _raw_path(self) -> str:
-        # Still percent-encoded, so that a path cannot forge lines of the log; without the query,
-        # which may hold the token.
+        # Still percent-encoded, so that a path cannot forge lines of the log.
         return bytes(self._scope.get("raw_path") or self._scope["path"].encode()).decode("latin-1")
 
     def _count(self, seconds: float) -> None:
@@ -223,10 +236,20 @@ class _Exchange:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the pattern of the route that answered, so that metrics have few labels."""
+    """Return the pattern of the route that answered: metrics need few labels."""
     if "graphbox.route" in scope:
         return str(scope["graphbox.route"])
     return str(getattr(scope.get("route"), "path", "unmatched"))
+
+
+def _stopping() -> RefusedError:
+    return RefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "stopping",
+        "the server is stopping and this request was not finished",
+        hint="send it again",
+        headers={"connection": "close", "retry-after": "1"},
+    )
 
 
 def too_large(limit_bytes: int) -> RefusedError:

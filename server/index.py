@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import NotFoundError
-from graphbox.server.repository import ServedModel
+from graphbox.server.slot import ServedModel
 
 __all__ = ["Found", "nearest"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +18,12 @@ from graphbox.server.schema import MetricPoint, MetricSeries, RunMetrics
 __all__ = ["MetricsTail", "read_metrics", "thin"]
 
 _READ_BYTES = 1 << 20
+# A phase of training names its loss: `pretrain_loss`. `validation_log_loss` is a metric.
+_PHASE_LOSS = re.compile(r"(?!validation_)(?P<phase>\w+)_loss")
+
+
+_SeriesKey = tuple[str, str | None, str]
+"""Model, phase and quantity."""
 
 
 class MetricsTail:
@@ -70,21 +77,28 @@ def parse_point(text: bytes) -> MetricPoint | None:
     """Return the point of one line, or None for a line that holds none."""
     try:
         content: Any = orjson.loads(text)
-        return MetricPoint.model_validate({"epoch": None, "time_s": None, **content})
-    except (orjson.JSONDecodeError, ValidationError, TypeError):
+        phase = _phase_of(content["values"])
+        return MetricPoint.model_validate({"epoch": None, "time_s": None, "phase": phase, **content})
+    except (orjson.JSONDecodeError, ValidationError, KeyError, TypeError):
         return None
 
 
+def _phase_of(keys: Iterable[str]) -> str | None:
+    """Return the phase of training that a point with these quantities belongs to, or None."""
+    matches = (_PHASE_LOSS.fullmatch(key) for key in keys)
+    return next((match["phase"] for match in matches if match), None)
+
+
 def read_metrics(path: Path, max_points: int) -> RunMetrics:
-    """Read all points of a run, as one series for each model and quantity.
+    """Read all points of a run, as one series for each model, phase and quantity.
 
     Args:
         path: the file; one that does not exist has no points.
         max_points: longest series to return; longer ones are thinned.
     """
-    steps: dict[tuple[str, str], list[int]] = {}
-    values: dict[tuple[str, str], list[float]] = {}
-    non_finite: dict[tuple[str, str], int] = {}
+    steps: dict[_SeriesKey, list[int]] = {}
+    values: dict[_SeriesKey, list[float]] = {}
+    non_finite: dict[_SeriesKey, int] = {}
     damaged = 0
     tail = MetricsTail(path)
     for _, text in tail.lines():
@@ -93,7 +107,7 @@ def read_metrics(path: Path, max_points: int) -> RunMetrics:
             damaged += 1
             continue
         for key, value in point.values.items():
-            series = (point.model, key)
+            series = (point.model, point.phase, key)
             steps.setdefault(series, [])
             values.setdefault(series, [])
             if value is None or not math.isfinite(value):
@@ -103,10 +117,8 @@ def read_metrics(path: Path, max_points: int) -> RunMetrics:
             values[series].append(value)
     return RunMetrics(
         series=[
-            _series(
-                model, key, steps[model, key], values[model, key], non_finite.get((model, key), 0), max_points
-            )
-            for model, key in steps
+            _series(series, steps[series], values[series], non_finite.get(series, 0), max_points)
+            for series in steps
         ],
         last_line=tail.line,
         damaged_lines=damaged,
@@ -114,13 +126,14 @@ def read_metrics(path: Path, max_points: int) -> RunMetrics:
 
 
 def _series(
-    model: str, key: str, steps: list[int], values: list[float], non_finite: int, max_points: int
+    series: _SeriesKey, steps: list[int], values: list[float], non_finite: int, max_points: int
 ) -> MetricSeries:
+    model, phase, key = series
     if len(steps) > max_points:
         kept = thin(np.array(steps, dtype=np.float64), np.array(values), max_points)
         steps = [steps[position] for position in kept]
         values = [values[position] for position in kept]
-    return MetricSeries(model=model, key=key, steps=steps, values=values, non_finite=non_finite)
+    return MetricSeries(model=model, phase=phase, key=key, steps=steps, values=values, non_finite=non_finite)
 
 
 def thin(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64]:

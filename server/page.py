@@ -1,4 +1,4 @@
-"""The web page: files of a finished build, shipped as package data."""
+"""The web page: files of a finished build, shipped as package data; and the form for the token."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import html
 import mimetypes
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -14,9 +15,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from starlette.exceptions import HTTPException
 
+from graphbox.server.asgi import Scope
+from graphbox.server.auth import CHALLENGE
 from graphbox.server.problem import RefusedError
 
-__all__ = ["PageFiles", "refused_page", "router"]
+__all__ = ["TOKEN_PATH", "PageFiles", "page_redirect", "refused_page", "router", "token_page"]
+
+TOKEN_PATH = "/token"  # noqa: S105 - a path
+"""Where the form sends the token."""
 
 # Styles may be inline (component libraries set custom properties that way), scripts never.
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -36,6 +42,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 _HASHED = re.compile(r"[-.][A-Za-z0-9_-]{8,}\.[a-z0-9]+$")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+# The page keeps its addresses behind `#`; these are its own paths, as people type and link them.
+_PAGE_PATH = re.compile(r"/(?:(?:explore|graphs|targets)|(?:runs|models)(?:/[^/]+)?)/?")
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
@@ -43,16 +51,16 @@ router = APIRouter(include_in_schema=False)
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """The files below a folder by their path, and when each of its folders last changed."""
+    """The files below a folder by path, and the time of the last change of each of its folders."""
 
     files: dict[str, Traversable]
     folders: dict[Traversable, int | None]
 
 
 class PageFiles:
-    """The files of the built page; only a listed path is ever opened.
+    """The files of the built page; only listed paths are ever opened.
 
-    The listing is read again once a folder has changed, so that a page built anew is served at once.
+    The listing is refreshed when a folder has changed: a new build is served at once.
     """
 
     def __init__(self, root: Traversable | None = None) -> None:
@@ -60,7 +68,7 @@ class PageFiles:
         self._listing = _list(self._root)
 
     def answer(self, path: str, accept_encoding: str) -> Response | None:
-        """Return the file at ``path``, compressed when it was built so and the client takes it."""
+        """Return the file at ``path`` or None; compressed if there is a ``.gz`` and the client accepts it."""
         if path.endswith(".gz"):
             return None
         files = self._files()
@@ -70,7 +78,7 @@ class PageFiles:
             return None
         try:
             content = files[name].read_bytes()
-        except FileNotFoundError:  # a build removed it just now
+        except FileNotFoundError:  # removed by a build
             return None
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         kind = {"text/javascript": "text/javascript; charset=utf-8"}.get(kind, kind)
@@ -98,14 +106,14 @@ def _list(root: Traversable) -> _Listing:
 
 
 def _walk(folder: Traversable, prefix: str, listing: _Listing) -> None:
-    """Add what is below ``folder``, skipping names no build produces."""
-    # Taken before the content: what changes while it is read is seen the next time.
+    """Add the files below ``folder``; skip names that no build produces."""
+    # Read before the content, so that later changes are detected.
     listing.folders[folder] = _changed_ns(folder)
     if not folder.is_dir():
         return
     try:
         entries = list(folder.iterdir())
-    except FileNotFoundError:  # a build removed it just now
+    except FileNotFoundError:  # removed by a build
         return
     for entry in entries:
         if not _SEGMENT.fullmatch(entry.name):
@@ -118,7 +126,7 @@ def _walk(folder: Traversable, prefix: str, listing: _Listing) -> None:
 
 
 def _changed_ns(folder: Traversable) -> int | None:
-    """Return when entries of ``folder`` last changed; None where it is absent, or in an archive."""
+    """Return the modification time of ``folder``; None if it is absent or in an archive."""
     if not isinstance(folder, Path):
         return None
     try:
@@ -128,7 +136,7 @@ def _changed_ns(folder: Traversable) -> int | None:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Tell whether an ``Accept-Encoding`` header allows gzip."""
+    """Return whether an ``Accept-Encoding`` header allows gzip."""
     for part in accept_encoding.lower().split(","):
         name, _, parameters = part.strip().partition(";")
         if name.strip() == "gzip":
@@ -138,33 +146,50 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 @router.api_route("/", methods=["GET", "HEAD"])
 def page(request: Request) -> Response:
-    """Answer the page itself."""
+    """Return the page."""
     files: PageFiles = request.app.state.page
     answer = files.answer("index.html", request.headers.get("accept-encoding", ""))
     return answer or _document(
         503,
         "The web page is not built",
-        "This installation of graphbox came without its web page. The interfaces work:"
+        "This installation of graphbox has no web page. The interfaces work:"
         " <code>/api/v1</code>, <code>/v2</code>, <code>/metrics</code>.",
-        "<code>make web</code> in a clone of the repository builds it; wheels bring it along.",
+        "<code>make web</code> in a clone of the repository builds it; wheels contain it.",
     )
 
 
 @router.api_route("/{path:path}", methods=["GET", "HEAD"])
 def file(path: str, request: Request) -> Response:
-    """Answer a file of the page."""
+    """Return a file of the page."""
     files: PageFiles = request.app.state.page
-    answer = files.answer(path, request.headers.get("accept-encoding", ""))
+    answer = files.answer(path, request.headers.get("accept-encoding", "")) or page_redirect(request.scope)
     if answer is None:
         raise HTTPException(404)
     return answer
 
 
+def page_redirect(scope: Scope) -> Response | None:
+    """Return a redirect from a path of the page to its address behind `#`; None for any other path."""
+    # Still percent-encoded: decoded, a path could hold line ends or a `#` of its own.
+    path = bytes(scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    if scope["method"] not in {"GET", "HEAD"} or not _PAGE_PATH.fullmatch(path):
+        return None
+    query = scope["query_string"].decode("latin-1")
+    # Relative: the page may be below a prefix.
+    up = "../" * (path.count("/") - 1) or "./"
+    location = f"{up}#{path.rstrip('/')}{'?' if query else ''}{query}"
+    return Response(
+        status_code=HTTPStatus.TEMPORARY_REDIRECT, headers={"location": location, "cache-control": "no-store"}
+    )
+
+
 def refused_page(refusal: RefusedError) -> Response:
-    """Return the answer a person sees who opens the page without being admitted."""
+    """Return the page for a person whose request for the page was refused."""
+    if refusal.code == "token_required":
+        return token_page()
     answer = _document(
         int(refusal.status),
-        "This page needs its token" if refusal.code == "token_required" else "This page was not opened",
+        "This page was not opened",
         html.escape(refusal.message),
         html.escape(refusal.hint or ""),
     )
@@ -172,13 +197,49 @@ def refused_page(refusal: RefusedError) -> Response:
     return answer
 
 
+def token_page(*, is_wrong: bool = False) -> Response:
+    """Return the form that asks for the token, in English and Chinese; ``is_wrong`` after a wrong token."""
+    answer = _html(HTTPStatus.UNAUTHORIZED, "token", _FORM.format(error=_WRONG if is_wrong else ""))
+    answer.headers["www-authenticate"] = CHALLENGE
+    return answer
+
+
+_WRONG = (
+    '<p role="alert">This is not the token of this server. Check it and try again.<br>'
+    '<span lang="zh-CN">令牌不正确。请检查后重试。</span></p>'
+)
+# The path is relative: the page may be below a prefix.
+_FORM = f"""<h1>graphbox</h1>
+<p>This page needs the token of its server (<code>--token</code> or <code>GRAPHBOX_TOKEN</code>).<br>
+<span lang="zh-CN">打开此页面需要服务器的令牌 (<code>--token</code> 或
+<code>GRAPHBOX_TOKEN</code>)。</span></p>
+{{error}}<form method="post" action="{TOKEN_PATH.removeprefix("/")}">
+<label for="token">Token · <span lang="zh-CN">令牌</span></label>
+<input name="username" value="graphbox" autocomplete="username" hidden>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Open · <span lang="zh-CN">打开</span></button>
+</form>"""
+
+
 def _document(status: int, title: str, text: str, hint: str) -> HTMLResponse:
+    return _html(status, title, f"<h1>{title}</h1><p>{text}</p><p>{hint}</p>")
+
+
+def _html(status: int, title: str, content: str) -> HTMLResponse:
+    # With no referrer policy but `no-referrer`, browsers send the form with `Origin: null`, which is refused.
     return HTMLResponse(
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>graphbox: {title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<style>:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;"
-        "margin:15vh auto;padding:0 1rem}</style></head>"
-        f"<body><main><h1>{title}</h1><p>{text}</p><p>{hint}</p></main></body></html>",
+        '<meta name="referrer" content="same-origin">'
+        f"<style>{_STYLE}</style></head><body><main>{content}</main></body></html>",
         status_code=status,
         headers={"content-security-policy": CONTENT_SECURITY_POLICY, "cache-control": "no-store"},
     )
+
+
+_STYLE = (
+    ":root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;"
+    "margin:15vh auto;padding:0 1rem}label{display:block;font-weight:600}"
+    "input,button{font:inherit;padding:.4rem .7rem;margin:.3rem .5rem 0 0}input{width:min(24rem,100%);"
+    "box-sizing:border-box}[role=alert]{border-left:.25rem solid #d33;padding-left:.6rem}"
+)

@@ -1,4 +1,4 @@
-"""Errors as Problem JSON: the one place where an exception becomes an HTTP answer."""
+"""Errors as Problem JSON: the one place where an exception becomes an HTTP response."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,13 +15,46 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from graphbox.errors import GraphboxError
+from graphbox.errors import GraphboxError, InvalidRequestError
 
-__all__ = ["RefusedError", "add_error_handlers", "problem_response", "request_id_of"]
+__all__ = [
+    "AmbiguousIdError",
+    "ClientLeftError",
+    "PublicText",
+    "RefusedError",
+    "add_error_handlers",
+    "problem_response",
+    "request_id_of",
+]
 
 logger = logging.getLogger("graphbox.server")
 
+CLIENT_LEFT = 499
+"""Status in metrics of a request whose client left before the answer."""
+
+_TEMPORARY = frozenset({HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
 _CODE_OF_STATUS = {404: "not_found", 405: "method_not_allowed"}
+
+
+class ClientLeftError(Exception):
+    """The client closed the connection before its answer was ready."""
+
+
+class AmbiguousIdError(InvalidRequestError):
+    """Several node types have the requested id.
+
+    Args:
+        text: the id.
+        node_types: the types that have it.
+    """
+
+    def __init__(self, text: str, node_types: Sequence[str]) -> None:
+        super().__init__(
+            f"the id `{text}` exists in the node types {', '.join(node_types)}",
+            where="query parameter `type`",
+            hint=f"choose one: {' or '.join(f'`type={name}`' for name in node_types)}",
+        )
+        self.node_types = tuple(node_types)
 
 
 class RefusedError(Exception):
@@ -52,20 +86,56 @@ class RefusedError(Exception):
 
 
 def problem_body(
-    code: str, message: str, request_id: str, *, where: str | None = None, hint: str | None = None
+    code: str,
+    message: str,
+    request_id: str,
+    *,
+    where: str | None = None,
+    hint: str | None = None,
+    choices: Sequence[str] = (),
 ) -> bytes:
     """Return a Problem as JSON bytes."""
     return orjson.dumps(
-        {"code": code, "message": message, "where": where, "hint": hint, "request_id": request_id},
+        {
+            "code": code,
+            "message": message,
+            "where": where,
+            "hint": hint,
+            "choices": list(choices),
+            "request_id": request_id,
+        },
     )
 
 
-def problem_response(error: GraphboxError, request_id: str) -> Response:
+class PublicText:
+    """Names the folders of this machine in messages: a client has no use for their paths.
+
+    Args:
+        folders: name of each, by its absolute path. What lies inside is named relative to it.
+    """
+
+    def __init__(self, folders: Mapping[Path, str]) -> None:
+        deepest_first = sorted(folders.items(), key=lambda item: len(item[0].parts), reverse=True)
+        self._names = [(str(path), name) for path, name in deepest_first if len(path.parts) > 1]
+
+    def __call__(self, text: str) -> str:
+        """Return ``text`` without absolute paths of the folders."""
+        for path, name in self._names:
+            text = text.replace(f"{path}/", "").replace(path, name)
+        return text
+
+
+def problem_response(error: GraphboxError, request_id: str, public_text: PublicText) -> Response:
     """Return the answer for an error graphbox raised on purpose."""
+    where = None if error.where is None else public_text(error.where)
+    hint = None if error.hint is None else public_text(error.hint)
+    choices = error.node_types if isinstance(error, AmbiguousIdError) else ()
+    message = public_text(error.message)
     return Response(
-        problem_body(error.code, error.message, request_id, where=error.where, hint=error.hint),
+        problem_body(error.code, message, request_id, where=where, hint=hint, choices=choices),
         status_code=error.http_status,
         media_type="application/json",
+        headers={"retry-after": "1"} if error.http_status in _TEMPORARY else None,
     )
 
 
@@ -97,7 +167,11 @@ def add_error_handlers(api: FastAPI) -> None:
         request_id = request_id_of(request.scope)
         if error.http_status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             logger.error("request %s: %s", request_id, error)
-        return problem_response(error, request_id)
+        return problem_response(error, request_id, request.app.state.services.public_text)
+
+    @api.exception_handler(ClientLeftError)
+    async def on_client_left(_request: Request, _error: ClientLeftError) -> Response:
+        return Response(status_code=CLIENT_LEFT)  # not sent, as nobody is there
 
     @api.exception_handler(RefusedError)
     async def on_refused(request: Request, error: RefusedError) -> Response:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from graphbox.workspace import Operation
+
 __all__ = [
     "BenchPoint",
     "DeploymentTarget",
@@ -30,6 +32,8 @@ __all__ = [
     "PredictionRequest",
     "Predictions",
     "Problem",
+    "Promotion",
+    "Readiness",
     "Relation",
     "Relations",
     "RunDetail",
@@ -62,6 +66,9 @@ class Problem(Answer):
     message: str = Field(description="what was expected and what was received")
     where: str | None = Field(default=None, description="the parameter, file or id the message is about")
     hint: str | None = Field(default=None, description="what to do next")
+    choices: list[str] = Field(
+        default=[], description="code `ambiguous_id`: the node types that have the id; empty otherwise"
+    )
     request_id: str = Field(description="also in the X-Request-ID header and in the server's log")
 
 
@@ -70,6 +77,15 @@ class Health(Answer):
 
     status: Literal["ok"] = "ok"
     version: str
+
+
+class Readiness(Answer):
+    """Whether the server should receive requests."""
+
+    ready: bool = Field(description="models are preloaded, and each of them has a version that answers")
+    available: list[str] = Field(description="models that answer")
+    loading: list[str] = Field(description="models that are about to be opened")
+    failed: dict[str, str] = Field(description="reason by model name, of the models that cannot answer")
 
 
 class Overview(Answer):
@@ -81,6 +97,12 @@ class Overview(Answer):
     runs: int
     models: int
     running: int = Field(description="runs in state `running`")
+    can_promote: bool = Field(
+        description="versions can be promoted by a request: the server has a workspace and a token"
+    )
+    follows: bool = Field(
+        description="the server switches to versions that become active; false: only at SIGHUP"
+    )
 
 
 class NodeTypeCount(Answer):
@@ -157,12 +179,17 @@ class RunDetail(RunSummary):
     config: str = Field(description="the resolved run file, YAML")
     report: RunReport
     error: RunError | None
+    resumable: bool = Field(description="`graphbox runs resume` can continue it as it is")
+    removable: bool = Field(description="`graphbox runs rm` can remove it: no process runs it")
 
 
 class MetricSeries(Answer):
-    """One measured quantity over the steps of a model's training."""
+    """One measured quantity over the steps of one phase of a model's training."""
 
     model: str
+    phase: str | None = Field(
+        default=None, description="phase of the training, such as `pretrain`; null: the training itself"
+    )
     key: str
     steps: list[int]
     values: list[float]
@@ -183,6 +210,7 @@ class MetricPoint(Answer):
     """Data of the event ``point``: what one line of metrics.jsonl says."""
 
     model: str
+    phase: str | None = Field(description="as in MetricSeries")
     step: int
     epoch: float | None
     time_s: float | None
@@ -198,12 +226,35 @@ class EventEnd(Answer):
 class BenchPoint(Answer):
     """Latency and throughput of a model at one batch size."""
 
+    operation: Operation = Field(
+        description="what was measured: the requests `neighbors`, `answers` and `infer`, end to end but for "
+        "the network; `program`, the ONNX part alone; `model`, a call in Python, of earlier releases"
+    )
     target: str = Field(description="the adapter that ran it")
     threads: int
     batch: int
     p50_ms: float
     p99_ms: float
     rows_per_s: float
+
+
+class ComparedFigure(Answer):
+    """A figure of a version and of the active version; null where it was not measured."""
+
+    version: float | None
+    active: float | None
+
+
+class VersionComparison(Answer):
+    """A version beside the active version of its model."""
+
+    active: int = Field(description="number of the active version")
+    metric: str | None = Field(description="the metric that decides; higher is better")
+    quality: ComparedFigure = Field(description="the metric, on the test part")
+    not_comparable: str | None = Field(description="why the metrics cannot be compared; null: they can")
+    size_bytes: ComparedFigure
+    request_ms: ComparedFigure = Field(description="median latency of the same request, end to end")
+    request: str | None = Field(description="what was asked; null where they were not asked the same")
 
 
 class ModelVersion(Answer):
@@ -219,8 +270,14 @@ class ModelVersion(Answer):
     created_at: datetime
     active: bool = Field(description="the version the workspace has promoted")
     metrics: TaskMetrics = Field(description="task, then metric")
+    deciding_metric: str | None = Field(description="the metric of its task that decides; null: not known")
+    comparison: VersionComparison | None = Field(
+        description="the version beside the active one; null for that one itself"
+    )
     bench: list[BenchPoint]
     served: bool = Field(description="this version answers requests that name no version")
+    promotable: bool = Field(description="it belongs to the workspace, which can promote it")
+    failure: str | None = Field(description="why this version cannot be served; null if nothing failed")
 
 
 class ModelSummary(Answer):
@@ -228,6 +285,14 @@ class ModelSummary(Answer):
 
     name: str
     versions: list[ModelVersion]
+
+
+class Promotion(BaseModel):
+    """The version to promote."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=1, description="version of the model")
 
 
 class NodeId(Answer):
@@ -258,6 +323,7 @@ class NeighborAnswer(Answer):
     model: str
     version: int
     query: NodeId
+    query_types: list[str] = Field(description="all node types that have this id")
     neighbors: list[Neighbor]
 
 

@@ -1,4 +1,4 @@
-"""What the routes of one server share, and how they get it."""
+"""The parts of a running server, and how routes get them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from graphbox.server.auth import HostRule, TokenRule
+from graphbox.server.executor import Executor
+from graphbox.server.problem import PublicText
 from graphbox.server.repository import Repository
 from graphbox.server.settings import Settings
 from graphbox.server.telemetry import Telemetry
+from graphbox.server.watcher import Watcher
 from graphbox.workspace import Workspace
 
 __all__ = ["Services", "ServicesDep"]
@@ -21,17 +25,27 @@ class Services:
     """The parts of a running server.
 
     Attributes:
-        settings: what it was told at start.
-        workspace: what it shows, or None.
-        repository: the models it serves.
-        telemetry: its counters.
-        stopping: set once the server is asked to stop; streams end then.
+        settings: settings of the server.
+        host_rule: accepted ``Host`` headers.
+        token_rule: the token requests must present, or None.
+        workspace: the workspace to show, or None.
+        repository: the served models.
+        watcher: follows the workspace and the model folders.
+        telemetry: counters.
+        executor: threads of model executions.
+        public_text: names the folders of this machine in messages to clients.
+        stopping: set when the server is asked to stop; streams end then.
     """
 
     settings: Settings
+    host_rule: HostRule
+    token_rule: TokenRule | None
     workspace: Workspace | None
     repository: Repository
+    watcher: Watcher
     telemetry: Telemetry
+    executor: Executor
+    public_text: PublicText
     stopping: threading.Event = field(default_factory=threading.Event)
 
 

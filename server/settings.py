@@ -1,12 +1,14 @@
-"""What a server is told when it starts, and the rules those settings must keep."""
+"""Settings of a server, and their validation."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphbox.artifact import check_name
 from graphbox.errors import UsageError
 
 __all__ = ["DEFAULT_PORT", "Settings", "is_loopback"]
@@ -21,17 +23,20 @@ class Settings:
     """Settings of one server process.
 
     Attributes:
-        workspace: folder of the workspace to show and whose active models are served, or None.
+        workspace: folder of the workspace to show and to serve, or None.
         database_url: database of the workspace, None for the SQLite file inside it.
-        artifacts: model version folders to serve besides those of the workspace.
+        models: folders of models to serve, ``<name>/<version>/`` inside or one version; only read.
         host: address to listen on. One that is not a loopback address needs a ``token``.
         port: port to listen on, 0 for any free one.
-        token: secret every request but the health checks must present, at least 16 characters.
+        token: secret that every request except health checks must present, at least 16 characters.
         allowed_hosts: names accepted in the ``Host`` header besides loopback names and ``host``.
         target: adapter to run models on, ``auto`` for the best one available.
         threads: threads of one model execution.
+        follow: whether the server switches to versions that become active; else only at SIGHUP.
         max_body_bytes: largest request body, before and after decompression.
+        max_json_bytes: largest JSON part of a request; larger tensors travel as binary data.
         max_rows: most rows (original ids, batch entries) of one request.
+        max_rows_by_model: the same for single models, by name.
         max_neighbors: largest ``k`` of a neighbour query.
         max_pending: most model executions waiting for a thread; more are refused with 503.
         max_connections: most open connections; more are refused with 503.
@@ -43,25 +48,32 @@ class Settings:
 
     workspace: Path | None = None
     database_url: str | None = None
-    artifacts: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     token: str | None = field(default=None, repr=False)
     allowed_hosts: tuple[str, ...] = ()
     target: str = "auto"
     threads: int = 1
+    follow: bool = True
     max_body_bytes: int = 64 * 1024 * 1024
+    max_json_bytes: int = 1024 * 1024
     max_rows: int = 65_536
+    max_rows_by_model: Mapping[str, int] = field(default_factory=dict)
     max_neighbors: int = 1_000
     max_pending: int = 256
-    max_connections: int = 4_096
+    max_connections: int = 1_024
     header_timeout_s: float = 10.0
     body_timeout_s: float = 30.0
     keep_alive_s: int = 30
     drain_timeout_s: int = 10
 
+    def rows_limit(self, name: str) -> int:
+        """Return the most rows that one request to the model ``name`` may have."""
+        return self.max_rows_by_model.get(name, self.max_rows)
+
     def check(self) -> None:
-        """Refuse settings that are wrong or unsafe.
+        """Reject settings that are wrong or unsafe.
 
         Raises:
             UsageError: a value is out of range, or the address is reachable from other machines
@@ -74,6 +86,7 @@ class Settings:
         for name in (
             "threads",
             "max_body_bytes",
+            "max_json_bytes",
             "max_rows",
             "max_neighbors",
             "max_pending",
@@ -81,6 +94,10 @@ class Settings:
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"expected at least 1, received {getattr(self, name)}", where=name)
+        for name, rows in self.max_rows_by_model.items():
+            check_name(name, "model name for max_rows")
+            if rows < 1:
+                raise UsageError(f"expected at least 1, received {rows}", where=f"max_rows of {name}")
         if self.token is not None:
             check_token(self.token)
         elif not is_loopback(self.host):
@@ -92,16 +109,16 @@ class Settings:
 
 
 def check_token(token: str) -> None:
-    """Refuse a token that is too short to be a secret or cannot travel in a header.
+    """Reject a token that is too short to be a secret, or that a header cannot hold.
 
     Raises:
-        UsageError: fewer than 16 characters, or one outside printable ASCII.
+        UsageError: the token has fewer than 16 characters, or one outside printable ASCII.
     """
     if len(token) < SHORTEST_TOKEN:
         raise UsageError(
             f"expected a token of at least {SHORTEST_TOKEN} characters, received {len(token)}",
             where="token",
-            hint="python -c 'import secrets; print(secrets.token_urlsafe(24))' makes one",
+            hint="`python -c 'import secrets; print(secrets.token_urlsafe(24))'` generates one",
         )
     if not all("!" <= character <= "~" for character in token):
         raise UsageError(
@@ -127,5 +144,5 @@ def resolve(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a server that listens on ``host``."""
+    """Return whether only this machine can reach a server that listens on ``host``."""
     return ipaddress.ip_address(resolve(host)).is_loopback

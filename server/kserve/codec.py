@@ -1,23 +1,28 @@
 """Requests and responses of the infer route, to and from bytes.
 
-The hot path of the server: one pass of a hand-written validator over the parsed JSON, no models
-of the fields, and tensors as views into the body where their encoding allows it.
+This is the hot path of the server: one pass over the parsed JSON, no models of the fields, and tensors that
+are views of the body where their encoding allows it.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import orjson
 
 from graphbox.artifact import TensorSpec
 from graphbox.errors import InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.server.body import Body, parse_object, shorten
 from graphbox.server.kserve.tensors import (
+    DATATYPES,
+    MAX_ELEMENT_BYTES,
     Tensor,
     datatype_of,
     decode_binary,
@@ -30,19 +35,58 @@ from graphbox.server.problem import RefusedError
 __all__ = [
     "InferRequest",
     "InferResponse",
+    "RequestLimits",
     "RequestedOutput",
+    "Signature",
     "decode_request",
     "decompress",
     "encode_response",
 ]
 
+HEADER_LENGTH = "Inference-Header-Content-Length"
+
 _REQUEST_FIELDS = frozenset({"id", "inputs", "outputs", "parameters"})
 _INPUT_FIELDS = frozenset({"name", "shape", "datatype", "parameters", "data"})
 _OUTPUT_FIELDS = frozenset({"name", "parameters"})
+_INPUT_PARAMETERS = frozenset({"binary_data_size"})
+_OUTPUT_PARAMETERS = frozenset({"binary_data", "classification"})
+_REQUEST_PARAMETERS = frozenset(
+    {"binary_data_output", "priority", "sequence_end", "sequence_id", "sequence_start", "timeout"}
+)
 _SCALARS = (str, int, float, bool)
+_MAX_RANK = 8
+_MAX_DIGITS = 20
+_MAX_TIMEOUT_US = 24 * 3600 * 1_000_000
 # Below this, compression costs more than it saves.
 _COMPRESS_FROM_BYTES = 1024
 _GZIP, _ZLIB = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS
+
+
+class Signature(Protocol):
+    """Inputs, outputs and parameters of a model.
+
+    Attributes:
+        inputs: by name.
+        outputs: by name.
+        parameters: names of the request parameters that the model reads.
+    """
+
+    inputs: dict[str, TensorSpec]
+    outputs: dict[str, TensorSpec]
+    parameters: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Limits on one request.
+
+    Attributes:
+        max_rows: largest first dimension of an input whose first dimension is free.
+        max_json_bytes: largest JSON part.
+    """
+
+    max_rows: int
+    max_json_bytes: int
 
 
 @dataclass(slots=True)
@@ -55,12 +99,21 @@ class RequestedOutput:
 
 @dataclass(slots=True)
 class InferRequest:
-    """A valid request: a tensor for each input of the model, and the outputs wanted in order."""
+    """A valid request.
+
+    Attributes:
+        id: echoed in the response.
+        inputs: a tensor for each input of the model.
+        outputs: wanted outputs, in order.
+        parameters: those that the model reads.
+        timeout_s: time limit, or None.
+    """
 
     id: str | None
-    parameters: dict[str, Any]
     inputs: dict[str, Tensor]
     outputs: list[RequestedOutput]
+    parameters: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -71,7 +124,7 @@ class InferResponse:
     header_length: int | None
 
 
-def decompress(body: bytes, encoding: str, limit_bytes: int) -> bytes:
+def decompress(body: Body, encoding: str, limit_bytes: int) -> Body:
     """Return the body of a request without its content encoding.
 
     Raises:
@@ -84,7 +137,7 @@ def decompress(body: bytes, encoding: str, limit_bytes: int) -> bytes:
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported_encoding",
-            f"expected Content-Encoding gzip or deflate, received {encoding!r}",
+            f"expected Content-Encoding gzip or deflate, received {encoding[:64]!r}",
             headers={"accept-encoding": "gzip, deflate"},
         )
     stream = zlib.decompressobj(_GZIP if encoding == "gzip" else _ZLIB)
@@ -105,71 +158,95 @@ def decompress(body: bytes, encoding: str, limit_bytes: int) -> bytes:
 
 
 def decode_request(
-    body: bytes,
-    header_length: str | None,
-    inputs: Mapping[str, TensorSpec],
-    outputs: Mapping[str, TensorSpec],
-    max_rows: int | None,
+    body: Body, header_length: str | None, signature: Signature, limits: RequestLimits
 ) -> InferRequest:
     """Parse and validate the body of an infer request.
 
     Args:
         body: the body, decompressed.
-        header_length: the header ``Inference-Header-Content-Length``; None: the body is JSON alone.
-        inputs: the model's inputs by name.
-        outputs: the model's outputs by name.
-        max_rows: largest first dimension of an input whose first dimension is free.
+        header_length: the header ``Inference-Header-Content-Length``; None: the body is JSON alone; ``0``:
+            the body is the only input of the model.
+        signature: of the model.
+        limits: on the request.
 
     Raises:
-        InvalidRequestError: any deviation from the protocol or from the model's inputs and outputs.
+        InvalidRequestError: any deviation from the protocol or from the signature.
         NotFoundError: a shared memory region is named.
+        RefusedError: 413, the JSON part is too large.
     """
-    header, binary = _split(body, header_length)
-    message = _parse(header)
+    length = _json_length(header_length, len(body))
+    if length == 0 and header_length is not None:
+        return _decode_raw(body, signature, limits)
+    view = memoryview(body)
+    message = parse_object(view[:length], limits.max_json_bytes)
     _expect_fields(message, _REQUEST_FIELDS, "request")
     identifier = message.get("id")
     if identifier is not None and not isinstance(identifier, str):
-        raise InvalidRequestError(f"expected a string, received {identifier!r}", where="id")
-    parameters = _parameters(message, "parameters")
+        raise InvalidRequestError(f"expected a string, received {identifier!r:.64}", where="id")
+    parameters = _parameters(message, "parameters", _REQUEST_PARAMETERS | signature.parameters)
+    _refuse_unoffered(parameters)
+    binary_outputs = _flag(parameters, "binary_data_output", "parameters", False)
     return InferRequest(
         identifier,
-        parameters,
-        _decode_inputs(message, binary, inputs, max_rows),
-        _decode_outputs(
-            message.get("outputs"), outputs, _flag(parameters, "binary_data_output", "parameters", False)
-        ),
+        _decode_inputs(message, view[length:], signature.inputs, limits.max_rows),
+        _decode_outputs(message.get("outputs"), signature.outputs, binary_outputs),
+        {name: value for name, value in parameters.items() if name in signature.parameters},
+        _timeout_s(parameters),
     )
 
 
-def _split(body: bytes, header_length: str | None) -> tuple[memoryview, memoryview]:
-    view = memoryview(body)
+def _json_length(header_length: str | None, body_bytes: int) -> int:
+    """Return the size of the JSON part of the body."""
     if header_length is None:
-        return view, view[len(view) :]
-    where = "Inference-Header-Content-Length"
+        return body_bytes
     if not (header_length.isascii() and header_length.isdigit()):
-        raise InvalidRequestError(f"expected a number of bytes, received {header_length!r}", where=where)
-    length = int(header_length)
-    if length == 0:
-        raise InvalidRequestError("expected the length of the JSON part, received 0", where=where)
-    if length > len(view):
         raise InvalidRequestError(
-            f"expected at most the body's {len(view)} bytes, received {length}", where=where
+            f"expected a number of bytes, received {shorten(header_length)!r}", where=HEADER_LENGTH
         )
-    return view[:length], view[length:]
-
-
-def _parse(header: memoryview) -> dict[str, Any]:
-    if not header:
-        raise InvalidRequestError("expected a JSON object, received an empty body")
-    try:
-        message = orjson.loads(header)
-    except orjson.JSONDecodeError as error:
+    if len(header_length) > _MAX_DIGITS or int(header_length) > body_bytes:
         raise InvalidRequestError(
-            f"expected a JSON object, received text that is not JSON: {error}"
-        ) from error
-    if not isinstance(message, dict):
-        raise InvalidRequestError(f"expected a JSON object, received {type(message).__name__}")
-    return message
+            f"expected at most the body's {body_bytes} bytes, received {shorten(header_length)}",
+            where=HEADER_LENGTH,
+        )
+    return int(header_length)
+
+
+def _decode_raw(body: Body, signature: Signature, limits: RequestLimits) -> InferRequest:
+    """Return the request of a body that is one tensor, whose shape follows from its size."""
+    if len(signature.inputs) != 1:
+        raise InvalidRequestError(
+            f"expected a JSON part that names the inputs {', '.join(signature.inputs)}: only a model with "
+            "one input can be sent its bytes alone",
+            where=HEADER_LENGTH,
+        )
+    (spec,) = signature.inputs.values()
+    fixed = math.prod(size for size in spec.shape if size >= 0)
+    if spec.datatype == "BYTES":
+        rows, rest = (1, int(fixed != 1))
+    else:
+        rows, rest = divmod(len(body), DATATYPES[spec.datatype].itemsize * max(fixed, 1))
+    free = spec.shape.count(-1)
+    if rest or free > 1 or (not free and rows != 1):
+        raise InvalidRequestError(
+            f"expected the bytes of a {spec.datatype} tensor of shape {list(spec.shape)} whose one free size "
+            f"follows from them, received {len(body)} bytes",
+            where=f"input `{spec.name}`",
+            hint=f"name the shape in a JSON part, and its size in {HEADER_LENGTH}",
+        )
+    shape = [rows if size < 0 else size for size in spec.shape]
+    _check_rows(shape, spec, limits.max_rows, f"input `{spec.name}`")
+    if spec.datatype != "BYTES":
+        tensor = decode_binary(memoryview(body), spec.datatype, shape, f"input `{spec.name}`")
+    elif len(body) > MAX_ELEMENT_BYTES:
+        raise InvalidRequestError(
+            f"expected an element of at most {MAX_ELEMENT_BYTES} bytes, received {len(body)}",
+            where=f"input `{spec.name}`",
+        )
+    else:
+        tensor = np.empty(shape, np.object_)
+        tensor.fill(bytes(body))
+    outputs = [RequestedOutput(name, True) for name in signature.outputs]
+    return InferRequest(None, {spec.name: tensor}, outputs)
 
 
 def _expect_fields(message: dict[str, Any], known: frozenset[str], where: str) -> None:
@@ -182,35 +259,66 @@ def _expect_fields(message: dict[str, Any], known: frozenset[str], where: str) -
         )
 
 
-def _parameters(message: dict[str, Any], where: str) -> dict[str, Any]:
+def _parameters(message: dict[str, Any], where: str, known: frozenset[str]) -> dict[str, Any]:
     parameters = message.get("parameters")
     if parameters is None:
         return {}
     if not isinstance(parameters, dict):
         raise InvalidRequestError("expected an object", where=where)
-    for name, value in parameters.items():
-        if not isinstance(value, _SCALARS):
-            raise InvalidRequestError(
-                "expected a string, a number, true or false", where=f"{where}.{shorten(name)}"
-            )
     if "shared_memory_region" in parameters:
         raise NotFoundError(
             "no shared memory region is registered: this server does not offer shared memory",
             where=where,
             hint="send the tensor in the body",
         )
+    if not parameters.keys() <= known:
+        unknown = min(parameters.keys() - known)
+        raise InvalidRequestError(
+            f"expected the parameters {', '.join(sorted(known))}, received `{shorten(unknown)}`",
+            where=where,
+            hint=did_you_mean(unknown, known),
+        )
+    for name, value in parameters.items():
+        if not isinstance(value, _SCALARS):
+            raise InvalidRequestError("expected a string, a number, true or false", where=f"{where}.{name}")
     return parameters
+
+
+def _refuse_unoffered(parameters: dict[str, Any]) -> None:
+    """Raise for parameters of extensions that the server does not offer, unless they ask for nothing."""
+    for name in ("sequence_id", "sequence_start", "sequence_end"):
+        if parameters.get(name):
+            raise InvalidRequestError(
+                "sequences are not offered: no model of this server keeps state between requests",
+                where=f"parameters.{name}",
+            )
+    if parameters.get("priority"):
+        raise InvalidRequestError(
+            "priorities are not offered: requests are answered in the order of their arrival",
+            where="parameters.priority",
+        )
+
+
+def _timeout_s(parameters: dict[str, Any]) -> float | None:
+    timeout = parameters.get("timeout", 0)
+    if type(timeout) is not int or not 0 <= timeout <= _MAX_TIMEOUT_US:
+        raise InvalidRequestError(
+            f"expected microseconds, an integer from 0 (no limit) to {_MAX_TIMEOUT_US}, "
+            f"received {timeout!r:.64}",
+            where="parameters.timeout",
+        )
+    return timeout / 1e6 if timeout else None
 
 
 def _flag(parameters: dict[str, Any], name: str, where: str, default: bool) -> bool:
     value = parameters.get(name, default)
     if not isinstance(value, bool):
-        raise InvalidRequestError(f"expected true or false, received {value!r}", where=f"{where}.{name}")
+        raise InvalidRequestError(f"expected true or false, received {value!r:.64}", where=f"{where}.{name}")
     return value
 
 
 def _decode_inputs(
-    message: dict[str, Any], binary: memoryview, specs: Mapping[str, TensorSpec], max_rows: int | None
+    message: dict[str, Any], binary: memoryview, specs: Mapping[str, TensorSpec], max_rows: int
 ) -> dict[str, Tensor]:
     listed = message.get("inputs")
     if not isinstance(listed, list) or not listed:
@@ -268,31 +376,41 @@ def _spec_of(entry: dict[str, Any], specs: Mapping[str, TensorSpec], where: str,
     return spec
 
 
-def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int | None, where: str) -> list[int]:
+def _shape_of(entry: dict[str, Any], spec: TensorSpec, max_rows: int, where: str) -> list[int]:
     datatype = entry.get("datatype")
     if datatype != spec.datatype:
         raise InvalidRequestError(
             f"expected datatype {spec.datatype}, received {shorten(str(datatype))}", where=f"{where}.datatype"
         )
     shape = entry.get("shape")
-    if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
-        raise InvalidRequestError("expected a list of sizes, integers from 0", where=f"{where}.shape")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_RANK
+        or any(type(size) is not int or size < 0 for size in shape)
+    ):
+        raise InvalidRequestError(
+            f"expected a list of at most {_MAX_RANK} sizes, integers from 0", where=f"{where}.shape"
+        )
     fits = len(shape) == len(spec.shape) and all(
         wanted in (-1, size) for size, wanted in zip(shape, spec.shape, strict=True)
     )
     if not fits:
         raise InvalidRequestError(
-            f"expected shape {list(spec.shape)} (-1: any size), received {shape[:8]}", where=f"{where}.shape"
+            f"expected shape {list(spec.shape)} (-1: any size), received {shape}", where=f"{where}.shape"
         )
-    if max_rows is not None and shape and spec.shape[0] == -1 and shape[0] > max_rows:
-        raise InvalidRequestError(
-            f"expected at most {max_rows} rows in one request, received {shape[0]}", where=f"{where}.shape"
-        )
+    _check_rows(shape, spec, max_rows, f"{where}.shape")
     return shape
 
 
+def _check_rows(shape: list[int], spec: TensorSpec, max_rows: int, where: str) -> None:
+    if shape and spec.shape[0] == -1 and shape[0] > max_rows:
+        raise InvalidRequestError(
+            f"expected at most {max_rows} rows in one request, received {shape[0]}", where=where
+        )
+
+
 def _binary_size(entry: dict[str, Any], where: str) -> int | None:
-    parameters = _parameters(entry, f"{where}.parameters")
+    parameters = _parameters(entry, f"{where}.parameters", _INPUT_PARAMETERS)
     size = parameters.get("binary_data_size")
     if size is None:
         if "data" not in entry:
@@ -300,7 +418,7 @@ def _binary_size(entry: dict[str, Any], where: str) -> int | None:
         return None
     if type(size) is not int or size < 0:
         raise InvalidRequestError(
-            f"expected a number of bytes, received {size!r}", where=f"{where}.parameters.binary_data_size"
+            f"expected a number of bytes, received {size!r:.64}", where=f"{where}.parameters.binary_data_size"
         )
     if "data" in entry:
         raise InvalidRequestError(
@@ -323,7 +441,7 @@ def _decode_outputs(listed: Any, specs: Mapping[str, TensorSpec], binary: bool) 
         name = _spec_of(entry, specs, where, "output").name
         if name in wanted:
             raise InvalidRequestError(f"expected each output once, received `{name}` twice", where=where)
-        parameters = _parameters(entry, f"{where}.parameters")
+        parameters = _parameters(entry, f"{where}.parameters", _OUTPUT_PARAMETERS)
         if parameters.get("classification"):
             raise InvalidRequestError(
                 "the classification extension is not offered: the outputs are vectors, not class scores",
@@ -372,8 +490,3 @@ def compress(body: bytes, accept_encoding: str) -> tuple[bytes, str | None]:
     if "deflate" in names:
         return zlib.compress(body, 1), "deflate"
     return body, None
-
-
-def shorten(text: str, longest: int = 64) -> str:
-    """Return ``text`` cut for a message."""
-    return text if len(text) <= longest else text[:longest] + "…"

@@ -1,4 +1,4 @@
-"""What a served model looks like to a KServe client: the model itself, and its bare ONNX part."""
+"""Models as KServe clients see them: a whole model, and its bare ONNX part."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from graphbox.artifact import Artifact, TensorSpec
 from graphbox.deploy import DeployedClick, DeployedEncoder, DeployedKnowledgeGraph, DeployedModel
 from graphbox.errors import InvalidRequestError, NotFoundError
-from graphbox.server.kserve.executor import CostEstimate
+from graphbox.server.executor import CostEstimate
 from graphbox.server.kserve.tensors import Tensor
 
 __all__ = [
@@ -24,24 +25,30 @@ __all__ = [
 ]
 
 ONNX_SUFFIX = ".onnx"
-"""What the name of a model's bare ONNX part ends with."""
+"""Suffix of the name of a model's bare ONNX part."""
+
+MAX_ID_BYTES = 1024
+"""Longest id, in UTF-8, that is looked up."""
 
 _NODE_TYPE = "node_type"
+_MAX_ANSWERS = 1 << 20
 
 
 class Endpoint(Protocol):
     """A model of the KServe protocol.
 
     Attributes:
-        platform: what runs it.
+        platform: name of the runtime.
         inputs: by name.
         outputs: by name.
-        cost: what its executions took.
+        parameters: names of the request parameters it reads.
+        cost: estimate from its executions.
     """
 
     platform: str
     inputs: dict[str, TensorSpec]
     outputs: dict[str, TensorSpec]
+    parameters: frozenset[str]
     cost: CostEstimate
 
     def work(self, inputs: Mapping[str, Tensor]) -> int:
@@ -66,6 +73,7 @@ class EncoderEndpoint:
     """
 
     platform = "graphbox"
+    parameters = frozenset({_NODE_TYPE})
 
     def __init__(self, artifact: Artifact, model: DeployedEncoder) -> None:
         self._model = model
@@ -86,7 +94,7 @@ class EncoderEndpoint:
         node_type = parameters.get(_NODE_TYPE)
         if node_type is not None and node_type not in self._query_types:
             raise InvalidRequestError(
-                f"expected one of the node types {', '.join(self._query_types)}, received {node_type!r}",
+                f"expected one of the node types {', '.join(self._query_types)}, received {node_type!r:.64}",
                 where=f"parameters.{_NODE_TYPE}",
             )
         tensor = inputs[self._input]
@@ -95,7 +103,7 @@ class EncoderEndpoint:
         try:
             return {self._output: self._model.encode(_original_ids(tensor), node_type)}
         except NotFoundError as error:
-            # 404 would say that the model is not there.
+            # 404 would say that the model does not exist.
             raise InvalidRequestError(
                 error.message, where=f"input `{self._input}`", hint=error.hint
             ) from error
@@ -110,6 +118,7 @@ class ClickEndpoint:
     """
 
     platform = "graphbox"
+    parameters = frozenset[str]()
 
     def __init__(self, artifact: Artifact, model: DeployedClick) -> None:
         self._model = model
@@ -137,6 +146,7 @@ class AnswerEndpoint:
     """
 
     platform = "graphbox"
+    parameters = frozenset({"asked", "k", "known"})
 
     def __init__(self, artifact: Artifact, model: DeployedKnowledgeGraph, most: int = 1000) -> None:
         self._artifact = artifact
@@ -163,23 +173,25 @@ class AnswerEndpoint:
                 f"expected a relation for each of {len(ids)} ids, received {len(relations)}",
                 where=f"input `{self._relations}`",
             )
+        if len(ids) * k > _MAX_ANSWERS:
+            raise InvalidRequestError(
+                f"expected at most {_MAX_ANSWERS} answers in one request, received {len(ids)} questions "
+                f"with k = {k}",
+                hint="send fewer questions in one request",
+            )
         answers = np.empty((len(ids), k), np.int64 if self._are_integers else np.object_)
         scores = np.empty((len(ids), k), np.float32)
-        for relation in dict.fromkeys(relations):
-            places = np.flatnonzero([each == relation for each in relations])
-            try:
-                asked = self._artifact.ids(self._model.end_types(relation)[to_heads])
-                texts = _original_ids(ids[places])
-                nodes = asked.index([asked.from_text(str(each)) for each in texts])
-            except NotFoundError as error:
-                # 404 would say that the model is not there.
-                raise InvalidRequestError(error.message, hint=error.hint) from error
+        places_of: dict[str, list[int]] = {}
+        for place, relation in enumerate(relations):
+            places_of.setdefault(relation, []).append(place)
+        for relation, places in places_of.items():
+            nodes = self._nodes(relation, ids[places], to_heads)
             found = self._model.answer_indices(relation, nodes, k, to_heads=to_heads, with_known=with_known)
-            for place, each in zip(places.tolist(), found, strict=True):
+            for place, each in zip(places, found, strict=True):
                 if len(each.index) < k:
                     raise InvalidRequestError(
-                        f"expected k of at most {len(each.index)}, which is how many answers there are to "
-                        f"question {place}, received {k}",
+                        f"expected k of at most {len(each.index)}, the number of answers to question "
+                        f"{place}, received {k}",
                         where="parameters.k",
                     )
                 named = self._artifact.ids(each.node_type).take(each.index)
@@ -187,18 +199,30 @@ class AnswerEndpoint:
                 scores[place] = each.score
         return {self._answer: answers, self._score: scores}
 
+    def _nodes(self, relation: str, ids: Tensor, to_heads: bool) -> npt.NDArray[np.int64]:
+        try:
+            asked = self._artifact.ids(self._model.end_types(relation)[to_heads])
+            return asked.index([asked.from_text(str(each)) for each in _original_ids(ids)])
+        except NotFoundError as error:
+            # 404 would say that the model does not exist.
+            raise InvalidRequestError(error.message, hint=error.hint) from error
+
     def _asked(self, parameters: Mapping[str, Any]) -> tuple[int, bool, bool]:
         k = parameters.get("k", 10)
         if type(k) is not int or not 1 <= k <= self._most:
             raise InvalidRequestError(
-                f"expected an integer between 1 and {self._most}, received {k!r}", where="parameters.k"
+                f"expected an integer between 1 and {self._most}, received {k!r:.64}", where="parameters.k"
             )
         asked = parameters.get("asked", "tail")
         if asked not in ("head", "tail"):
-            raise InvalidRequestError(f"expected head or tail, received {asked!r}", where="parameters.asked")
+            raise InvalidRequestError(
+                f"expected head or tail, received {asked!r:.64}", where="parameters.asked"
+            )
         known = parameters.get("known", False)
         if not isinstance(known, bool):
-            raise InvalidRequestError(f"expected true or false, received {known!r}", where="parameters.known")
+            raise InvalidRequestError(
+                f"expected true or false, received {known!r:.64}", where="parameters.known"
+            )
         return k, asked == "head", known
 
 
@@ -218,6 +242,7 @@ class OnnxEndpoint:
     """The ONNX part alone, with the inputs and outputs it has."""
 
     platform = "onnxruntime_onnx"
+    parameters = frozenset[str]()
 
     def __init__(self, artifact: Artifact, model: DeployedModel) -> None:
         onnx = artifact.manifest.onnx
@@ -247,6 +272,9 @@ def _original_ids(tensor: Tensor) -> list[str] | list[int]:
     if tensor.dtype != np.object_:
         numbers: list[int] = tensor.tolist()
         return numbers
+    longest = max(map(len, tensor), default=0)
+    if longest > MAX_ID_BYTES:
+        raise InvalidRequestError(f"expected ids of at most {MAX_ID_BYTES} bytes, received one of {longest}")
     return _texts(tensor, "ids")
 
 

@@ -1,4 +1,4 @@
-"""The routes of the KServe protocol as a plain ASGI callable: inference is the hot path of the server."""
+"""Routes of the KServe protocol, a plain ASGI callable: inference is the hot path of the server."""
 
 from __future__ import annotations
 
@@ -12,35 +12,41 @@ from urllib.parse import unquote
 import orjson
 
 from graphbox.artifact import check_name
+from graphbox.deploy.cancellation import Cancellation
 from graphbox.errors import GraphboxError, InvalidRequestError, NotFoundError, UsageError
 from graphbox.server.asgi import Receive, Scope, Send
+from graphbox.server.body import json_too_large, parse_object, read_body
 from graphbox.server.kserve import schema
 from graphbox.server.kserve.codec import (
+    HEADER_LENGTH,
     InferRequest,
     InferResponse,
+    RequestLimits,
     compress,
     decode_request,
     decompress,
     encode_response,
 )
 from graphbox.server.kserve.endpoints import ONNX_SUFFIX, Endpoint
-from graphbox.server.kserve.executor import Executor
 from graphbox.server.kserve.tensors import Tensor
-from graphbox.server.problem import RefusedError, kserve_error
-from graphbox.server.repository import ServedModel, Slot
+from graphbox.server.problem import ClientLeftError, RefusedError, kserve_error
 from graphbox.server.services import Services
+from graphbox.server.slot import ServedModel, Slot
 from graphbox.server.telemetry import InferenceTimes, ModelStatistics
 
 __all__ = ["KServe"]
 
 # Bodies up to this size are parsed on the event loop.
-_SMALL_BODY_BYTES = 64 * 1024
+_SMALL_BODY_BYTES = 16 * 1024
+# Of requests that name a model or a setting.
+_MAX_MESSAGE_BYTES = 16 * 1024
+_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 _JSON = b"application/json"
 
 
 @dataclass(slots=True)
 class Call:
-    """One request: what it asks for, and how to read its body."""
+    """One request whose body has not been read."""
 
     method: str
     headers: Mapping[bytes, bytes]
@@ -53,7 +59,7 @@ class Call:
 
 @dataclass(slots=True)
 class Answer:
-    """What goes back."""
+    """The response to one request."""
 
     body: bytes
     status: int = 200
@@ -74,7 +80,7 @@ class Named:
         return self.slot.onnx_statistics if self.bare else self.slot.statistics
 
     def endpoint(self, model: ServedModel) -> Endpoint:
-        """Return what answers for it.
+        """Return the endpoint of the open model.
 
         Raises:
             NotFoundError: the model has no ONNX part.
@@ -85,23 +91,18 @@ class Named:
 Handler = Callable[[Call, str, str | None], Awaitable[Answer]]
 
 
-class ClientLeftError(Exception):
-    """The client closed the connection before its request was complete."""
-
-
 class KServe:
     """ASGI callable for every path under ``/v2``."""
 
-    def __init__(self, services: Services, executor: Executor) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
         self._repository = services.repository
-        self._executor = executor
-        self._max_rows = services.settings.max_rows
-        self._max_body_bytes = services.settings.max_body_bytes
+        self._executor = services.executor
+        self._settings = services.settings
         self._of_server: dict[tuple[str, ...], tuple[str, Callable[[Call], Awaitable[Answer]]]] = {
             (): ("GET", self._server_metadata),
             ("health", "live"): ("GET", self._healthy),
-            ("health", "ready"): ("GET", self._healthy),
+            ("health", "ready"): ("GET", self._is_ready),
             ("models", "stats"): ("GET", self._all_statistics),
             ("repository", "index"): ("POST", self._index),
         }
@@ -121,7 +122,7 @@ class KServe:
         except ClientLeftError:
             return
         except GraphboxError as error:
-            answer = Answer(kserve_error(_one_line(error)), error.http_status)
+            answer = Answer(kserve_error(self._services.public_text(_one_line(error))), error.http_status)
         headers = [*answer.headers, (b"content-length", str(len(answer.body)).encode())]
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": answer.body})
@@ -172,6 +173,10 @@ class KServe:
     async def _healthy(self, _call: Call) -> Answer:
         return Answer(b"", headers=())
 
+    async def _is_ready(self, _call: Call) -> Answer:
+        ready = self._repository.readiness().ready
+        return Answer(b"", HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE, headers=())
+
     async def _all_statistics(self, _call: Call) -> Answer:
         return _json(schema.model_statistics(self.statistics()))
 
@@ -179,7 +184,7 @@ class KServe:
         wanted = await self._json_object(call)
         ready_only = wanted.get("ready", False)
         if not isinstance(ready_only, bool):
-            raise InvalidRequestError(f"expected true or false, received {ready_only!r}", where="ready")
+            raise InvalidRequestError(f"expected true or false, received {ready_only!r:.64}", where="ready")
         known = await self._executor.run(self._repository.known)
         return _json(
             [
@@ -197,6 +202,13 @@ class KServe:
 
     async def _load(self, call: Call, name: str, verb: str) -> Answer:
         _check_model_name(name)
+        if self._is_bare(name):
+            base = name.removesuffix(ONNX_SUFFIX)
+            raise InvalidRequestError(
+                f"expected a model of the repository: `{name}` is the ONNX part of `{base}`, "
+                "loaded and unloaded with it",
+                hint=f"POST /v2/repository/models/{base}/{verb}",
+            )
         message = await self._json_object(call)
         parameters = message.get("parameters") or {}
         refused = (
@@ -214,7 +226,7 @@ class KServe:
                 HTTPStatus.FORBIDDEN,
                 "token_required",
                 f"{verb} is refused on a server without a token",
-                hint="start it with --token, or send it SIGHUP to load the active version of every model",
+                hint="start it with --token; a version that is promoted is served without a request",
             )
         act = self._repository.load if verb == "load" else self._repository.unload
         await self._executor.run(lambda: act(name))
@@ -250,7 +262,11 @@ class KServe:
     async def _configuration(self, _call: Call, name: str, version: str | None) -> Answer:
         named, model = await self._enter(name, version)
         try:
-            return _json(schema.model_configuration(name, named.endpoint(model), self._max_rows))
+            return _json(
+                schema.model_configuration(
+                    name, named.endpoint(model), self._settings.rows_limit(named.slot.name)
+                )
+            )
         finally:
             self._repository.leave(named.slot)
 
@@ -275,14 +291,9 @@ class KServe:
         self, call: Call, named: Named, model: ServedModel, started: int
     ) -> tuple[Answer, int, InferenceTimes]:
         endpoint = named.endpoint(model)
-        body = await read_body(call.receive)
-        read = time.perf_counter_ns()
-        encoding = call.header(b"content-encoding").strip().lower()
-        if len(body) <= _SMALL_BODY_BYTES and not encoding:
-            request = self._decode(call, body, "", endpoint)
-        else:
-            request = await self._executor.run(lambda: self._decode(call, body, encoding, endpoint))
+        request, read = await self._read_request(call, named, endpoint)
         decoded = time.perf_counter_ns()
+        cancellation = Cancellation(request.timeout_s, (decoded - started) / 1e9)
         work = endpoint.work(request.inputs)
 
         def execute() -> tuple[int, int, int, InferResponse]:
@@ -290,11 +301,16 @@ class KServe:
             tensors = endpoint.run(request.inputs, request.parameters)
             ended = time.perf_counter_ns()
             endpoint.cost.observe(work, ended - begun)
+            cancellation.check()
             response = encode_response(named.name, str(named.slot.version), request, tensors)
             return begun, ended, _rows(tensors), response
 
-        short = endpoint.cost.is_short(work)
-        begun, ended, rows, response = execute() if short else await self._executor.run(execute)
+        if endpoint.cost.is_short(work):
+            begun, ended, rows, response = execute()
+        else:
+            begun, ended, rows, response = await self._executor.run_while_connected(
+                call.receive, execute, cancellation, long=endpoint.cost.is_long(work)
+            )
         answer = _infer_answer(response, call.header(b"accept-encoding"))
         finished = time.perf_counter_ns()
         return (
@@ -309,20 +325,36 @@ class KServe:
             ),
         )
 
-    def _decode(self, call: Call, body: bytes, encoding: str, endpoint: Endpoint) -> InferRequest:
-        length = call.headers.get(b"inference-header-content-length")
-        return decode_request(
-            decompress(body, encoding, self._max_body_bytes),
-            None if length is None else length.decode("latin-1"),
-            endpoint.inputs,
-            endpoint.outputs,
-            self._max_rows,
-        )
+    async def _read_request(self, call: Call, named: Named, endpoint: Endpoint) -> tuple[InferRequest, int]:
+        """Return the request, and when its body was complete."""
+        limits = self._limits(named)
+        encoding = call.header(b"content-encoding").strip().lower()
+        header_length = call.headers.get(_HEADER_LENGTH)
+        is_json = header_length is None and not encoding
+        if is_json and int(call.headers.get(b"content-length", b"0")) > limits.max_json_bytes:
+            raise json_too_large(limits.max_json_bytes)  # before it is read
+        body = await read_body(call.receive)
+        read = time.perf_counter_ns()
+
+        def decode() -> InferRequest:
+            return decode_request(
+                decompress(body, encoding, self._settings.max_body_bytes),
+                None if header_length is None else header_length.decode("latin-1"),
+                endpoint,
+                limits,
+            )
+
+        if len(body) <= _SMALL_BODY_BYTES and not encoding:
+            return decode(), read
+        return await self._executor.run_while_connected(call.receive, decode), read
+
+    def _limits(self, named: Named) -> RequestLimits:
+        return RequestLimits(self._settings.rows_limit(named.slot.name), self._settings.max_json_bytes)
 
     # Names
 
     async def _enter(self, name: str, version: str | None) -> tuple[Named, ServedModel]:
-        """Return a model and count a user of it; opens it on a thread when it is not open."""
+        """Return a model and count a user of it; open it on a thread when it is not open."""
         named = await self._named(name, version)
         model = named.slot.try_enter()
         if model is None:
@@ -350,39 +382,17 @@ class KServe:
                 raise
             return Named(name, self._repository.slot(base, number), bare=True)
 
+    def _is_bare(self, name: str) -> bool:
+        base = name.removesuffix(ONNX_SUFFIX)
+        return base != name and self._repository.has(base) and not self._repository.has(name)
+
     async def _json_object(self, call: Call) -> dict[str, Any]:
         encoding = call.header(b"content-encoding").strip().lower()
-        body = decompress(await read_body(call.receive), encoding, self._max_body_bytes)
-        if not body:
-            return {}
-        try:
-            message = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise InvalidRequestError(
-                f"expected a JSON object, received text that is not JSON: {error}"
-            ) from error
-        if not isinstance(message, dict):
-            raise InvalidRequestError("expected a JSON object, received another value")
-        return message
-
-
-async def read_body(receive: Receive) -> bytes:
-    """Return the whole body.
-
-    Raises:
-        ClientLeftError: the connection was closed before its end.
-    """
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return bytes(message.get("body", b""))
-    pieces: list[bytes] = []
-    while True:
-        if message["type"] == "http.disconnect":
-            raise ClientLeftError
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
-        message = await receive()
+        body = await read_body(call.receive)
+        if len(body) > _MAX_MESSAGE_BYTES:
+            raise json_too_large(_MAX_MESSAGE_BYTES)
+        content = decompress(body, encoding, _MAX_MESSAGE_BYTES)
+        return parse_object(content, _MAX_MESSAGE_BYTES) if content else {}
 
 
 def _segments(scope: Scope) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from graphbox.errors import InvalidRequestError
 
 __all__ = [
     "DATATYPES",
+    "MAX_ELEMENT_BYTES",
     "Tensor",
     "datatype_of",
     "decode_binary",
@@ -45,6 +46,9 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "BYTES": np.dtype(np.object_),
 }
 """NumPy dtype of each datatype. An element of BYTES is a ``bytes`` object."""
+
+MAX_ELEMENT_BYTES = 1 << 20
+"""Longest element of a BYTES tensor."""
 
 _LENGTH_BYTES = 4
 
@@ -193,6 +197,10 @@ def _decode_strings(raw: memoryview, count: int, where: str) -> Tensor:
     elements: list[bytes] = []
     offset = 0
     while offset < len(raw):
+        if len(elements) == count:
+            raise InvalidRequestError(
+                f"expected {count} BYTES elements, received {len(raw) - offset} bytes after them", where=where
+            )
         if offset + _LENGTH_BYTES > len(raw):
             raise InvalidRequestError(
                 f"expected a {_LENGTH_BYTES}-byte length at byte {offset},"
@@ -201,10 +209,15 @@ def _decode_strings(raw: memoryview, count: int, where: str) -> Tensor:
             )
         (length,) = struct.unpack_from("<I", raw, offset)
         offset += _LENGTH_BYTES
+        if length > MAX_ELEMENT_BYTES:
+            raise InvalidRequestError(
+                f"expected elements of at most {MAX_ELEMENT_BYTES} bytes, "
+                f"element {len(elements)} has {length}",
+                where=where,
+            )
         if offset + length > len(raw):
             raise InvalidRequestError(
-                f"element {len(elements)} is said to be {length} bytes long,"
-                f" but {len(raw) - offset} bytes are left",
+                f"expected {length} bytes for element {len(elements)}, received {len(raw) - offset}",
                 where=where,
             )
         elements.append(bytes(raw[offset : offset + length]))
@@ -217,9 +230,10 @@ def _decode_strings(raw: memoryview, count: int, where: str) -> Tensor:
 
 
 def encode_json(tensor: Tensor) -> Any:
-    """Return what goes into a JSON ``data`` field: the elements, flat in row-major order.
+    """Return the JSON ``data`` field of a tensor: its elements, flat in row-major order.
 
-    NaN and infinities become null, as JSON has no word for them.
+    Raises:
+        InvalidRequestError: an element has no form in JSON: NaN, an infinity, bytes that are not UTF-8.
     """
     if tensor.dtype == np.object_:
         try:
@@ -229,7 +243,15 @@ def encode_json(tensor: Tensor) -> Any:
                 "expected UTF-8 text in a BYTES output asked for as JSON, received other bytes",
                 hint="ask for it with the parameter binary_data",
             ) from error
-    return np.ascontiguousarray(tensor).reshape(-1)
+    flat = np.ascontiguousarray(tensor).reshape(-1)
+    if flat.dtype.kind == "f" and not np.isfinite(flat).all():
+        place = int(np.flatnonzero(~np.isfinite(flat))[0])
+        raise InvalidRequestError(
+            "expected finite outputs, the only ones that JSON can hold, "
+            f"the model returned {flat[place]} as element {place}",
+            hint="ask for the output with the parameter binary_data",
+        )
+    return flat
 
 
 def encode_binary(tensor: Tensor) -> bytes:

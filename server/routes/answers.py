@@ -1,52 +1,91 @@
-"""What models say of rows, and of questions about triples."""
+"""Predictions of click models, and answers of knowledge graph models."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import Response
 
+from graphbox import deploy
 from graphbox.errors import InvalidRequestError
+from graphbox.server.body import json_too_large, parse_object, read_body, shorten
 from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import (
     LikelyAnswer,
     LikelyAnswers,
     NodeId,
     Prediction,
-    PredictionRequest,
     Predictions,
     Relation,
     Relations,
 )
 from graphbox.server.services import ServicesDep
+from graphbox.server.slot import ServedModel
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
 Name = Annotated[str, Path(description="name of the model", max_length=128)]
 Version = Annotated[int | None, Query(ge=1, description="version of the model; the served one when left out")]
+_LONG_BODY_BYTES = 64 * 1024
+# The body is parsed by hand: pydantic would validate it on the event loop.
+_PREDICTION_BODY: Final = {
+    "required": True,
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PredictionRequest"}}},
+}
 EntityId = Annotated[str | None, Query(max_length=1024)]
 
 
-@router.post("/{name}/predict")
-def predict(
-    name: Name, request: PredictionRequest, services: ServicesDep, version: Version = None
-) -> Predictions:
+@router.post("/{name}/predict", response_model=Predictions, openapi_extra={"requestBody": _PREDICTION_BODY})
+async def predict(name: Name, request: Request, services: ServicesDep, version: Version = None) -> Response:
     """Return the probabilities of rows, each given by its own columns."""
-    most = services.settings.max_rows
-    if len(request.rows) > most:
+    limit_bytes = services.settings.max_json_bytes
+    if int(request.headers.get("content-length", "0")) > limit_bytes:
+        raise json_too_large(limit_bytes)
+    body = await read_body(request.receive)
+
+    def answer() -> bytes:
+        rows = _rows(parse_object(body, limit_bytes), services.settings.rows_limit(name))
+        with services.repository.use(name, version) as served:
+            found = served.click.predict(rows)
+            return _predictions(served, found).model_dump_json().encode()
+
+    is_long = len(body) > _LONG_BODY_BYTES
+    content = await services.executor.run_while_connected(request.receive, answer, long=is_long)
+    return Response(content, media_type="application/json")
+
+
+def _rows(message: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    if message.keys() != {"rows"}:
+        received = ", ".join(f"`{shorten(key)}`" for key in list(message)[:20]) or "none"
+        raise InvalidRequestError(f"expected the one field `rows`, received {received}", where="request")
+    rows = message["rows"]
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidRequestError("expected a list of objects of column and value", where="rows")
+    if len(rows) > most:
         raise InvalidRequestError(
-            f"expected at most {most} rows in one request, received {len(request.rows)}", where="rows"
+            f"expected at most {most} rows in one request, received {len(rows)}", where="rows"
         )
-    with services.repository.use(name, version) as served:
-        found = served.click.predict(request.rows)
-        return Predictions(
-            model=served.name,
-            version=served.version,
-            predictions=[
-                Prediction(probability=probability, unseen=found.unseen_fields(row))
-                for row, probability in enumerate(found.probability.tolist())
-            ],
+    return rows
+
+
+def _predictions(served: ServedModel, found: deploy.Predictions) -> Predictions:
+    probabilities = found.probability.tolist()
+    wrong = next((row for row, value in enumerate(probabilities) if not math.isfinite(value)), None)
+    if wrong is not None:
+        raise InvalidRequestError(
+            f"expected columns from which the model computes a number, it returned {probabilities[wrong]}",
+            where=f"row {wrong}",
         )
+    return Predictions(
+        model=served.name,
+        version=served.version,
+        predictions=[
+            Prediction(probability=probability, unseen=found.unseen_fields(row))
+            for row, probability in enumerate(probabilities)
+        ],
+    )
 
 
 @router.get("/{name}/relations")

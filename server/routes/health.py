@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 import graphbox
-from graphbox.server.schema import Health
-from graphbox.server.services import ServicesDep
+from graphbox.server.problem import RefusedError
+from graphbox.server.schema import Health, Readiness
+from graphbox.server.services import Services, ServicesDep
 
 router = APIRouter(tags=["health"])
 
 
 @router.get("/healthz")
 async def health() -> Health:
-    """Tell that the process answers."""
+    """Return 200 while the process runs."""
     return Health(version=graphbox.__version__)
 
 
 @router.get("/healthz/live")
 async def live() -> Health:
-    """Tell that the process answers; restart it when it does not."""
+    """Return 200 while the process runs; restart it when it does not answer."""
     return Health(version=graphbox.__version__)
 
 
-@router.get("/healthz/ready")
-async def ready() -> Health:
-    """Tell that requests are accepted. A model that cannot be loaded does not change this."""
-    return Health(version=graphbox.__version__)
+@router.get("/healthz/ready", responses={503: {"model": Readiness}})
+async def ready(request: Request, response: Response, services: ServicesDep) -> Readiness:
+    """Return 200 when every model answers, and 503 while models are loading at start or one cannot answer.
+
+    A failed load of a newer version does not change this while the previous version answers. Model names
+    need the token, if the server has one.
+    """
+    found = services.repository.readiness()
+    if not found.ready:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    if not _is_admitted(services, request.scope["graphbox.headers"]):
+        return Readiness(ready=found.ready, available=[], loading=[], failed={})
+    return Readiness(ready=found.ready, available=found.available, loading=found.loading, failed=found.failed)
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(services: ServicesDep) -> Response:
-    """Answer the counters in the text format of Prometheus."""
+    """Return the counters in the text format of Prometheus."""
     text, content_type = services.telemetry.text()
     return Response(text, headers={"content-type": content_type})
+
+
+def _is_admitted(services: Services, headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a request to an open path could have asked any other path."""
+    try:
+        services.host_rule.check(headers.get(b"host"))
+        if services.token_rule is not None:
+            services.token_rule.check(headers)
+    except RefusedError:
+        return False
+    return True

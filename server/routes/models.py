@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from graphbox.errors import InvalidRequestError
+from graphbox.errors import InvalidRequestError, NotFoundError
 from graphbox.server.index import nearest
+from graphbox.server.problem import RefusedError
 from graphbox.server.repository import Known
 from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import (
@@ -18,10 +20,12 @@ from graphbox.server.schema import (
     Neighbor,
     NeighborAnswer,
     NodeId,
+    Promotion,
     TrueLink,
+    VersionComparison,
 )
 from graphbox.server.services import ServicesDep
-from graphbox.workspace import ModelRecord
+from graphbox.workspace import ModelRecord, compare
 
 router = APIRouter(prefix=f"{API_PREFIX}/models", tags=["models"])
 
@@ -37,12 +41,16 @@ def models(services: ServicesDep) -> list[ModelSummary]:
     """List the models with their versions, newest first."""
     records = services.workspace.models() if services.workspace else []
     known = services.repository.known()
-    versions = {(record.name, record.version): _version_of(record) for record in records}
+    active = {record.name: record for record in records if record.active}
+    versions = {
+        (record.name, record.version): _version_of(record, active.get(record.name)) for record in records
+    }
     for model in known:
         key = (model.name, model.version)
         if key not in versions:
             versions[key] = _version_outside_workspace(model)
         versions[key].served = model.served
+        versions[key].failure = model.reason or None
     names = sorted({name for name, _ in versions})
     return [
         ModelSummary(
@@ -50,6 +58,40 @@ def models(services: ServicesDep) -> list[ModelSummary]:
         )
         for name in names
     ]
+
+
+@router.post("/{name}/promote")
+def promote(name: Name, promotion: Promotion, services: ServicesDep) -> ModelVersion:
+    """Make a version active: the one served by default.
+
+    The server switches to it within a second, or at SIGHUP if it does not follow.
+    """
+    version = promotion.version
+    if services.token_rule is None:
+        raise RefusedError(
+            HTTPStatus.FORBIDDEN,
+            "token_required",
+            "promote is refused on a server without a token",
+            hint=f"start it with --token, or run `graphbox models promote {name} --version {version}`",
+        )
+    if services.workspace is None:
+        raise _not_in_workspace(name, version)
+    try:
+        record = services.workspace.promote_model(name, version)
+    except NotFoundError:
+        if services.repository.has(name):
+            services.repository.slot(name, version)
+            raise _not_in_workspace(name, version) from None
+        raise
+    return _version_of(record, record)
+
+
+def _not_in_workspace(name: str, version: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"expected a model of a workspace: `{name}` version {version} comes from a folder (`--models`)",
+        where="model",
+        hint="a folder of models serves its highest version: copy the version there under a higher number",
+    )
 
 
 @router.get("/{name}/neighbors")
@@ -78,6 +120,7 @@ def neighbors(
             model=served.name,
             version=served.version,
             query=NodeId(id=served.artifact.ids(query_type)[index], type=query_type),
+            query_types=served.types_of(id),
             neighbors=[
                 Neighbor(
                     id=identifier,
@@ -121,7 +164,11 @@ def ids(
         )
 
 
-def _version_of(record: ModelRecord) -> ModelVersion:
+def _version_of(record: ModelRecord, active: ModelRecord | None) -> ModelVersion:
+    comparison = None
+    if active is not None and active.version != record.version:
+        found = compare(record, active).as_dict()
+        comparison = VersionComparison(**{key: found[key] for key in VersionComparison.model_fields})
     return ModelVersion(
         version=record.version,
         kind=record.kind,
@@ -133,8 +180,11 @@ def _version_of(record: ModelRecord) -> ModelVersion:
         created_at=record.created_at,
         active=record.active,
         metrics={task: dict(values) for task, values in record.metrics.items()},
+        deciding_metric=record.deciding_metric,
+        comparison=comparison,
         bench=[
             BenchPoint(
+                operation=point.operation,
                 target=point.target,
                 threads=point.threads,
                 batch=point.batch,
@@ -142,9 +192,14 @@ def _version_of(record: ModelRecord) -> ModelVersion:
                 p99_ms=point.p99_ms,
                 rows_per_s=point.rows_per_s,
             )
-            for point in sorted(record.bench, key=lambda point: (point.target, point.threads, point.batch))
+            for point in sorted(
+                record.bench,
+                key=lambda point: (point.operation, point.target, point.threads, point.batch),
+            )
         ],
         served=False,
+        promotable=True,
+        failure=None,
     )
 
 
@@ -161,6 +216,10 @@ def _version_outside_workspace(model: Known) -> ModelVersion:
         created_at=manifest.created_at,  # type: ignore[arg-type]  # pydantic parses the ISO 8601 text
         active=False,
         metrics={task: dict(values) for task, values in manifest.metrics.items()},
+        deciding_metric=None,
+        comparison=None,
         bench=[],
         served=False,
+        promotable=False,
+        failure=None,
     )

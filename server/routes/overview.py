@@ -25,4 +25,6 @@ def overview(services: ServicesDep) -> Overview:
         runs=len(runs),
         models=len(names | services.repository.names()),
         running=sum(run.state == "running" for run in runs),
+        can_promote=workspace is not None and services.token_rule is not None,
+        follows=services.settings.follow,
     )

@@ -12,11 +12,15 @@ from graphbox.server.routes import API_PREFIX
 from graphbox.server.schema import RunDetail, RunError, RunMetrics, RunReport, RunSummary, StageSummary
 from graphbox.server.services import Services, ServicesDep
 from graphbox.workspace import RunRecord
+from graphbox.workspace.locks import is_held
 
 router = APIRouter(prefix=f"{API_PREFIX}/runs", tags=["runs"])
 
 METRICS_FILE = "metrics.jsonl"
 _MAX_POINTS = 100_000
+_STOPPED_STATES = frozenset({"created", "interrupted", "failed"})
+# Errors that come from the run file or from what the run measured: the same stage would fail again.
+_LASTING_ERRORS = frozenset({"config", "gate", "unsupported", "usage"})
 
 
 @router.get("")
@@ -43,7 +47,21 @@ def run(run_id: str, services: ServicesDep) -> RunDetail:
             **{key: record.report[key] for key in RunReport.model_fields if key in record.report}
         ),
         error=RunError(**record.error) if record.error else None,
+        resumable=_is_resumable(record),
+        removable=not is_held(record.path / "lock"),
     )
+
+
+def _is_resumable(record: RunRecord) -> bool:
+    """Return whether the run can be continued without a change of its run file, which it keeps a copy of."""
+    if record.state not in _STOPPED_STATES or not (record.path / "config.yaml").is_file():
+        return False
+    if record.state == "failed":
+        # A batch whose loss was not finite is kept in `failed`; it would be the same again.
+        diverged = record.stage == "train" and (record.path / "failed").is_dir()
+        if diverged or (record.error or {}).get("code") in _LASTING_ERRORS:
+            return False
+    return not is_held(record.path / "lock")
 
 
 @router.get("/{run_id}/metrics")

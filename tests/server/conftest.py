@@ -45,6 +45,7 @@ def server(shared_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
     """A server for ``shared_workspace``, without a token."""
     log = tmp_path_factory.mktemp("log") / "server.log"
     running = start_process({"port": 0, "workspace": shared_workspace.root, "max_rows": 100}, log)
+    running.wait_until_ready()
     yield running
     assert running.stop() == 0, log.read_text()
     if running.process.stdout is not None:

@@ -14,9 +14,9 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     if "workspace" in given:
         given["workspace"] = Path(given["workspace"])
-    for name in ("artifacts", "allowed_hosts"):
+    for name in ("models", "allowed_hosts"):
         if name in given:
-            given[name] = tuple(Path(item) if name == "artifacts" else item for item in given[name])
+            given[name] = tuple(Path(item) if name == "models" else item for item in given[name])
     try:
         serve(Settings(**given), on_start=lambda url: print(url, flush=True))
     except GraphboxError as error:

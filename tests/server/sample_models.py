@@ -49,15 +49,15 @@ def expected_embeddings(packages: list[str]) -> npt.NDArray[np.float32]:
     return np.array(vectors, dtype=np.float32).reshape(-1, DIM)
 
 
-def encoder_onnx() -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
+def encoder_onnx(dim: int = DIM) -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
     """One layer in padded-block form."""
     inputs = [
-        TensorSpec(name="rows", datatype="FP32", shape=(-1, DIM)),
+        TensorSpec(name="rows", datatype="FP32", shape=(-1, dim)),
         TensorSpec(name="own", datatype="INT64", shape=(-1,)),
         TensorSpec(name="neighbors", datatype="INT64", shape=(-1, 1, -1)),
         TensorSpec(name="weights", datatype="FP32", shape=(-1, 1, -1)),
     ]
-    outputs = [TensorSpec(name="embedding", datatype="FP32", shape=(-1, DIM))]
+    outputs = [TensorSpec(name="embedding", datatype="FP32", shape=(-1, dim))]
     nodes = [
         helper.make_node(
             "Constant", [], ["two"], value=helper.make_tensor("two", TensorProto.INT64, [1], [2])
@@ -66,7 +66,9 @@ def encoder_onnx() -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
             "Constant", [], ["axes"], value=helper.make_tensor("axes", TensorProto.INT64, [2], [1, 2])
         ),
         helper.make_node("Gather", ["rows", "own"], ["self"]),
-        helper.make_node("Gather", ["rows", "neighbors"], ["gathered"]),
+        # As an exported model has it: positions pass through a Split before they are used.
+        helper.make_node("Split", ["neighbors"], ["slots"], axis=1, num_outputs=1),
+        helper.make_node("Gather", ["rows", "slots"], ["gathered"]),
         helper.make_node("Unsqueeze", ["weights", "two"], ["wide"]),
         helper.make_node("MatMul", ["wide", "gathered"], ["product"]),
         helper.make_node("Squeeze", ["product", "axes"], ["mean"]),
@@ -75,7 +77,8 @@ def encoder_onnx() -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
 
     def info(spec: TensorSpec) -> Any:
         kind = TensorProto.FLOAT if spec.datatype == "FP32" else TensorProto.INT64
-        sizes = [f"{spec.name}_{axis}" if size < 0 else size for axis, size in enumerate(spec.shape)]
+        free = ("rows",) if spec.name == "rows" else ("batch", "", "slots")
+        sizes = [free[axis] if size < 0 else size for axis, size in enumerate(spec.shape)]
         return helper.make_tensor_value_info(spec.name, kind, sizes)
 
     graph = helper.make_graph(
@@ -87,7 +90,29 @@ def encoder_onnx() -> tuple[bytes, list[TensorSpec], list[TensorSpec]]:
 
 
 def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scale: float = 1.0) -> Artifact:
-    content, inputs, outputs = encoder_onnx()
+    return _write_encoder(path, name, version, PACKAGES, ROWS * np.float32(scale), TARGET, NEIGHBORS)
+
+
+def write_wide_encoder(path: Path, *, name: str = "wide", version: int = 1) -> Artifact:
+    """An encoder whose requests take long: 20,000 packages with 40 neighbours each."""
+    generator = np.random.default_rng(9)
+    rows = generator.standard_normal((20_000, 64)).astype(np.float32)
+    neighbors = generator.integers(0, len(rows), (len(rows), 40)).astype(np.int32)
+    packages = [f"p{number}" for number in range(len(rows))]
+    return _write_encoder(path, name, version, packages, rows, rows, neighbors)
+
+
+def _write_encoder(
+    path: Path,
+    name: str,
+    version: int,
+    packages: list[str],
+    rows: npt.NDArray[np.float32],
+    target_rows: npt.NDArray[np.float32],
+    neighbors: npt.NDArray[np.int32],
+) -> Artifact:
+    dim = rows.shape[1]
+    content, inputs, outputs = encoder_onnx(dim)
     group = RelationGroup(
         edge_types=(DEPENDS,),
         counts="neighbors/depends_counts.npy",
@@ -101,15 +126,15 @@ def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scal
         rows={"package": RowsSpec(input="rows", tables=("package",))},
         layers=(LayerSpec(groups=(group,), self_inputs={"package": "own"}),),
     )
-    source, slot = np.nonzero(NEIGHBORS >= 0)
-    target = NEIGHBORS[source, slot].astype(np.int64)
+    source, slot = np.nonzero(neighbors >= 0)
+    target = neighbors[source, slot].astype(np.int64)
     with ArtifactWriter(path) as writer:
-        writer.add_ids("package", PACKAGES)
-        writer.add_table("package", "package", ROWS * np.float32(scale))
-        writer.add_table("target", "package", TARGET)
-        writer.add_array("neighbors/depends.npy", NEIGHBORS[NEIGHBORS >= 0])
+        writer.add_ids("package", packages)
+        writer.add_table("package", "package", rows)
+        writer.add_table("target", "package", target_rows)
+        writer.add_array("neighbors/depends.npy", neighbors[neighbors >= 0])
         writer.add_array(
-            "neighbors/depends_counts.npy", (NEIGHBORS >= 0).sum(1, keepdims=True).astype(np.uint16)
+            "neighbors/depends_counts.npy", (neighbors >= 0).sum(1, keepdims=True).astype(np.uint16)
         )
         writer.set_onnx(content, opset=20, precision="float32", inputs=inputs, outputs=outputs)
         writer.set_preprocess(form)
@@ -119,7 +144,7 @@ def write_encoder(path: Path, *, name: str = "companion", version: int = 1, scal
             version=version,
             kind="encoder",
             task="companion",
-            dim=DIM,
+            dim=dim,
             targets={"package": TargetSpec(table="target", score="inner_product")},
             metrics={"companion": {"recall@20": 0.5}},
         )
@@ -164,8 +189,9 @@ def add_model(workspace: Workspace, name: str, write: Callable[..., Artifact], *
         task=manifest.task,
         precision="float32",
         metrics=manifest.metrics,
-        activate=activate,
     )
+    if activate:
+        workspace.promote_model(name, version)
     return version
 
 
@@ -175,7 +201,7 @@ def build_workspace(root: Path) -> Workspace:
     add_model(workspace, "companion", write_encoder)
     add_model(workspace, "section", write_vectors)
     add_model(workspace, "numbers", write_numbers)
-    measured = BenchRecord("onnxruntime_cpu", 32, 1, 0.5, 0.9, 64_000.0, datetime.now(UTC))
+    measured = BenchRecord("onnxruntime_cpu", 32, 1, 0.5, 0.9, 64_000.0, datetime.now(UTC), "infer")
     workspace.add_benches("companion", 1, [measured])
     workspace.graph_path("debian").mkdir()
     workspace.add_graph(

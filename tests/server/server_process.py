@@ -47,6 +47,13 @@ class ServerProcess:
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.base, timeout=30, **options)
 
+    def is_ready(self) -> bool:
+        return httpx.get(f"{self.base}/healthz/ready").status_code == 200
+
+    def wait_until_ready(self) -> None:
+        """Wait until every model is open; a server takes requests before that."""
+        wait_until(self.is_ready, what="the server to be ready")
+
     def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)

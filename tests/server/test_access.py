@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,14 +15,41 @@ from graphbox.server.auth import HostRule, TokenRule
 from graphbox.server.problem import RefusedError
 from graphbox.server.settings import Settings, is_loopback
 from graphbox.workspace import Workspace
-from tests.server.server_process import EVERY_ADDRESS, TOKEN, ServerProcess, StartServer
+from tests.server.server_process import (
+    EVERY_ADDRESS,
+    TOKEN,
+    ServerProcess,
+    StartServer,
+    start_process,
+)
 
 OVERVIEW = "/api/v1/overview"
+BROWSER = {"accept": "text/html,*/*"}
 
 
 @pytest.fixture
 def guarded(start_server: StartServer, shared_workspace: Workspace) -> ServerProcess:
     return start_server(workspace=shared_workspace.root, token=TOKEN)
+
+
+@pytest.fixture
+def visitor(shared_guarded: ServerProcess) -> Iterator[httpx.Client]:
+    """A client without cookies of a server with a token."""
+    with shared_guarded.client() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared_guarded(
+    shared_workspace: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    log = tmp_path_factory.mktemp("log") / "guarded.log"
+    running = start_process({"port": 0, "workspace": shared_workspace.root, "token": TOKEN}, log)
+    yield running
+    assert running.stop() == 0
+    assert "Traceback" not in log.read_text()
+    if running.process.stdout is not None:
+        running.process.stdout.close()
 
 
 def test_nothing_without_the_token(guarded: ServerProcess) -> None:
@@ -39,9 +67,6 @@ def test_nothing_without_the_token(guarded: ServerProcess) -> None:
             assert answer.headers["www-authenticate"].startswith("Bearer")
             wrong = client.get(path, headers={"authorization": f"Bearer {TOKEN}x"})
             assert wrong.status_code == 401
-        assert client.get(f"{OVERVIEW}?token={TOKEN}").status_code == 401, (
-            "only the page takes it from its address"
-        )
         assert client.get(OVERVIEW).json()["code"] == "token_required"
         assert "expected the token" in client.get("/v2").json()["error"]
 
@@ -53,42 +78,101 @@ def test_bearer_token(guarded: ServerProcess) -> None:
 
 
 def test_health_needs_no_token(guarded: ServerProcess) -> None:
+    guarded.wait_until_ready()
     for path in ("/healthz", "/healthz/live", "/healthz/ready", "/v2/health/live", "/v2/health/ready"):
         assert httpx.get(guarded.base + path, headers={"host": "10.1.2.3"}).status_code == 200
 
 
-def test_page_gets_a_cookie_and_loses_the_token(guarded: ServerProcess) -> None:
-    assert guarded.url == f"{guarded.base}/?token={TOKEN}"
+def test_form_with_the_token_opens_the_page(guarded: ServerProcess) -> None:
     with guarded.client() as client:
-        answer = client.get(f"/?token={TOKEN}")
+        form = client.get("/", headers=BROWSER)
+        assert form.status_code == 401
+        assert form.headers["www-authenticate"].startswith("Bearer")
+        for part in (
+            'type="password"',
+            'autocomplete="current-password"',
+            'action="token"',
+            'lang="zh-CN"',
+            # Browsers send `Origin: null` from a page without it, which is refused.
+            '<meta name="referrer" content="same-origin">',
+        ):
+            assert part in form.text
+        assert "form-action 'self'" in form.headers["content-security-policy"]
+        answer = client.post("/token", data={"token": TOKEN}, headers={"origin": guarded.base})
         assert answer.status_code == 303
         assert answer.headers["location"] == "./"
         cookie = answer.headers["set-cookie"]
         assert re.fullmatch(
-            rf"graphbox_{guarded.port}=[0-9a-f]{{64}}; Path=/; HttpOnly; SameSite=Lax", cookie
+            rf"graphbox_{guarded.port}=[0-9a-f]{{64}}; Path=/; HttpOnly; SameSite=Strict", cookie
         )
         assert TOKEN not in cookie
         assert client.get(OVERVIEW).status_code == 200
         assert client.get("/").status_code in {200, 503}
-        assert client.get("/?token=wrong-token-wrong").status_code in {200, 503}, "the cookie is enough"
     with guarded.client(cookies={f"graphbox_{guarded.port}": TOKEN}) as client:
         assert client.get(OVERVIEW).status_code == 401, "the token itself is no cookie"
 
 
-def test_page_without_the_token_is_readable(guarded: ServerProcess) -> None:
+@pytest.mark.parametrize(
+    "form",
+    [
+        b"",
+        b"token=",
+        b"token=wrong-token-wrong",
+        f"token={TOKEN}x".encode(),
+        f"token={TOKEN}&token={TOKEN}".encode(),
+        f"atoken={TOKEN}".encode(),
+        "token=缺少令牌缺少令牌缺少令牌缺少".encode(),
+        b"token=%ff%fe%E4%BB%A4",
+        b"token=\xff\xfe",
+        b"%%%",
+    ],
+)
+def test_wrong_forms(visitor: httpx.Client, form: bytes) -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    answer = visitor.post("/token", content=form, headers=headers)
+    assert answer.status_code == 401
+    assert 'role="alert"' in answer.text
+    assert "is not the token" in answer.text
+    assert 'type="password"' in answer.text
+    assert "set-cookie" not in answer.headers
+    assert TOKEN not in answer.text
+
+
+def test_form_keeps_the_rules_of_the_gateway(visitor: httpx.Client) -> None:
+    form = {"token": TOKEN}
+    for foreign in ({"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}):
+        answer = visitor.post("/token", data=form, headers=foreign)
+        assert answer.status_code == 403, foreign
+        assert "set-cookie" not in answer.headers
+    assert visitor.post("/token", data=form, headers={"host": "evil.example"}).status_code == 403
+    assert visitor.post("/token", content=b"token=" + b"x" * 4091).status_code == 413
+    assert visitor.post("/token", content=b"token=" + b"x" * 4090).status_code == 401
+    assert visitor.post("/token", data={"token": f" {TOKEN}\n"}).status_code == 303
+    assert visitor.get("/token").headers["location"] == "./"
+    assert visitor.put("/token").status_code == 405
+
+
+def test_token_is_not_taken_from_an_address(guarded: ServerProcess) -> None:
+    assert guarded.url == f"{guarded.base}/"
     with guarded.client() as client:
-        for path in ("/", "/?token=wrong-token-wrong"):
-            answer = client.get(path, headers={"accept": "text/html,*/*"})
+        for path in (f"/?token={TOKEN}", f"{OVERVIEW}?token={TOKEN}"):
+            answer = client.get(path, headers=BROWSER)
             assert answer.status_code == 401
-            assert "This page needs its token" in answer.text
-            assert TOKEN not in answer.text
+            assert "set-cookie" not in answer.headers
+        assert "enter it there" in client.get(OVERVIEW).json()["hint"]
 
 
 def test_token_is_in_no_log(guarded: ServerProcess) -> None:
     with guarded.client() as client:
-        client.get(f"/?token={TOKEN}")
+        client.post("/token", data={"token": TOKEN})
     guarded.stop()
     assert TOKEN not in guarded.log.read_text()
+
+
+def test_server_without_a_token_has_no_form(server: ServerProcess) -> None:
+    answer = httpx.post(f"{server.base}/token", data={"token": "x"})
+    assert answer.status_code == 303
+    assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize(
@@ -144,6 +228,7 @@ def test_other_origins_cannot_act(server: ServerProcess) -> None:
     for foreign in (
         {"origin": "http://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[x"},
         {"origin": f"http://127.0.0.1:{server.port + 1}"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
@@ -174,18 +259,13 @@ def test_on_every_address_any_address_names_the_server(host: str) -> None:
         rule.check(b"evil.example")
 
 
-def test_token_in_the_address() -> None:
+@pytest.mark.parametrize(
+    "token", [b"", TOKEN.encode() + b"x", TOKEN.encode()[:-1], b"\xff\xfe", "令牌".encode()]
+)
+def test_wrong_tokens(token: bytes) -> None:
     rule = TokenRule(TOKEN, 8710)
-    assert rule.presented(f"a=1&token={TOKEN}".encode())
-    for query in (
-        "",
-        "token=",
-        f"token={TOKEN}x",
-        f"token=x&token={TOKEN}",
-        f"atoken={TOKEN}",
-        "token=%ff%fe",
-    ):
-        assert not rule.presented(query.encode()), query
+    assert rule.accepts(TOKEN.encode())
+    assert not rule.accepts(token)
 
 
 def test_cookies_of_other_servers_do_not_open_this_one() -> None:
@@ -233,6 +313,9 @@ def test_loopback(host: str, loopback: bool) -> None:
         ({"token": "sixteen characters"}, "without spaces"),
         ({"token": "caf\u00e9" * 8}, "printable ASCII"),
         ({"threads": 0}, "at least 1, received 0"),
+        ({"max_json_bytes": 0}, "at least 1, received 0"),
+        ({"max_rows_by_model": {"income": 0}}, "at least 1, received 0"),
+        ({"max_rows_by_model": {"in/come": 5}}, "expected a model name"),
         ({"host": "no such host"}, "expected a host name"),
     ],
 )
@@ -241,5 +324,21 @@ def test_wrong_settings(settings: dict[str, object], message: str) -> None:
         Settings(**settings).check()  # type: ignore[arg-type]
 
 
+def test_rows_limit_of_a_model() -> None:
+    settings = Settings(max_rows=10, max_rows_by_model={"income": 3})
+    settings.check()
+    assert (settings.rows_limit("income"), settings.rows_limit("other")) == (3, 10)
+
+
 def test_token_is_in_no_text_of_the_settings() -> None:
     assert TOKEN not in repr(Settings(token=TOKEN, workspace=Path("x")))
+
+
+def test_paths_of_the_page_lead_to_the_form(shared_guarded: ServerProcess) -> None:
+    with shared_guarded.client(headers=BROWSER) as client:
+        answer = client.get("/runs/debian-1")
+        assert answer.status_code == 307
+        assert answer.headers["location"] == "../#/runs/debian-1"
+        assert client.get("/absent").status_code == 401
+    with shared_guarded.client() as client:  # not a browser
+        assert client.get("/runs").json()["code"] == "token_required"

@@ -185,6 +185,44 @@ CASES = [
     Case("position out of range", 400, change=lambda r: r["inputs"][1].update(data=[5, 1])),
     Case("negative position", 400, "at least 0", change=lambda r: r["inputs"][1].update(data=[-1, 1])),
     Case(
+        "negative position behind a Split",
+        400,
+        "at least 0",
+        change=lambda r: r["inputs"][2].update(data=[1, 2, 0, 3, -1, 0]),
+    ),
+    Case(
+        "one row that would be broadcast",
+        400,
+        "expected 1 as the size of `batch`, as in input `own`, received 2",
+        change=lambda r: r["inputs"][1].update(shape=[1], data=[1]),
+    ),
+    Case("key twice", 400, "`id` twice", body=TEXT.replace("{", '{"id": "1", "id": "2", ', 1).encode()),
+    Case(
+        "key twice in an input",
+        400,
+        "`shape` twice",
+        body=TEXT.replace('"shape": [5, 4]', '"shape": [5, 4], "shape": [5, 4]').encode(),
+    ),
+    Case("unknown parameter", 400, "did you mean `timeout`", change=request_gets(parameters={"timout": 5})),
+    Case(
+        "unknown parameter of an input", 400, "binary_data_size", change=rows_become(parameters={"size": 5})
+    ),
+    Case(
+        "unknown parameter of an output",
+        400,
+        "binary_data, classification",
+        change=request_gets(outputs=[{"name": "embedding", "parameters": {"binary": True}}]),
+    ),
+    Case("a sequence", 400, "sequences are not offered", change=request_gets(parameters={"sequence_id": 7})),
+    Case("no sequence", 200, change=request_gets(parameters={"sequence_id": 0, "sequence_start": False})),
+    Case("a priority", 400, "priorities are not offered", change=request_gets(parameters={"priority": 1})),
+    Case("default priority", 200, change=request_gets(parameters={"priority": 0})),
+    Case("timeout of a minute", 200, change=request_gets(parameters={"timeout": 60_000_000})),
+    Case("timeout that has passed", 504, "within 1e-06 s", change=request_gets(parameters={"timeout": 1})),
+    Case("timeout as text", 400, "microseconds", change=request_gets(parameters={"timeout": "1 s"})),
+    Case("negative timeout", 400, "microseconds", change=request_gets(parameters={"timeout": -1})),
+    Case("many dimensions", 400, "at most 8 sizes", change=rows_become(shape=[1] * 9)),
+    Case(
         "inputs that do not fit together",
         400,
         change=lambda r: r["inputs"][1].update(shape=[3], data=[1, 2, 3]),
@@ -257,7 +295,40 @@ CASES = [
     Case("header length 2^64", 400, "at most", **with_binary_rows(80, RAW_ROWS, str(2**64))),
     Case("header length text", 400, "number of bytes", **with_binary_rows(80, RAW_ROWS, "ten")),
     Case("header length in other digits", 400, **with_binary_rows(80, RAW_ROWS, "\u00b2")),
-    Case("header length 0", 400, "received 0", **with_binary_rows(80, RAW_ROWS, "0")),
+    Case("header length of 5000 digits", 400, "at most", **with_binary_rows(80, RAW_ROWS, "9" * 5000)),
+    Case("header length 0", 400, "names the inputs rows", **with_binary_rows(80, RAW_ROWS, "0")),
+    Case("raw id", 200, path="/v2/models/companion/infer", body=b"zsh", headers={HEADER_LENGTH: "0"}),
+    Case(
+        "raw id that is unknown",
+        400,
+        "`zssh`",
+        path="/v2/models/companion/infer",
+        body=b"zssh",
+        headers={HEADER_LENGTH: "0"},
+    ),
+    Case(
+        "raw integers",
+        200,
+        path="/v2/models/numbers/infer",
+        body=struct.pack("<qq", -5, 123),
+        headers={HEADER_LENGTH: "0"},
+    ),
+    Case(
+        "raw bytes that are no integers",
+        400,
+        "received 12 bytes",
+        path="/v2/models/numbers/infer",
+        body=b"\0" * 12,
+        headers={HEADER_LENGTH: "0"},
+    ),
+    Case(
+        "more raw rows than allowed",
+        400,
+        "at most 100 rows",
+        path="/v2/models/numbers/infer",
+        body=b"\0" * 8 * 101,
+        headers={HEADER_LENGTH: "0"},
+    ),
     Case("header length cuts the JSON", 400, "not JSON", **with_binary_rows(80, RAW_ROWS, "50")),
     # Strings
     Case("ids", 200, **with_ids(["zsh", "nginx"])),
@@ -277,8 +348,41 @@ CASES = [
         ).encode(),
     ),
     Case("binary ids", 200, **with_binary_ids(struct.pack("<I", 3) + b"zsh" + struct.pack("<I", 3) + b"git")),
-    Case("binary ids truncated", 400, "bytes are left", **with_binary_ids(struct.pack("<I", 9) + b"zsh", 1)),
-    Case("binary ids huge length", 400, "bytes are left", **with_binary_ids(b"\xff\xff\xff\xffzsh", 1)),
+    Case(
+        "binary ids truncated",
+        400,
+        "expected 9 bytes for element 0, received 3",
+        **with_binary_ids(struct.pack("<I", 9) + b"zsh", 1),
+    ),
+    Case(
+        "binary ids huge length",
+        400,
+        "elements of at most 1048576 bytes",
+        **with_binary_ids(b"\xff\xff\xff\xffzsh", 1),
+    ),
+    Case("more binary ids than the shape says", 400, "4 bytes after them", **with_binary_ids(b"\0" * 12)),
+    Case("48 MB of empty binary ids", 400, "expected 2 BYTES", **with_binary_ids(b"\0" * 48_000_000)),
+    Case(
+        "binary id of 60 MB",
+        400,
+        "elements of at most 1048576 bytes",
+        **with_binary_ids(struct.pack("<I", 60_000_000) + b"x" * 60_000_000, 1),
+    ),
+    Case(
+        "binary id of a megabyte",
+        400,
+        "ids of at most 1024 bytes",
+        **with_binary_ids(struct.pack("<I", 1 << 20) + b"x" * (1 << 20), 1),
+    ),
+    Case("id of 1 MB", 413, "of JSON in one request", **with_ids(["x" * (1 << 20)])),
+    Case("id of 60 MB", 413, "of JSON in one request", **with_ids(["x" * 60_000_000])),
+    Case("id of 2 kB", 400, "ids of at most 1024 bytes", **with_ids(["x" * 2000])),
+    Case(
+        "many lists",
+        400,
+        "lists and objects in one request",
+        body=b'{"inputs": [' + b"[], " * 200_000 + b"[]]}",
+    ),
     Case(
         "binary ids cut in a length",
         400,
@@ -342,6 +446,22 @@ CASES = [
     Case("load .", 400, path="/v2/repository/models/./load", body=b""),
     Case("load %00", 400, path="/v2/repository/models/%00/load", body=b""),
     Case("load a long name", 400, path=f"/v2/repository/models/{'x' * 300}/load", body=b""),
+    Case(
+        "load an ONNX part",
+        400,
+        "part of `companion`",
+        path="/v2/repository/models/companion.onnx/load",
+        body=b"",
+    ),
+    Case(
+        "unload an ONNX part",
+        400,
+        "unloaded with it",
+        path="/v2/repository/models/companion.onnx/unload",
+        body=b"",
+    ),
+    Case("load with a key twice", 400, path="/v2/repository/models/companion/load", body=b'{"a": 1, "a": 2}'),
+    Case("load with 17 kB", 413, path="/v2/repository/models/companion/load", body=b" " * 17_000),
     Case("load unknown", 404, path="/v2/repository/models/absent/load", body=b""),
     Case(
         "load a file",
@@ -383,6 +503,7 @@ def guarded(shared_workspace: Any, tmp_path_factory: pytest.TempPathFactory) -> 
     log = tmp_path_factory.mktemp("log") / "server.log"
     settings = {"port": 0, "workspace": shared_workspace.root, "token": TOKEN, "max_rows": 100}
     server = start_process(settings, log)
+    server.wait_until_ready()
     yield server
     assert server.stop() == 0
     assert server.process.stdout is not None

@@ -76,6 +76,7 @@ def test_points_arrive_while_the_run_goes_on(events_server: ServerProcess, run: 
         assert [point["id"] for point in points] == ["1", "2"]
         assert points[1]["data"] == {
             "model": "sage",
+            "phase": None,
             "step": 1,
             "epoch": 0.5,
             "time_s": 0.1,

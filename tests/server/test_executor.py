@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
-from graphbox.server.kserve.executor import INLINE_NS, CostEstimate, Executor
-from graphbox.server.problem import RefusedError
+from graphbox.deploy.cancellation import Cancellation, check_cancelled
+from graphbox.errors import TimeLimitError
+from graphbox.server.executor import INLINE_NS, CostEstimate, Executor
+from graphbox.server.problem import ClientLeftError, RefusedError
 
 
 def test_more_than_it_takes_is_refused() -> None:
@@ -62,6 +65,101 @@ def test_a_caller_that_left_frees_its_place_when_its_work_is_done() -> None:
             await asyncio.sleep(0.01)
 
     asyncio.run(leave())
+
+
+def test_work_of_a_caller_that_left_is_cancelled() -> None:
+    """Queued work never begins; running work ends at its next check."""
+
+    async def leave() -> None:
+        executor = Executor(max_pending=3, threads=1)
+        begun, ended = threading.Event(), threading.Event()
+        calls: list[str] = []
+
+        def run_until_cancelled() -> None:
+            begun.set()
+            try:
+                while not ended.wait(0.01):
+                    check_cancelled()
+            finally:
+                ended.set()
+
+        try:
+            running = asyncio.ensure_future(executor.run(run_until_cancelled))
+            await asyncio.to_thread(begun.wait, 20)
+            queued = asyncio.ensure_future(executor.run(lambda: calls.append("queued")))
+            await asyncio.sleep(0)
+            for caller in (queued, running):
+                caller.cancel()
+            assert await asyncio.to_thread(ended.wait, 20)
+            assert await executor.run(lambda: "next") == "next"
+            assert calls == []
+        finally:
+            ended.set()
+            executor.close()
+
+    asyncio.run(leave())
+
+
+def test_a_client_that_leaves_ends_its_work() -> None:
+    async def leave() -> None:
+        executor = Executor(max_pending=2, threads=1)
+        begun, ended, left = threading.Event(), threading.Event(), asyncio.Event()
+
+        def work() -> None:
+            begun.set()
+            try:
+                while not ended.wait(0.01):
+                    check_cancelled()
+            finally:
+                ended.set()
+
+        async def receive() -> dict[str, str]:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        try:
+            assert await executor.run_while_connected(receive, lambda: 5) == 5
+            running = asyncio.ensure_future(executor.run_while_connected(receive, work))
+            await asyncio.to_thread(begun.wait, 20)
+            left.set()
+            with pytest.raises(ClientLeftError):
+                await running
+            assert await asyncio.to_thread(ended.wait, 20)
+        finally:
+            ended.set()
+            executor.close()
+
+    asyncio.run(leave())
+
+
+def test_short_work_does_not_wait_for_long_work() -> None:
+    async def mix() -> None:
+        executor = Executor(max_pending=20, threads=2)
+        release = threading.Event()
+        try:
+            long = [asyncio.ensure_future(executor.run(release.wait, long=True)) for _ in range(10)]
+            for number in range(20):
+                assert await asyncio.wait_for(executor.run(partial(int, number)), 20) == number
+            assert not any(each.done() for each in long)
+            release.set()
+            assert all(await asyncio.gather(*long))
+        finally:
+            release.set()
+            executor.close()
+
+    asyncio.run(mix())
+
+
+def test_a_time_limit_ends_queued_work() -> None:
+    async def wait() -> None:
+        executor = Executor(max_pending=2, threads=1)
+        try:
+            with pytest.raises(TimeLimitError, match=r"within 0\.5 s"):
+                await executor.run(lambda: None, Cancellation(0.5, elapsed_s=1.0))
+        finally:
+            executor.close()
+
+    asyncio.run(wait())
 
 
 def test_errors_reach_the_caller() -> None:

@@ -6,13 +6,15 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from graphbox.workspace import Workspace
-from tests.server.server_process import ServerProcess, start_process
+from tests.server.server_process import ServerProcess, StartServer, start_process, wait_until
 
 HEAD = b"POST /v2/models/companion/infer HTTP/1.1\r\nHost: localhost\r\n"
 BODY = json.dumps({"inputs": [{"name": "id", "datatype": "BYTES", "shape": [1], "data": ["zsh"]}]}).encode()
@@ -151,6 +153,28 @@ def test_length_and_chunks_together(strict: ServerProcess) -> None:
         assert status(read_all(connection)) == 400
 
 
+@pytest.mark.parametrize("count", [101, 10_000, 40_000])
+def test_many_headers(strict: ServerProcess, count: int) -> None:
+    """Each costs time that every other client waits."""
+    with connect(strict) as connection:
+        send(connection, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"a:\r\n" * count + b"\r\n")
+        answer = read_all(connection)
+    assert status(answer) == 431
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "headers_too_large"
+
+
+def test_many_trailers(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n")
+        send(connection, b"a:\r\n" * 200 + b"\r\n")
+        assert status(read_all(connection)) == 431
+
+
+def test_as_many_headers_as_clients_send(strict: ServerProcess) -> None:
+    headers = {f"x-header-{number}": "value" for number in range(90)}
+    assert httpx.get(f"{strict.base}/healthz", headers=headers).status_code == 200
+
+
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
 def test_large_headers(strict: ServerProcess, size: int) -> None:
     with connect(strict) as connection:
@@ -170,6 +194,78 @@ def test_large_body(strict: ServerProcess) -> None:
     answer = httpx.post(url, content=b" " * 100_001)
     assert answer.status_code == 413
     assert "at most 100000 bytes" in answer.json()["error"]
+
+
+def test_a_body_beyond_the_limit_is_answered_while_it_is_sent(strict: ServerProcess) -> None:
+    """Closed at once, the connection would be reset, and the client would never read the answer."""
+    size = 65 * 1024 * 1024
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
+        for _ in range(65):
+            connection.sendall(b" " * 1024 * 1024)
+        answer = read_all(connection)
+    assert status(answer) == 413
+    assert b"at most 100000 bytes" in answer
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_refused_body_that_never_comes_does_not_hold_the_connection(strict: ServerProcess) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: 65000000\r\nExpect: 100-continue\r\n\r\n")
+        answer = read_all(connection)
+    assert status(answer) == 413
+    assert b"100 Continue" not in answer
+
+
+@pytest.mark.parametrize("length", [b"9" * 5000, b"9" * 25, b"1e3", b"-1", b"+5"])
+def test_wrong_content_length(strict: ServerProcess, length: bytes) -> None:
+    with connect(strict) as connection:
+        connection.sendall(HEAD + b"Content-Length: " + length + b"\r\n\r\n")
+        assert status(read_all(connection)) in {400, 413}
+
+
+def test_idle_connections_make_way(start_server: StartServer, shared_workspace: Workspace) -> None:
+    """The connection that was idle longest is closed for a new one; requests under way are never."""
+    server = start_server(workspace=shared_workspace.root, max_connections=20)
+    with connect(server) as busy, ExitStack() as stack:
+        busy.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY[:-1])
+        idle = [stack.enter_context(connect(server)) for _ in range(100)]
+        assert httpx.get(f"{server.base}/healthz").status_code == 200
+        # Those that were opened first were closed, without an answer.
+        assert [read_all(connection) for connection in idle[:80]] == [b""] * 80
+        busy.sendall(BODY[-1:])
+        assert status(read_all(busy)) == 200
+
+
+def test_bodies_that_do_not_come_make_way(start_server: StartServer, shared_workspace: Workspace) -> None:
+    """Neither those that are read nor those that were refused keep new clients out."""
+    server = start_server(workspace=shared_workspace.root, max_connections=10)
+    with ExitStack() as stack:
+        for length in (len(BODY), 65_000_000) * 20:
+            connection = stack.enter_context(connect(server))
+            connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % length)
+        assert httpx.get(f"{server.base}/healthz").status_code == 200
+
+
+def test_no_connection_beyond_those_with_requests(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace", create=True)
+    with workspace.start_run("run", "version: 1\n", "0" * 64, ["train"]) as run, ExitStack() as stack:
+        run.begin_stage("train")
+        server = start_server(workspace=workspace.root, max_connections=3)
+        request = f"GET /api/v1/events?run={run.id} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        busy = [stack.enter_context(connect(server)) for _ in range(3)]
+        for connection in busy:
+            connection.sendall(request)
+            assert status(connection.recv(65536)) == 200  # the stream goes on until the run ends
+        answer = read_all(stack.enter_context(connect(server)))
+        assert status(answer) == 503
+        assert b"retry-after: 1" in answer
+        busy[0].close()
+        wait_until(lambda: is_answered(server), what="the place of the client that left")
+
+
+def is_answered(server: ServerProcess) -> bool:
+    return httpx.get(f"{server.base}/healthz").status_code == 200
 
 
 def test_pipelined_requests(strict: ServerProcess) -> None:

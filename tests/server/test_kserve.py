@@ -258,6 +258,7 @@ def test_no_request_gets_rows_of_another(server: ServerProcess) -> None:
 
 def test_token(start_server: StartServer, shared_workspace: Any) -> None:
     server = start_server(workspace=shared_workspace.root, token=TOKEN)
+    server.wait_until_ready()
     with triton.InferenceServerClient(server.address) as client:
         assert client.is_server_live()
         with pytest.raises(InferenceServerException) as caught:

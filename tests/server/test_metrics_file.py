@@ -109,3 +109,25 @@ def test_thinning_keeps_a_spike() -> None:
     y = np.zeros(10_000)
     y[7_123] = 9.0
     assert 7_123 in thin(np.arange(10_000.0), y, 50)
+
+
+def test_phases_of_a_training_are_series_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(
+        line(4, pretrain_loss=2.0, samples_per_s=90.0)
+        + line(8, pretrain_loss=1.0, samples_per_s=80.0)
+        + line(2, loss=5.0, samples_per_s=3.0)
+        + line(2, validation_log_loss=0.4)
+        + json.dumps({"model": "sage", "phase": "tune", "step": 1, "values": {"loss": 1.0}})
+        + "\n"
+    )
+    metrics = read_metrics(path, 100)
+    assert metrics.damaged_lines == 0
+    assert [(series.phase, series.key, series.steps) for series in metrics.series] == [
+        ("pretrain", "pretrain_loss", [4, 8]),
+        ("pretrain", "samples_per_s", [4, 8]),
+        (None, "loss", [2]),
+        (None, "samples_per_s", [2]),
+        (None, "validation_log_loss", [2]),
+        ("tune", "loss", [1]),
+    ]

@@ -194,3 +194,30 @@ def test_page_does_not_hide_unknown_paths_of_the_interfaces(client: httpx.Client
         answer = client.get(path, headers={"accept": "text/html"})
         assert answer.status_code == 404
         assert answer.json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/runs", "./#/runs"),
+        ("/explore?id=nginx&k=5", "./#/explore?id=nginx&k=5"),
+        ("/graphs", "./#/graphs"),
+        ("/targets", "./#/targets"),
+        ("/runs/", "../#/runs"),
+        ("/runs/debian-1?tab=config", "../#/runs/debian-1?tab=config"),
+        ("/models/a%20b%23c%0d%0a", "../#/models/a%20b%23c%0d%0a"),
+    ],
+)
+def test_paths_of_the_page_lead_to_it(client: httpx.Client, path: str, location: str) -> None:
+    for answer in (client.get(path), client.head(path)):
+        assert answer.status_code == 307
+        assert answer.headers["location"] == location
+        assert answer.url.join(location).path == "/"
+
+
+def test_only_the_own_paths_of_the_page_lead_to_it(client: httpx.Client) -> None:
+    for path in ("/run", "/runs/a/b", "/graphs/debian", "/api/v1/run", "/v1/models", "/runsx"):
+        answer = client.get(path, headers={"accept": "text/html"})
+        assert answer.status_code == 404, path
+        assert answer.json()["code"] == "not_found"
+    assert client.post("/runs").status_code == 405

@@ -1,14 +1,16 @@
-"""The server process: start, refusals to start, reload, and an orderly end."""
+"""The server process: start, refusals to start, readiness, new versions, and an orderly end."""
 
 from __future__ import annotations
 
 import json
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from tests.server.sample_models import (
     add_model,
     expected_embeddings,
     write_encoder,
+    write_vectors,
 )
 from tests.server.server_process import EVERY_ADDRESS, TOKEN, ServerProcess, StartServer, wait_until
 
@@ -63,11 +66,11 @@ def test_port_in_use(shared_workspace: Workspace) -> None:
         ({"host": EVERY_ADDRESS}, 2, "needs a token"),
         ({"host": "192.0.2.1", "token": TOKEN}, 2, "cannot listen there"),
         ({"workspace": "absent"}, 2, "absent"),
-        ({"artifacts": ["absent"]}, 2, "absent"),
+        ({"models": ["absent"]}, 2, "absent"),
     ],
 )
 def test_refusals_to_start(settings: dict[str, Any], code: int, message: str, tmp_path: Path) -> None:
-    for name in ("workspace", "artifacts"):
+    for name in ("workspace", "models"):
         if name in settings:
             settings = {name: tmp_path / "absent" if name == "workspace" else [tmp_path / "absent"]}
     ended = run_to_end(**settings)
@@ -79,7 +82,7 @@ def test_refusals_to_start(settings: dict[str, Any], code: int, message: str, tm
 
 def test_reachable_address_with_a_token(start_server: StartServer, shared_workspace: Workspace) -> None:
     server = start_server(workspace=shared_workspace.root, host=EVERY_ADDRESS, token=TOKEN)
-    assert server.url == f"http://127.0.0.1:{server.port}/?token={TOKEN}"
+    assert server.url == f"http://127.0.0.1:{server.port}/"
     assert httpx.get(f"{server.base}/healthz").status_code == 200
 
 
@@ -161,9 +164,21 @@ def test_idle_connections_do_not_delay_the_end(
     assert time.monotonic() - started < 8
 
 
-def test_reload_serves_the_new_version_without_a_gap(start_server: StartServer, tmp_path: Path) -> None:
+def damage(workspace: Workspace, version: int) -> Callable[[], object]:
+    """Change one bit of the ONNX file of `companion`; return what restores it."""
+    onnx = workspace.model("companion", version).path / "model.onnx"
+    content = onnx.read_bytes()
+    changed = bytearray(content)
+    changed[len(changed) // 2] ^= 1
+    onnx.write_bytes(changed)
+    return lambda: onnx.write_bytes(content)
+
+
+def test_promoted_version_is_served_without_a_gap(start_server: StartServer, tmp_path: Path) -> None:
+    """No signal, no request: the server follows the workspace."""
     workspace = Workspace(tmp_path / "work")
     add_model(workspace, "companion", write_encoder)
+    version = add_model(workspace, "companion", write_encoder, scale=-1.0, activate=False)
     server = start_server(workspace=workspace.root)
     old, new = expected_embeddings(PACKAGES), -expected_embeddings(PACKAGES)
     seen: list[str] = []
@@ -172,24 +187,15 @@ def test_reload_serves_the_new_version_without_a_gap(start_server: StartServer, 
     def ask() -> None:
         while not stop.is_set():
             values = infer(server, PACKAGES)
-            seen.append(
-                "old"
-                if np.allclose(values, old, rtol=1e-5)
-                else "new"
-                if np.allclose(values, new, rtol=1e-5)
-                else "?"
-            )
+            named = {"old": old, "new": new}
+            seen.append(next((n for n, v in named.items() if np.allclose(values, v, rtol=1e-5)), "?"))
 
     asker = threading.Thread(target=ask)
     asker.start()
     try:
         wait_until(lambda: "old" in seen, what="an answer of the old version")
-        add_model(workspace, "companion", write_encoder, scale=-1.0)
-        before = len(seen)
-        wait_until(lambda: len(seen) > before + 5, what="answers before the reload")
-        assert "new" not in seen, "nothing changes until it is asked for"
-        server.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "new" in seen, what="an answer of the new version")
+        workspace.promote_model("companion", version)
+        wait_until(lambda: "new" in seen, 5, what="an answer of the new version")
     finally:
         stop.set()
         asker.join(30)
@@ -198,23 +204,71 @@ def test_reload_serves_the_new_version_without_a_gap(start_server: StartServer, 
     assert set(seen[first_new:]) == {"new"}
 
 
+def test_ready_once_every_model_is_open(start_server: StartServer, shared_workspace: Workspace) -> None:
+    server = start_server(workspace=shared_workspace.root)
+    server.wait_until_ready()
+    assert httpx.get(f"{server.base}/healthz/ready").json() == {
+        "ready": True,
+        "available": ["companion", "numbers", "section"],
+        "loading": [],
+        "failed": {},
+    }
+
+
+def test_damaged_model_at_start(start_server: StartServer, tmp_path: Path) -> None:
+    """Readiness says so before any request, and recovers after SIGHUP once the model is repaired."""
+    workspace = Workspace(tmp_path / "work")
+    add_model(workspace, "companion", write_encoder)
+    add_model(workspace, "section", write_vectors)
+    restore = damage(workspace, 1)
+    server = start_server(workspace=workspace.root)
+    with server.client() as client:
+        wait_until(lambda: client.get("/healthz/ready").json()["available"] == ["section"], what="preloading")
+        answer = client.get("/healthz/ready")
+        assert answer.status_code == 503
+        assert answer.json()["failed"]["companion"].startswith("version 1: expected the sha256")
+        assert str(tmp_path) not in answer.text
+        for path in ("/healthz", "/healthz/live", "/v2/health/live"):
+            assert client.get(path).status_code == 200
+        assert client.get("/v2/models/section/ready").status_code == 200
+        restore()
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_until_ready()
+    np.testing.assert_allclose(infer(server, ["zsh"]), expected_embeddings(["zsh"]), rtol=1e-5)
+    assert server.stop() == 0
+    assert server.log.read_text().count("cannot be opened") == 1
+
+
+def test_readiness_names_models_only_to_those_admitted(
+    start_server: StartServer, shared_workspace: Workspace
+) -> None:
+    server = start_server(workspace=shared_workspace.root, token=TOKEN)
+    server.wait_until_ready()
+    url = f"{server.base}/healthz/ready"
+    assert httpx.get(url).json() == {"ready": True, "available": [], "loading": [], "failed": {}}
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert httpx.get(url, headers=bearer).json()["available"] == ["companion", "numbers", "section"]
+    assert httpx.get(url, headers={**bearer, "host": "evil.example"}).json()["available"] == []
+
+
 def test_a_damaged_new_version_leaves_the_old_one(start_server: StartServer, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work")
     add_model(workspace, "companion", write_encoder)
+    version = add_model(workspace, "companion", write_encoder, scale=-1.0, activate=False)
+    damage(workspace, version)
     server = start_server(workspace=workspace.root, token=TOKEN)
+    server.wait_until_ready()
+    workspace.promote_model("companion", version)
+    wait_until(lambda: "cannot be opened" in server.log.read_text(), what="the failed load")
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    version = add_model(workspace, "companion", write_encoder, scale=-1.0)
-    onnx = workspace.model("companion", version).path / "model.onnx"
-    content = bytearray(onnx.read_bytes())
-    content[len(content) // 2] ^= 1
-    onnx.write_bytes(content)
     with server.client(headers=bearer) as client:
+        assert server.is_ready()
         answer = client.post("/v2/repository/models/companion/load")
         assert answer.status_code == 422
         assert "sha256" in answer.json()["error"]
         metadata = client.get("/v2/models/companion").json()
         assert metadata["versions"] == ["1", "2"]
-        assert client.get("/v2/health/ready").status_code == 200
+        assert server.is_ready()
         assert client.get("/v2/models/companion/ready").status_code == 200
         assert client.get("/v2/models/companion/versions/2/ready").status_code == 422
         body = {"inputs": [{"name": "id", "datatype": "BYTES", "shape": [1], "data": ["zsh"]}]}
@@ -232,6 +286,35 @@ def test_new_models_appear_by_themselves(start_server: StartServer, tmp_path: Pa
         add_model(workspace, "companion", write_encoder)
         assert client.get("/v2/models/companion").status_code == 200
         assert client.get("/v2/models/companion.onnx").status_code == 200
+        wait_until(lambda: client.get("/healthz/ready").json()["available"] == ["companion"], what="the load")
         workspace.remove_model("companion")
         assert client.get("/api/v1/models").json() == []
         assert client.get("/v2/models/companion").status_code == 404
+
+
+def test_a_locked_database_delays_neither_answers_nor_the_end(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path / "work")
+    add_model(workspace, "companion", write_encoder)
+    server = start_server(workspace=workspace.root)
+    server.wait_until_ready()
+    with closing(sqlite3.connect(workspace.root / "graphbox.db", isolation_level=None)) as other:
+        # Outside of WAL mode an exclusive transaction keeps readers out.
+        wait_until(lambda: is_taken(other), what="the lock of the database")
+        wait_until(lambda: "cannot be listed" in server.log.read_text(), what="the failed poll")
+        infer(server, ["zsh"])
+        assert server.is_ready()
+        started = time.monotonic()
+        assert server.stop() == 0
+    assert time.monotonic() - started < 15
+
+
+def is_taken(connection: sqlite3.Connection) -> bool:
+    """Take the database for `connection` alone, unless another one has it open just now."""
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError:
+        return False
+    return True

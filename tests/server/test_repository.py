@@ -1,16 +1,23 @@
-"""Which versions are open, and when: real model folders, no server."""
+"""Open versions, the version that answers for a name, and readiness: real model folders, no server."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from graphbox.artifact import Artifact
+from graphbox.artifact.forgetting import nodes_held, write_without
+from graphbox.deploy import DeployedModel, open_model
 from graphbox.errors import BackendMissingError, FormatError, InvalidRequestError, NotFoundError, UsageError
-from graphbox.server.repository import Repository, Slot
+from graphbox.server.repository import Readiness, Repository
+from graphbox.server.slot import Slot
+from graphbox.server.sources import VersionFolder
 from graphbox.workspace import Workspace
 from tests.server.sample_models import PACKAGES, add_model, expected_embeddings, write_encoder, write_vectors
 
@@ -26,6 +33,14 @@ def workspace(tmp_path: Path) -> Workspace:
 def encode(repository: Repository, version: int | None = None) -> np.ndarray:
     with repository.use("companion", version) as served:
         return served.encoder.encode(PACKAGES)
+
+
+def damage(workspace: Workspace, version: int) -> Callable[[], object]:
+    """Truncate a file of the model `companion`; return what restores it."""
+    rows = workspace.model("companion", version).path / "tables" / "package" / "rows.npy"
+    content = rows.read_bytes()
+    rows.write_bytes(content[:-1])
+    return lambda: rows.write_bytes(content)
 
 
 def test_opened_when_first_used(workspace: Workspace) -> None:
@@ -54,16 +69,21 @@ def test_opened_once_by_many_threads(workspace: Workspace) -> None:
         assert len(set(pool.map(use, range(8)))) == 1
 
 
-def test_load_follows_the_workspace(workspace: Workspace) -> None:
+@pytest.mark.parametrize("follow", ["load", "poll", "reload"])
+def test_promoted_versions_are_served(workspace: Workspace, follow: str) -> None:
     repository = Repository(workspace)
+
+    def act() -> None:
+        repository.load("companion") if follow == "load" else getattr(repository, follow)()
+
     old = encode(repository)
     add_model(workspace, "companion", write_encoder, scale=-1.0)
     np.testing.assert_array_equal(encode(repository), old)
-    repository.load("companion")
+    act()
     np.testing.assert_array_equal(encode(repository), -old)
     np.testing.assert_array_equal(encode(repository, 1), old)
     workspace.promote_model("companion", 1)
-    repository.reload()
+    act()
     np.testing.assert_array_equal(encode(repository), old)
 
 
@@ -81,8 +101,7 @@ def test_failed_load_changes_nothing(workspace: Workspace) -> None:
     repository = Repository(workspace)
     old = encode(repository)
     version = add_model(workspace, "companion", write_encoder)
-    rows = workspace.model("companion", version).path / "tables" / "package" / "rows.npy"
-    rows.write_bytes(rows.read_bytes()[:-1])
+    damage(workspace, version)
     with pytest.raises(FormatError, match="bytes"):
         repository.load("companion")
     np.testing.assert_array_equal(encode(repository), old)
@@ -97,13 +116,11 @@ def test_failed_load_changes_nothing(workspace: Workspace) -> None:
 
 
 def test_failure_is_not_tried_again_by_requests(workspace: Workspace) -> None:
-    rows = workspace.model("companion").path / "tables" / "package" / "rows.npy"
-    content = rows.read_bytes()
-    rows.write_bytes(content[:-1])
+    restore = damage(workspace, 1)
     repository = Repository(workspace)
     with pytest.raises(FormatError):
         encode(repository)
-    rows.write_bytes(content)
+    restore()
     with pytest.raises(FormatError):
         encode(repository)
     repository.load("companion")
@@ -145,13 +162,184 @@ def test_removed_versions_are_forgotten(workspace: Workspace) -> None:
         encode(repository)
 
 
-def test_explicit_folders_come_first(workspace: Workspace, tmp_path: Path) -> None:
-    write_encoder(tmp_path / "other", name="companion", version=7, scale=-1.0)
-    repository = Repository(workspace, [tmp_path / "other"])
-    np.testing.assert_allclose(encode(repository), -expected_embeddings(PACKAGES), rtol=1e-5)
-    np.testing.assert_allclose(encode(repository, 1), expected_embeddings(PACKAGES), rtol=1e-5)
-    with pytest.raises(NotFoundError):
-        Repository(None, [tmp_path / "absent"])
+def test_preload_opens_every_model(workspace: Workspace) -> None:
+    repository = Repository(workspace)
+    assert repository.readiness() == Readiness(False, [], ["companion", "section"], {})
+    repository.preload()
+    assert {model.state for model in repository.known()} == {"READY"}
+    assert repository.readiness() == Readiness(True, ["companion", "section"], [], {})
+
+
+def test_model_that_fails_at_start_is_not_ready_until_mended(workspace: Workspace) -> None:
+    version = add_model(workspace, "companion", write_encoder)
+    damage(workspace, version)
+    repository = Repository(workspace)
+    repository.preload()
+    readiness = repository.readiness()
+    assert (readiness.ready, readiness.available, readiness.loading) == (False, ["section"], [])
+    assert list(readiness.failed) == ["companion"]
+    assert readiness.failed["companion"].startswith("version 2: expected")
+    assert str(workspace.root) not in readiness.failed["companion"]
+    repository.poll()
+    assert not repository.readiness().ready
+    workspace.promote_model("companion", 1)
+    repository.poll()
+    assert repository.readiness() == Readiness(True, ["companion", "section"], [], {})
+
+
+@pytest.mark.parametrize("mend", ["remove the version", "remove the model", "load", "reload", "unload"])
+def test_readiness_recovers(workspace: Workspace, mend: str) -> None:
+    version = add_model(workspace, "companion", write_encoder)
+    restore = damage(workspace, version)
+    repository = Repository(workspace)
+    repository.preload()
+    assert not repository.readiness().ready
+    if mend == "remove the version":
+        workspace.remove_model("companion", version)
+        repository.poll()
+    elif mend == "remove the model":
+        workspace.remove_model("companion")
+        repository.poll()
+    elif mend == "unload":
+        repository.unload("companion")
+    else:
+        restore()
+        repository.poll()
+        assert not repository.readiness().ready, "polls do not retry"
+        repository.load("companion") if mend == "load" else repository.reload()
+    assert repository.readiness().ready
+
+
+def test_damaged_newer_version_is_logged_once_and_the_old_one_answers(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    old = encode(repository)
+    damage(workspace, add_model(workspace, "companion", write_encoder, scale=-1.0))
+    for _ in range(3):
+        repository.poll()
+    np.testing.assert_array_equal(encode(repository), old)
+    assert repository.readiness() == Readiness(True, ["companion", "section"], [], {})
+    states = {(model.name, model.version): (model.state, model.current) for model in repository.known()}
+    assert states["companion", 1] == ("READY", True)
+    assert states["companion", 2] == ("UNAVAILABLE", False)
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "model companion version 2 cannot be opened",
+        "model companion",
+    ]
+    assert "version 1 keeps answering" in caplog.text
+
+
+def test_repaired_version_is_served_when_promoted_again(workspace: Workspace) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    old = encode(repository)
+    version = add_model(workspace, "companion", write_encoder, scale=-1.0)
+    restore = damage(workspace, version)
+    repository.poll()
+    workspace.promote_model("companion", 1)
+    repository.poll()
+    restore()
+    workspace.promote_model("companion", version)
+    repository.poll()
+    np.testing.assert_array_equal(encode(repository), -old)
+
+
+def test_new_and_removed_models_are_followed(workspace: Workspace) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    add_model(workspace, "further", write_encoder)
+    workspace.remove_model("section")
+    repository.poll()
+    assert repository.readiness() == Readiness(True, ["companion", "further"], [], {})
+
+
+def test_unloaded_model_stays_unloaded(workspace: Workspace) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    repository.unload("companion")
+    add_model(workspace, "companion", write_encoder)
+    repository.poll()
+    assert repository.readiness() == Readiness(True, ["section"], [], {})
+    with pytest.raises(BackendMissingError, match="unloaded"):
+        encode(repository)
+
+
+def test_defect_while_opening_is_a_failure_of_that_model_alone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, *arguments: object) -> DeployedModel:
+        if "companion" in str(path):
+            raise RuntimeError(f"cannot run {path}/model.onnx")
+        return open_model(path)
+
+    monkeypatch.setattr("graphbox.server.slot.open_model", fail)
+    repository = Repository(workspace)
+    repository.preload()
+    assert repository.readiness() == Readiness(
+        False,
+        ["section"],
+        [],
+        {
+            "companion": "version 1: opening the model failed with RuntimeError:"
+            " cannot run companion/1/model.onnx"
+        },
+    )
+
+
+@pytest.mark.parametrize("meanwhile", ["promote", "remove", "unload"])
+def test_version_that_is_superseded_while_it_is_opened(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    old = encode(repository)
+    version = add_model(workspace, "companion", write_encoder, scale=-1.0)
+    opened: list[DeployedModel] = []
+
+    def open_slowly(path: Path, *arguments: object) -> DeployedModel:
+        opened.append(open_model(path))
+        opened[-1].warm_up()  # reads all files
+        if meanwhile == "promote":
+            workspace.promote_model("companion", 1)
+        elif meanwhile == "remove":
+            workspace.remove_model("companion", version)
+        else:
+            repository.unload("companion")
+        repository.known()
+        return opened[-1]
+
+    monkeypatch.setattr("graphbox.server.slot.open_model", open_slowly)
+    repository.poll()
+    assert [model.artifact.manifest.version for model in opened] == [version]
+    with pytest.raises(UsageError, match="closed"):
+        opened[0].warm_up()
+    if meanwhile == "unload":
+        assert repository.readiness().available == ["section"]
+    else:
+        np.testing.assert_array_equal(encode(repository), old)
+
+
+def test_lost_database_is_logged_once_and_nothing_stops(
+    workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = Repository(workspace)
+    repository.preload()
+    old = encode(repository)
+    database = workspace.root / "graphbox.db"
+    database.rename(workspace.root / "aside")
+    for _ in range(3):
+        repository.poll()
+    assert not database.exists(), "no empty database takes its place"
+    np.testing.assert_array_equal(encode(repository), old)
+    assert repository.readiness().ready
+    assert caplog.text.count("cannot be listed") == 1
+    (workspace.root / "aside").rename(database)
+    add_model(workspace, "companion", write_encoder, scale=-1.0)
+    repository.poll()
+    np.testing.assert_array_equal(encode(repository), -old)
+    assert caplog.text.count("can be listed again") == 1
 
 
 def test_wrong_target_is_said_once_used(workspace: Workspace) -> None:
@@ -173,10 +361,33 @@ def test_ids(workspace: Workspace) -> None:
         assert served.ids_with_prefix("p", 10, None) == [("package", "python"), ("tag", "python")]
 
 
+def test_version_that_is_rewritten_is_opened_anew(workspace: Workspace) -> None:
+    """Forgotten nodes are not answered any more, by the active version and by older ones."""
+    add_model(workspace, "companion", write_encoder, scale=2.0)
+    repository = Repository(workspace)
+    repository.preload()
+    for number in (1, 2):
+        with repository.use("companion", number) as served:
+            served.encoder.encode(["zsh"])
+    gone = {"package": pa.array(["zsh"], pa.large_string())}
+    with repository.use("companion") as served:
+        for record in workspace.models("companion"):
+            artifact = Artifact.open(record.path)
+            beside = record.path.with_name("rewritten")
+            write_without(artifact, nodes_held(artifact, gone), beside)
+            workspace.replace_version(record, beside)
+        repository.poll()
+        served.encoder.encode(["zsh"])  # a request that had begun before
+    for version in (None, 1, 2):
+        with repository.use("companion", version) as served, pytest.raises(NotFoundError, match="zsh"):
+            served.encoder.encode(["zsh"])
+    assert repository.readiness().ready
+
+
 def test_open_and_close_many_times(workspace: Workspace) -> None:
     """A slot that is opened, used and closed by several threads never gives a closed model."""
     record = workspace.model("companion")
-    slot = Slot("companion", 1, record.path, "encoder", "auto", 1)
+    slot = Slot(VersionFolder("companion", 1, record.path, "encoder"), "auto", 1)
     stop = threading.Event()
 
     def use() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,17 @@ import numpy as np
 import pytest
 
 import graphbox
+from graphbox.errors import (
+    ConfigError,
+    DataError,
+    DoesNotFitError,
+    GateError,
+    GraphboxError,
+    InterruptedRunError,
+)
 from graphbox.workspace import Workspace
 from tests.server.sample_models import PACKAGES, TARGET, add_model, expected_embeddings, write_encoder
-from tests.server.server_process import StartServer
+from tests.server.server_process import TOKEN, StartServer, wait_until
 
 API = "/api/v1"
 
@@ -22,7 +31,7 @@ def problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     """Check that an answer is a Problem and return it."""
     assert answer.status_code == status, answer.text
     body: dict[str, Any] = answer.json()
-    assert set(body) == {"code", "message", "where", "hint", "request_id"}
+    assert set(body) == {"code", "message", "where", "hint", "choices", "request_id"}
     assert body["request_id"] == answer.headers["x-request-id"]
     return body
 
@@ -42,6 +51,8 @@ def test_overview(client: httpx.Client) -> None:
         "runs": 0,
         "models": 3,
         "running": 0,
+        "can_promote": False,
+        "follows": True,
     }
 
 
@@ -64,6 +75,7 @@ def test_models(client: httpx.Client) -> None:
     assert version["metrics"] == {"companion": {"recall@20": 0.5}}
     assert version["bench"] == [
         {
+            "operation": "infer",
             "target": "onnxruntime_cpu",
             "threads": 1,
             "batch": 32,
@@ -73,6 +85,20 @@ def test_models(client: httpx.Client) -> None:
         }
     ]
     assert version["size_bytes"] > 0
+    assert version["comparison"] is None, "it is the active one"
+
+
+def test_version_is_compared_with_the_active_one(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    add_model(workspace, "companion", write_encoder)
+    add_model(workspace, "companion", write_encoder, scale=-1.0)
+    with start_server(workspace=workspace.root).client() as client:
+        (model,) = client.get(f"{API}/models").json()
+        active, other = model["versions"]
+        assert (active["version"], active["active"], active["comparison"]) == (2, True, None)
+        sizes = {"version": other["size_bytes"], "active": active["size_bytes"]}
+        assert (other["comparison"]["active"], other["comparison"]["size_bytes"]) == (2, sizes)
+        assert "an earlier release made it" in other["comparison"]["not_comparable"]
 
 
 @pytest.mark.parametrize("query", PACKAGES)
@@ -124,12 +150,17 @@ def test_an_id_of_several_types(client: httpx.Client) -> None:
     path = f"{API}/models/section/neighbors"
     ambiguous = problem(client.get(path, params={"id": "python"}), 400)
     assert "package, tag" in ambiguous["message"]
-    assert ambiguous["hint"] == "add &type=package"
+    assert ambiguous["code"] == "ambiguous_id"
+    assert ambiguous["choices"] == ["package", "tag"]
+    assert ambiguous["hint"] == "choose one: `type=package` or `type=tag`"
     tags = client.get(path, params={"id": "python", "type": "tag"}).json()
     assert {neighbor["type"] for neighbor in tags["neighbors"]} == {"tag"}
     packages = client.get(path, params={"id": "python", "type": "package"}).json()
     assert {neighbor["type"] for neighbor in packages["neighbors"]} == {"package"}
-    assert client.get(path, params={"id": "web"}).json()["query"] == {"id": "web", "type": "tag"}
+    assert tags["query_types"] == packages["query_types"] == ["package", "tag"]
+    web = client.get(path, params={"id": "web"}).json()
+    assert (web["query"], web["query_types"]) == ({"id": "web", "type": "tag"}, ["tag"])
+    assert problem(client.get(path, params={"id": "absent"}), 404)["choices"] == []
 
 
 def test_integer_ids(client: httpx.Client) -> None:
@@ -232,7 +263,7 @@ def test_targets(client: httpx.Client) -> None:
 
 
 def test_health(client: httpx.Client) -> None:
-    for path in ("/healthz", "/healthz/live", "/healthz/ready"):
+    for path in ("/healthz", "/healthz/live"):
         assert client.get(path).json() == {"status": "ok", "version": graphbox.__version__}
 
 
@@ -306,12 +337,97 @@ def test_run(start_server: StartServer, tmp_path: Path) -> None:
             assert (metrics["last_line"], metrics["damaged_lines"]) == (3000, 0)
 
 
-def test_versions_and_explicit_artifacts(start_server: StartServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "resumable"),
+    [
+        (InterruptedRunError("stopped"), True),
+        (DataError("row 3 is damaged"), True),
+        (DoesNotFitError("the disk is full"), True),
+        (GateError("recall@20 dropped"), False),
+        (ConfigError("a wrong key"), False),
+    ],
+)
+def test_what_can_be_done_with_a_run_that_stopped(
+    start_server: StartServer, tmp_path: Path, error: GraphboxError, resumable: bool
+) -> None:
+    workspace = Workspace(tmp_path / "work")
+    server = start_server(workspace=workspace.root)
+    with server.client() as client:
+        with workspace.start_run("debian", "version: 1\n", "0" * 64, ["import"]) as run:
+            run.begin_stage("import")
+            detail = client.get(f"{API}/runs/{run.id}").json()
+            assert (detail["resumable"], detail["removable"]) == (False, False)
+            run.stop_stage("import", error, seconds=1.0, peak_bytes=1)
+        detail = client.get(f"{API}/runs/{run.id}").json()
+        assert (detail["resumable"], detail["removable"]) == (resumable, True)
+        (run.path / "failed").mkdir()  # only training puts a batch there
+        assert client.get(f"{API}/runs/{run.id}").json()["resumable"] == resumable
+        shutil.rmtree(run.path)
+        detail = client.get(f"{API}/runs/{run.id}").json()
+        assert (detail["resumable"], detail["removable"]) == (False, True)
+
+
+def test_a_training_that_diverged_is_not_resumable(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    server = start_server(workspace=workspace.root)
+    with workspace.start_run("debian", "version: 1\n", "0" * 64, ["train"]) as run:
+        run.begin_stage("train")
+        (run.path / "failed").mkdir()
+        run.stop_stage("train", GraphboxError("the loss is not finite"), seconds=1.0, peak_bytes=1)
+    with server.client() as client:
+        assert not client.get(f"{API}/runs/{run.id}").json()["resumable"]
+
+
+def test_promote(start_server: StartServer, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "work")
     add_model(workspace, "companion", write_encoder)
     add_model(workspace, "companion", write_encoder, scale=-1.0)
     write_encoder(tmp_path / "extra", name="extra", version=5)
-    server = start_server(workspace=workspace.root, artifacts=[tmp_path / "extra"])
+    server = start_server(workspace=workspace.root, models=[tmp_path / "extra"], token=TOKEN)
+    with server.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
+
+        def versions(name: str) -> dict[int, dict[str, Any]]:
+            models = client.get(f"{API}/models").json()
+            return {v["version"]: v for m in models if m["name"] == name for v in m["versions"]}
+
+        assert client.get(f"{API}/overview").json()["can_promote"]
+        assert [version["promotable"] for version in versions("companion").values()] == [True, True]
+        assert not versions("extra")[5]["promotable"]
+        answer = client.post(f"{API}/models/companion/promote", json={"version": 1})
+        assert answer.status_code == 200, answer.text
+        assert (answer.json()["version"], answer.json()["active"]) == (1, True)
+        wait_until(lambda: versions("companion")[1]["served"], 5, what="the promoted version")
+        assert not versions("companion")[2]["active"]
+        path = f"{API}/models/{{}}/promote".format
+        assert "no version 9" in problem(client.post(path("companion"), json={"version": 9}), 404)["message"]
+        assert problem(client.post(path("absent"), json={"version": 1}), 404)["code"] == "not_found"
+        folder = problem(client.post(path("extra"), json={"version": 5}), 400)
+        assert "comes from a folder" in folder["message"]
+        for body in ({}, {"version": 0}, {"version": 1, "force": True}, {"version": "x"}):
+            assert problem(client.post(path("companion"), json=body), 400)["code"] == "invalid_request"
+        foreign = client.post(
+            path("companion"), json={"version": 2}, headers={"origin": "http://evil.example"}
+        )
+        assert foreign.json()["code"] == "foreign_origin"
+        (workspace.model("companion", 2).path / "manifest.json").write_text("{}")
+        assert client.post(path("companion"), json={"version": 2}).status_code == 200
+        wait_until(lambda: versions("companion")[2]["failure"] is not None, 5, what="the failure")
+        assert versions("companion")[2]["active"]
+        assert versions("companion")[1]["served"]
+
+
+def test_promote_is_refused_without_a_token(client: httpx.Client) -> None:
+    answer = problem(client.post(f"{API}/models/companion/promote", json={"version": 1}), 403)
+    assert answer["code"] == "token_required"
+    assert "graphbox models promote companion --version 1" in answer["hint"]
+
+
+def test_versions_and_folders(start_server: StartServer, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "work")
+    add_model(workspace, "companion", write_encoder)
+    add_model(workspace, "companion", write_encoder, scale=-1.0)
+    write_encoder(tmp_path / "extra", name="extra", version=5)
+    server = start_server(workspace=workspace.root, models=[tmp_path / "extra"])
     with server.client() as client:
         models = {model["name"]: model["versions"] for model in client.get(f"{API}/models").json()}
         assert [(version["version"], version["served"]) for version in models["companion"]] == [
@@ -335,7 +451,7 @@ def test_versions_and_explicit_artifacts(start_server: StartServer, tmp_path: Pa
 
 def test_without_a_workspace(start_server: StartServer, tmp_path: Path) -> None:
     write_encoder(tmp_path / "model")
-    server = start_server(artifacts=[tmp_path / "model"])
+    server = start_server(models=[tmp_path / "model"])
     with server.client() as client:
         overview = client.get(f"{API}/overview").json()
         assert (overview["workspace_name"], overview["models"], overview["runs"]) == (None, 1, 0)

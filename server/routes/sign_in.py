@@ -1,0 +1,66 @@
+"""The form with the token: sets the cookie that opens the page."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from graphbox.server.gateway import too_large
+from graphbox.server.page import TOKEN_PATH, token_page
+from graphbox.server.services import ServicesDep
+
+router = APIRouter(include_in_schema=False)
+
+_MAX_FORM_BYTES = 4096
+
+
+@router.post(TOKEN_PATH)
+async def sign_in(request: Request, services: ServicesDep) -> Response:
+    """Redirect to the page with the cookie, or return the form again if the token is wrong."""
+    token = _field(await _form_bytes(request), "token")
+    rule = services.token_rule
+    if rule is None:
+        return _to_page()
+    if not rule.accepts(token):
+        return token_page(is_wrong=True)
+    answer = _to_page()
+    answer.headers["set-cookie"] = rule.set_cookie()
+    return answer
+
+
+@router.get(TOKEN_PATH)
+def form_again() -> Response:
+    """Redirect to the page, which shows the form if needed; requested when the address is entered again."""
+    return _to_page()
+
+
+async def _form_bytes(request: Request) -> bytes:
+    """Return the body.
+
+    Raises:
+        RefusedError: 413, it is too large.
+    """
+    body = bytearray()
+    size_bytes = 0
+    # Read to its end even if too large: the connection closes otherwise before the client reads the answer.
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes <= _MAX_FORM_BYTES:
+            body += chunk
+    if size_bytes > _MAX_FORM_BYTES:
+        raise too_large(_MAX_FORM_BYTES)
+    return bytes(body)
+
+
+def _field(form: bytes, name: str) -> bytes:
+    """Return a field of an URL-encoded form as bytes, empty when it is missing or repeated."""
+    # Latin-1 maps every byte to one character and back.
+    values = parse_qs(form.decode("latin-1"), encoding="latin-1").get(name, [])
+    return values[0].encode("latin-1") if len(values) == 1 else b""
+
+
+def _to_page() -> Response:
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers={"location": "./", "cache-control": "no-store"})

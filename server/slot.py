@@ -1,0 +1,335 @@
+"""One model version in the server: the open model, and the slot that opens, counts and closes it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import cached_property
+from typing import Literal
+
+from graphbox.artifact import Artifact
+from graphbox.artifact.ids import Id
+from graphbox.deploy import (
+    DeployedClick,
+    DeployedEncoder,
+    DeployedKnowledgeGraph,
+    DeployedModel,
+    open_model,
+)
+from graphbox.errors import FormatError, GraphboxError, InvalidRequestError, NotFoundError, did_you_mean
+from graphbox.server.examples import ExampleIds
+from graphbox.server.kserve.endpoints import Endpoint, OnnxEndpoint, endpoint_of
+from graphbox.server.problem import AmbiguousIdError
+from graphbox.server.sources import VersionFolder
+from graphbox.server.telemetry import ModelStatistics
+
+__all__ = ["ServedModel", "Slot", "State"]
+
+logger = logging.getLogger("graphbox.server")
+
+State = Literal["LOADING", "READY", "UNAVAILABLE"]
+_PATH_OF_KIND = {
+    "encoder": "neighbors",
+    "embedding": "neighbors",
+    "click": "predict",
+    "knowledge_graph": "answers",
+}
+
+
+class ServedModel:
+    """An open model version.
+
+    Attributes:
+        name: model name.
+        version: version number.
+        model: the deployed model that answers.
+        artifact: the files of the version.
+        query_types: node types whose ids the model accepts as queries; empty for click models.
+    """
+
+    def __init__(self, name: str, version: int, model: DeployedModel) -> None:
+        self.name = name
+        self.version = version
+        self.model = model
+        self.artifact: Artifact = model.artifact
+        self.query_types: tuple[str, ...] = _query_types(model)
+
+    @cached_property
+    def endpoint(self) -> Endpoint:
+        """KServe endpoint of the whole model."""
+        return endpoint_of(self.artifact, self.model)
+
+    @property
+    def encoder(self) -> DeployedEncoder:
+        """The model as an encoder.
+
+        Raises:
+            InvalidRequestError: the model does not return embeddings.
+        """
+        if isinstance(self.model, DeployedEncoder):
+            return self.model
+        raise self._other_kind("returns embeddings")
+
+    @property
+    def click(self) -> DeployedClick:
+        """The model as a click model.
+
+        Raises:
+            InvalidRequestError: the model does not predict rows.
+        """
+        if isinstance(self.model, DeployedClick):
+            return self.model
+        raise self._other_kind("predicts rows")
+
+    @property
+    def knowledge_graph(self) -> DeployedKnowledgeGraph:
+        """The model as a knowledge graph model.
+
+        Raises:
+            InvalidRequestError: the model does not complete triples.
+        """
+        if isinstance(self.model, DeployedKnowledgeGraph):
+            return self.model
+        raise self._other_kind("completes triples")
+
+    def _other_kind(self, wanted: str) -> InvalidRequestError:
+        kind = self.artifact.manifest.kind
+        return InvalidRequestError(
+            f"expected a model that {wanted}, received `{self.name}` of kind {kind}",
+            where="model",
+            hint=f"use /api/v1/models/{self.name}/{_PATH_OF_KIND[kind]} for this model",
+        )
+
+    @cached_property
+    def onnx_endpoint(self) -> Endpoint:
+        """KServe endpoint of the bare ONNX part.
+
+        Raises:
+            NotFoundError: the model has no ONNX part.
+        """
+        return OnnxEndpoint(self.artifact, self.model)
+
+    @cached_property
+    def examples(self) -> ExampleIds:
+        """Suggested query ids."""
+        return ExampleIds(self.artifact, self.query_types)
+
+    def find(self, text: str, node_type: str | None) -> tuple[str, int]:
+        """Return the node type and the node index of an original id written as text.
+
+        Raises:
+            NotFoundError: the id does not exist in ``node_type``, or in any query type.
+            AmbiguousIdError: several query types have the id and ``node_type`` is None.
+        """
+        if not self.query_types:
+            raise self._other_kind("takes ids")
+        if node_type is not None:
+            self._check_query_type(node_type)
+            ids = self.artifact.ids(node_type)
+            return node_type, int(ids.index([ids.from_text(text)])[0])
+        found = self._occurrences(text)
+        if len(found) > 1:
+            raise AmbiguousIdError(text, [name for name, _ in found])
+        return found[0] if found else self.find(text, self.query_types[0])
+
+    def types_of(self, text: str) -> list[str]:
+        """Return the query types that have an original id written as text."""
+        return [name for name, _ in self._occurrences(text)]
+
+    def _occurrences(self, text: str) -> list[tuple[str, int]]:
+        """Return node type and node index of each node with an original id written as text."""
+        found: list[tuple[str, int]] = []
+        for candidate in self.query_types:
+            ids = self.artifact.ids(candidate)
+            try:
+                index = ids.find(ids.from_text(text))
+            except InvalidRequestError:  # not an integer, where all ids are integers
+                continue
+            if index is not None:
+                found.append((candidate, index))
+        return found
+
+    def ids_with_prefix(self, prefix: str, limit: int, node_type: str | None) -> list[tuple[str, Id]]:
+        """Return at most ``limit`` pairs of node type and matching original id, shortest first.
+
+        Without a prefix, the suggested ids come first; see `ExampleIds`.
+
+        Raises:
+            NotFoundError: ``node_type`` is not a query type of the model.
+        """
+        if not self.query_types:
+            raise self._other_kind("takes ids")
+        if node_type is not None:
+            self._check_query_type(node_type)
+        first = [] if prefix else self.examples.first(limit, node_type)
+        if len(first) == limit:
+            return first
+        matches: list[tuple[str, Id]] = []
+        for candidate in self.query_types if node_type is None else (node_type,):
+            ids = self.artifact.ids(candidate)
+            matches += [(candidate, identifier) for identifier in ids.take(ids.with_prefix(prefix, limit))]
+        matches.sort(key=lambda match: (len(str(match[1])), str(match[1])))
+        return list(dict.fromkeys(first + matches))[:limit]
+
+    def _check_query_type(self, node_type: str) -> None:
+        if node_type not in self.query_types:
+            raise NotFoundError(
+                f"expected one of the node types {', '.join(self.query_types)}, received `{node_type}`",
+                where="query parameter `type`",
+                hint=did_you_mean(node_type, self.query_types),
+            )
+
+
+def _query_types(model: DeployedModel) -> tuple[str, ...]:
+    if isinstance(model, DeployedEncoder):
+        return model.query_types
+    if isinstance(model, DeployedKnowledgeGraph):
+        return tuple(dict.fromkeys((model.form.node_type, *model.form.entities)))
+    return ()
+
+
+class Slot:
+    """A model version: opened on demand, reference-counted while in use, closed when idle.
+
+    Attributes:
+        name: model name.
+        version: version number.
+        path: folder of the version.
+        stamp: changes when the version is rewritten.
+        has_onnx: whether the model has an ONNX part.
+        statistics: request statistics of the whole model.
+        onnx_statistics: request statistics of the bare ONNX part.
+    """
+
+    def __init__(self, folder: VersionFolder, target: str, threads: int) -> None:
+        self.name = folder.name
+        self.version = folder.version
+        self.path = folder.path
+        self.stamp = folder.stamp
+        self.has_onnx = folder.kind != "embedding"
+        self.statistics = ModelStatistics()
+        self.onnx_statistics = ModelStatistics()
+        self._target = target
+        self._threads = threads
+        self._opening = threading.Lock()
+        self._lock = threading.Lock()
+        self._model: ServedModel | None = None
+        self._failure: GraphboxError | None = None
+        self._users = 0
+        self._close_when_idle = False
+
+    def try_enter(self) -> ServedModel | None:
+        """Return the model and count a user, or None when the model is not open. Never blocks."""
+        with self._lock:
+            if self._model is not None:
+                self._users += 1
+            return self._model
+
+    def enter(self) -> ServedModel:
+        """Return the model and count a user; opens the model first if needed.
+
+        Raises:
+            GraphboxError: the model cannot be opened; repeated without a new attempt until `retry`.
+        """
+        model = self.try_enter()
+        while model is None:
+            self.open()
+            model = self.try_enter()
+        return model
+
+    def leave(self) -> None:
+        """Count one user less."""
+        with self._lock:
+            self._users -= 1
+            model = self._take_if_idle()
+        if model is not None:
+            model.model.close()
+
+    def open(self) -> None:
+        """Open and warm up the model unless it is open.
+
+        Raises:
+            GraphboxError: the model cannot be opened; repeated without a new attempt until `retry`.
+        """
+        with self._opening:
+            if self._model is not None:
+                return
+            if self._failure is not None:
+                raise _copy(self._failure)
+            try:
+                model = ServedModel(self.name, self.version, self._open_model())
+            except GraphboxError as error:
+                self._failure = error
+                logger.error("model %s version %d cannot be opened: %s", self.name, self.version, error)
+                raise
+            with self._lock:
+                self._model = model
+                self._close_when_idle = False
+
+    def close(self) -> None:
+        """Close the model as soon as it has no users."""
+        with self._lock:
+            self._close_when_idle = True
+            model = self._take_if_idle()
+        if model is not None:
+            model.model.close()
+
+    def retry(self) -> None:
+        """Clear the error of a failed `open`, so that the next one tries again."""
+        with self._opening:
+            self._failure = None
+
+    def state(self) -> tuple[State, str]:
+        """Return the state, and the reason when it is ``UNAVAILABLE``. Never blocks."""
+        failure = self._failure
+        if failure is not None:
+            # Clients see the reason; absolute paths of this machine stay in the log.
+            return "UNAVAILABLE", failure.message.replace(str(self.path), f"{self.name}/{self.version}")
+        return ("READY" if self._model is not None else "LOADING"), ""
+
+    def _open_model(self) -> DeployedModel:
+        try:
+            model = open_model(self.path, self._target, self._threads)
+            try:
+                _warm_up(model)
+            except BaseException:
+                model.close()
+                raise
+        except GraphboxError:
+            raise
+        except OSError as error:
+            raise FormatError(
+                f"expected a readable model version, received: {error.strerror or error}",
+                where=str(error.filename or self.path),
+            ) from error
+        except Exception as error:  # one broken version must not stop the loading of others
+            logger.exception("model %s version %d: opening failed", self.name, self.version)
+            raise GraphboxError(
+                f"opening the model failed with {type(error).__name__}: {error}", where=str(self.path)
+            ) from error
+        return model
+
+    def _take_if_idle(self) -> ServedModel | None:
+        """Take the model out for closing if closing was requested and it has no users."""
+        if not self._close_when_idle or self._users:
+            return None
+        model, self._model = self._model, None
+        self._close_when_idle = False
+        return model
+
+
+def _warm_up(model: DeployedModel) -> None:
+    """Run the model once and read the links, so that damage shows now and not at a later request.
+
+    A model that rejects the query made up for this, such as one without an example request, is not damaged.
+    """
+    try:
+        model.warm_up()
+    except InvalidRequestError as error:
+        logger.info("model %s was not warmed up: %s", model.manifest.name, error)
+    _ = model.artifact.links
+
+
+def _copy(error: GraphboxError) -> GraphboxError:
+    """Return a new error with the same content and no traceback."""
+    return type(error)(error.message, where=error.where, hint=error.hint)
