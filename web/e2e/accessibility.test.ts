@@ -92,6 +92,27 @@ describe("on a telephone", () => {
     expect(watched.problems).toEqual([]);
   }, 240_000);
 
+  it("tables scroll sideways, and sentences in them keep a readable width", async () => {
+    const viewport = { width: 390, height: 844 };
+    const watched = await newPage(browser, { viewport, locale: "zh-CN" });
+    for (const [name, route] of Object.entries(routes)) {
+      await watched.page.goto("about:blank"); // else the tables of the page before are still there
+      await watched.open(route);
+      await settled(watched);
+      const faults = await watched.page.locator("table").evaluateAll((tables) =>
+        tables.flatMap((table) => {
+          const region = table.parentElement!;
+          const isCut = table.scrollWidth > region.clientWidth && region.tabIndex !== 0;
+          const cells = [...table.querySelectorAll('[data-wrap="text"]')];
+          const isNarrow = cells.some(({ clientWidth }) => clientWidth < 200);
+          const scrolls = getComputedStyle(region).overflowX === "auto";
+          return isCut || isNarrow || !scrolls ? [table.getAttribute("aria-label")] : [];
+        }),
+      );
+      expect([name, faults]).toEqual([name, []]);
+    }
+  });
+
   it("no page is wider than the screen, and the navigation opens", async () => {
     const { page, open } = await newPage(browser, { viewport: { width: 390, height: 844 } });
     for (const route of Object.values(routes)) {

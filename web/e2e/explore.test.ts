@@ -1,7 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launchBrowser, newPage } from "./browser.ts";
-import { packageWithLinks } from "./workspace.ts";
+import { ambiguousId, packageWithLinks } from "./workspace.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -50,6 +50,19 @@ describe("the search box", () => {
     await page.goBack();
     await page.getByRole("heading", { name: `Nearest to ${id}` }).waitFor();
     expect(problems).toEqual([]);
+  });
+
+  it("asks for the node type of an id of several types", async () => {
+    const { model, id, types } = await ambiguousId();
+    const { page, open } = await newPage(browser);
+    await open(`/explore?model=${model}&id=${id}`);
+    const choice = page.getByRole("group", { name: "Node type" });
+    await choice.getByRole("button", { name: types[1]!, exact: true }).click();
+    await page.getByRole("heading", { name: `Nearest to ${id}` }).waitFor();
+    expect(page.url()).toContain(`type=${types[1]}`);
+    await open(`/explore?model=${model}&id=${id}`);
+    await page.waitForURL(new RegExp(`type=${types[1]}`));
+    await page.getByRole("heading", { name: `Nearest to ${id}` }).waitFor();
   });
 
   it("suggests what was meant for an id that does not exist", async () => {

@@ -24,6 +24,16 @@ describe("below a path prefix", () => {
     expect(problems).toEqual([]);
   });
 
+  it.each(["runs", "models/", "runs/absent?tab=config"])(
+    "the path %s without # leads to the page",
+    async (path) => {
+      const { page } = await newPage(browser, {}, proxy.address);
+      await page.goto(proxy.address + path);
+      await page.getByRole("heading", { level: 1 }).waitFor();
+      expect(page.url()).toBe(`${proxy.address}#/${path.replace(/\/$/, "")}`);
+    },
+  );
+
   it("the search and the endpoint's example use addresses below it", async () => {
     const { model, id, answer } = await packageWithLinks();
     const { page, problems, open } = await newPage(browser, {}, proxy.address);

@@ -59,3 +59,17 @@ export async function packageWithLinks() {
   }
   throw new Error(`expected one of ${WELL_KNOWN} to have linked and unlinked neighbours`);
 }
+
+/** An id that several node types of a served model have. */
+export async function ambiguousId() {
+  for (const { name, versions } of await listModels()) {
+    if (!versions.some(({ served }) => served)) continue;
+    for (const id of WELL_KNOWN) {
+      const { error } = await client.GET("/api/v1/models/{name}/neighbors", {
+        params: { path: { name }, query: { id } },
+      });
+      if (error?.code === "ambiguous_id") return { model: name, id, types: error.choices };
+    }
+  }
+  throw new Error(`expected one of ${WELL_KNOWN} to be an id of several node types`);
+}

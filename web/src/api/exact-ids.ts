@@ -13,6 +13,15 @@ export function quoteLongIntegers(json: string): string {
   );
 }
 
+/** `JSON.stringify(JSON.parse(json), null, 2)` that keeps long integers. */
+export function indentExactly(json: string): string {
+  // Marked by a character that ids do not have, to tell them from strings of digits.
+  const marked = json.replace(STRING_OR_LONG_INTEGER, (token) =>
+    token.startsWith('"') ? token : `"\\u0000${token}"`,
+  );
+  return JSON.stringify(JSON.parse(marked), null, 2).replace(/"\\u0000(-?\d+)"/g, "$1");
+}
+
 /** `fetch` whose JSON answers keep long ids exact. */
 export async function fetchExactly(request: Request): Promise<Response> {
   const response = await globalThis.fetch(request);

@@ -147,6 +147,28 @@ export interface paths {
     patch?: never;
     trace?: never;
   };
+  "/api/v1/models/{name}/promote": {
+    parameters: {
+      query?: never;
+      header?: never;
+      path?: never;
+      cookie?: never;
+    };
+    get?: never;
+    put?: never;
+    /**
+     * Promote
+     * @description Make a version active: the one served by default.
+     *
+     *     The server switches to it within a second, or at SIGHUP if it does not follow.
+     */
+    post: operations["promote"];
+    delete?: never;
+    options?: never;
+    head?: never;
+    patch?: never;
+    trace?: never;
+  };
   "/api/v1/models/{name}/relations": {
     parameters: {
       query?: never;
@@ -276,7 +298,7 @@ export interface paths {
     };
     /**
      * Health
-     * @description Tell that the process answers.
+     * @description Return 200 while the process runs.
      */
     get: operations["health"];
     put?: never;
@@ -296,7 +318,7 @@ export interface paths {
     };
     /**
      * Live
-     * @description Tell that the process answers; restart it when it does not.
+     * @description Return 200 while the process runs; restart it when it does not answer.
      */
     get: operations["live"];
     put?: never;
@@ -316,7 +338,10 @@ export interface paths {
     };
     /**
      * Ready
-     * @description Tell that requests are accepted. A model that cannot be loaded does not change this.
+     * @description Return 200 when every model answers, and 503 while models are loading at start or one cannot answer.
+     *
+     *     A failed load of a newer version does not change this while the previous version answers. Model names
+     *     need the token, if the server has one.
      */
     get: operations["ready"];
     put?: never;
@@ -336,7 +361,7 @@ export interface paths {
     };
     /**
      * Metrics
-     * @description Answer the counters in the text format of Prometheus.
+     * @description Return the counters in the text format of Prometheus.
      */
     get: operations["metrics"];
     put?: never;
@@ -358,6 +383,12 @@ export interface components {
     BenchPoint: {
       /** Batch */
       batch: number;
+      /**
+       * Operation
+       * @description what was measured: the requests `neighbors`, `answers` and `infer`, end to end but for the network; `program`, the ONNX part alone; `model`, a call in Python, of earlier releases
+       * @enum {string}
+       */
+      operation: "neighbors" | "answers" | "infer" | "program" | "model";
       /** P50 Ms */
       p50_ms: number;
       /** P99 Ms */
@@ -371,6 +402,16 @@ export interface components {
       target: string;
       /** Threads */
       threads: number;
+    };
+    /**
+     * ComparedFigure
+     * @description A figure of a version and of the active version; null where it was not measured.
+     */
+    ComparedFigure: {
+      /** Active */
+      active: number | null;
+      /** Version */
+      version: number | null;
     };
     /**
      * DeploymentTarget
@@ -524,6 +565,11 @@ export interface components {
       epoch: number | null;
       /** Model */
       model: string;
+      /**
+       * Phase
+       * @description as in MetricSeries
+       */
+      phase: string | null;
       /** Step */
       step: number;
       /** Time S */
@@ -535,7 +581,7 @@ export interface components {
     };
     /**
      * MetricSeries
-     * @description One measured quantity over the steps of a model's training.
+     * @description One measured quantity over the steps of one phase of a model's training.
      */
     MetricSeries: {
       /** Key */
@@ -548,6 +594,11 @@ export interface components {
        * @default 0
        */
       non_finite: number;
+      /**
+       * Phase
+       * @description phase of the training, such as `pretrain`; null: the training itself
+       */
+      phase: string | null;
       /** Steps */
       steps: number[];
       /** Values */
@@ -575,11 +626,23 @@ export interface components {
       active: boolean;
       /** Bench */
       bench: components["schemas"]["BenchPoint"][];
+      /** @description the version beside the active one; null for that one itself */
+      comparison: components["schemas"]["VersionComparison"] | null;
       /**
        * Created At
        * Format: date-time
        */
       created_at: string;
+      /**
+       * Deciding Metric
+       * @description the metric of its task that decides; null: not known
+       */
+      deciding_metric: string | null;
+      /**
+       * Failure
+       * @description why this version cannot be served; null if nothing failed
+       */
+      failure: string | null;
       /** Kind */
       kind: string;
       /**
@@ -598,6 +661,11 @@ export interface components {
       parent: number | null;
       /** Precision */
       precision: string;
+      /**
+       * Promotable
+       * @description it belongs to the workspace, which can promote it
+       */
+      promotable: boolean;
       /** Run Id */
       run_id: string | null;
       /**
@@ -639,6 +707,11 @@ export interface components {
       /** Neighbors */
       neighbors: components["schemas"]["Neighbor"][];
       query: components["schemas"]["NodeId"];
+      /**
+       * Query Types
+       * @description all node types that have this id
+       */
+      query_types: string[];
       /** Version */
       version: number;
     };
@@ -667,6 +740,16 @@ export interface components {
      * @description Counts of what the workspace holds.
      */
     Overview: {
+      /**
+       * Can Promote
+       * @description versions can be promoted by a request: the server has a workspace and a token
+       */
+      can_promote: boolean;
+      /**
+       * Follows
+       * @description the server switches to versions that become active; false: only at SIGHUP
+       */
+      follows: boolean;
       /** Graphs */
       graphs: number;
       /** Models */
@@ -733,6 +816,12 @@ export interface components {
      */
     Problem: {
       /**
+       * Choices
+       * @description code `ambiguous_id`: the node types that have the id; empty otherwise
+       * @default []
+       */
+      choices: string[];
+      /**
        * Code
        * @description stable machine-readable name of the kind of error
        */
@@ -759,6 +848,45 @@ export interface components {
        * @default null
        */
       where: string | null;
+    };
+    /**
+     * Promotion
+     * @description The version to promote.
+     */
+    Promotion: {
+      /**
+       * Version
+       * @description version of the model
+       */
+      version: number;
+    };
+    /**
+     * Readiness
+     * @description Whether the server should receive requests.
+     */
+    Readiness: {
+      /**
+       * Available
+       * @description models that answer
+       */
+      available: string[];
+      /**
+       * Failed
+       * @description reason by model name, of the models that cannot answer
+       */
+      failed: {
+        [key: string]: string;
+      };
+      /**
+       * Loading
+       * @description models that are about to be opened
+       */
+      loading: string[];
+      /**
+       * Ready
+       * @description models are preloaded, and each of them has a version that answers
+       */
+      ready: boolean;
     };
     /**
      * Relation
@@ -800,7 +928,17 @@ export interface components {
       id: string;
       /** Name */
       name: string;
+      /**
+       * Removable
+       * @description `graphbox runs rm` can remove it: no process runs it
+       */
+      removable: boolean;
       report: components["schemas"]["RunReport"];
+      /**
+       * Resumable
+       * @description `graphbox runs resume` can continue it as it is
+       */
+      resumable: boolean;
       /**
        * Seconds
        * @description time spent in stages
@@ -983,6 +1121,37 @@ export interface components {
       held_out: boolean;
       /** Relation */
       relation: string;
+    };
+    /**
+     * VersionComparison
+     * @description A version beside the active version of its model.
+     */
+    VersionComparison: {
+      /**
+       * Active
+       * @description number of the active version
+       */
+      active: number;
+      /**
+       * Metric
+       * @description the metric that decides; higher is better
+       */
+      metric: string | null;
+      /**
+       * Not Comparable
+       * @description why the metrics cannot be compared; null: they can
+       */
+      not_comparable: string | null;
+      /** @description the metric, on the test part */
+      quality: components["schemas"]["ComparedFigure"];
+      /**
+       * Request
+       * @description what was asked; null where they were not asked the same
+       */
+      request: string | null;
+      /** @description median latency of the same request, end to end */
+      request_ms: components["schemas"]["ComparedFigure"];
+      size_bytes: components["schemas"]["ComparedFigure"];
     };
   };
   responses: never;
@@ -1255,6 +1424,42 @@ export interface operations {
       };
     };
   };
+  promote: {
+    parameters: {
+      query?: never;
+      header?: never;
+      path: {
+        /** @description name of the model */
+        name: string;
+      };
+      cookie?: never;
+    };
+    requestBody: {
+      content: {
+        "application/json": components["schemas"]["Promotion"];
+      };
+    };
+    responses: {
+      /** @description Successful Response */
+      200: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["ModelVersion"];
+        };
+      };
+      /** @description An error */
+      default: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Problem"];
+        };
+      };
+    };
+  };
   relations: {
     parameters: {
       query?: {
@@ -1514,7 +1719,16 @@ export interface operations {
           [name: string]: unknown;
         };
         content: {
-          "application/json": components["schemas"]["Health"];
+          "application/json": components["schemas"]["Readiness"];
+        };
+      };
+      /** @description Service Unavailable */
+      503: {
+        headers: {
+          [name: string]: unknown;
+        };
+        content: {
+          "application/json": components["schemas"]["Readiness"];
         };
       };
       /** @description An error */

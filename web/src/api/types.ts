@@ -15,6 +15,7 @@ export type RunMetrics = Schemas["RunMetrics"];
 export type ModelSummary = Schemas["ModelSummary"];
 export type ModelVersion = Schemas["ModelVersion"];
 export type BenchPoint = Schemas["BenchPoint"];
+export type VersionComparison = Schemas["VersionComparison"];
 export type Neighbor = Schemas["Neighbor"];
 export type NeighborAnswer = Schemas["NeighborAnswer"];
 export type NodeId = Schemas["NodeId"];

@@ -11,6 +11,7 @@ import { parseModelSearch } from "@/features/models/search";
 import { parseRunSearch, parseRunsSearch } from "@/features/runs/search";
 import { NotFoundPage } from "./NotFoundPage";
 import { CrashPage } from "./CrashPage";
+import { parseSearch, stringifySearch } from "./search-params";
 import { Shell } from "./Shell";
 
 const root = createRootRoute({
@@ -81,6 +82,8 @@ export function makeRouter(history: RouterHistory = createHashHistory()) {
   return createRouter({
     routeTree,
     history,
+    parseSearch,
+    stringifySearch,
     defaultPreload: "intent",
     // The pages' data is cached by the queries; the router only loads code.
     defaultPreloadStaleTime: 0,

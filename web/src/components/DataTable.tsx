@@ -12,6 +12,7 @@ import {
 import { useTranslation } from "react-i18next";
 import classes from "./DataTable.module.css";
 import { IconChevronDown, IconChevronUp, IconSelector } from "./icons";
+import { ScrollRegion } from "./ScrollRegion";
 
 const features = tableFeatures({
   rowSortingFeature,
@@ -50,45 +51,47 @@ export function DataTable<Row extends object>(props: DataTableProps<Row>) {
       onSortingChange(typeof update === "function" ? update(sorting) : update),
   });
   return (
-    <Table aria-label={label} highlightOnHover className={classes.table}>
-      <Table.Thead>
-        {table.getHeaderGroups().map((group) => (
-          <Table.Tr key={group.id}>
-            {group.headers.map((header) => {
-              const column = columns.find(({ id }) => id === header.column.id);
-              return (
-                <Table.Th
-                  key={header.id}
-                  ta={column?.meta?.align ?? "left"}
-                  w={column?.meta?.width}
-                  aria-sort={ARIA_SORT[header.column.getIsSorted() || "none"]}
+    <ScrollRegion>
+      <Table aria-label={label} highlightOnHover className={classes.table}>
+        <Table.Thead>
+          {table.getHeaderGroups().map((group) => (
+            <Table.Tr key={group.id}>
+              {group.headers.map((header) => {
+                const column = columns.find(({ id }) => id === header.column.id);
+                return (
+                  <Table.Th
+                    key={header.id}
+                    ta={column?.meta?.align ?? "left"}
+                    w={column?.meta?.width}
+                    aria-sort={ARIA_SORT[header.column.getIsSorted() || "none"]}
+                  >
+                    {header.column.getCanSort() ? (
+                      <SortButton column={header.column} name={column?.header ?? ""} />
+                    ) : (
+                      column?.header
+                    )}
+                  </Table.Th>
+                );
+              })}
+            </Table.Tr>
+          ))}
+        </Table.Thead>
+        <Table.Tbody>
+          {table.getRowModel().rows.map((row) => (
+            <Table.Tr key={row.id}>
+              {row.getAllCells().map((cell) => (
+                <Table.Td
+                  key={cell.id}
+                  ta={columns.find(({ id }) => id === cell.column.id)?.meta?.align ?? "left"}
                 >
-                  {header.column.getCanSort() ? (
-                    <SortButton column={header.column} name={column?.header ?? ""} />
-                  ) : (
-                    column?.header
-                  )}
-                </Table.Th>
-              );
-            })}
-          </Table.Tr>
-        ))}
-      </Table.Thead>
-      <Table.Tbody>
-        {table.getRowModel().rows.map((row) => (
-          <Table.Tr key={row.id}>
-            {row.getAllCells().map((cell) => (
-              <Table.Td
-                key={cell.id}
-                ta={columns.find(({ id }) => id === cell.column.id)?.meta?.align ?? "left"}
-              >
-                <table.FlexRender cell={cell} />
-              </Table.Td>
-            ))}
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
+                  <table.FlexRender cell={cell} />
+                </Table.Td>
+              ))}
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </ScrollRegion>
   );
 }
 

@@ -1,7 +1,6 @@
 import { Card, Group, Text, Title } from "@mantine/core";
 import { type ReactNode, useId } from "react";
 import classes from "./Panel.module.css";
-import { ScrollRegion } from "./ScrollRegion";
 
 interface PanelProps {
   /** Left out where the page's heading says the same; then `label` names the region. */
@@ -41,7 +40,7 @@ export function Panel({ title, label, note, actions, flush = false, children }: 
         </Group>
       )}
       {flush ? (
-        <ScrollRegion className={classes.flush}>{children}</ScrollRegion>
+        <div className={classes.flush}>{children}</div>
       ) : (
         <div className={classes.content}>{children}</div>
       )}

@@ -1,12 +1,8 @@
 import { type ReactNode, useLayoutEffect, useRef, useState } from "react";
-
-interface ScrollRegionProps {
-  className: string | undefined;
-  children: ReactNode;
-}
+import classes from "./ScrollRegion.module.css";
 
 /** A region that scrolls sideways where its content is too wide, by keyboard too. */
-export function ScrollRegion({ className, children }: ScrollRegionProps) {
+export function ScrollRegion({ children }: { children: ReactNode }) {
   const element = useRef<HTMLDivElement>(null);
   const [scrolls, setScrolls] = useState(false);
   // Measured before the first paint: no frame shows a region that scrolls but cannot take the focus.
@@ -23,7 +19,7 @@ export function ScrollRegion({ className, children }: ScrollRegionProps) {
   return (
     <div
       ref={element}
-      className={className}
+      className={classes.region}
       // A region that scrolls has to take the focus, as nothing in it may.
       // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
       tabIndex={scrolls ? 0 : undefined}

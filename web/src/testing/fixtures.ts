@@ -19,6 +19,8 @@ export const overview: Overview = {
   runs: 3,
   models: 2,
   running: 1,
+  can_promote: true,
+  follows: true,
 };
 
 const MINUTE_MS = 60_000;
@@ -135,7 +137,6 @@ export const finishedRun: RunDetail = {
     compress: {
       "debian-companion": {
         size_bytes: { before: 24_100_000, after: 7_300_000 },
-        latency_ms: { before: 1.92, after: 1.31 },
         metric: { name: "recall@20", before: 0.351, after: 0.3495, drop: 0.0015, max_drop: 0.01 },
       },
     },
@@ -145,14 +146,16 @@ export const finishedRun: RunDetail = {
           version: 2,
           precision: "int8_dynamic",
           batches: [
-            { batch: 1, p50_ms: 1.31, p99_ms: 1.92, rows_per_s: 748 },
-            { batch: 32, p50_ms: 6.4, p99_ms: 8.8, rows_per_s: 4920 },
+            { operation: "neighbors", batch: 1, p50_ms: 1.31, p99_ms: 1.92, rows_per_s: 748 },
+            { operation: "infer", batch: 32, p50_ms: 6.4, p99_ms: 8.8, rows_per_s: 4920 },
           ],
         },
       ],
     },
   },
   error: null,
+  resumable: false,
+  removable: true,
 };
 
 export const runningRun: RunDetail = {
@@ -164,6 +167,8 @@ export const runningRun: RunDetail = {
   config,
   report: { metrics: {}, baselines: {}, export: {}, compress: {}, bench: {} },
   error: null,
+  resumable: false,
+  removable: false,
 };
 
 export const failedRun: RunDetail = {
@@ -182,6 +187,8 @@ export const failedRun: RunDetail = {
     where: "compress.max_drop",
     hint: "raise compress.max_drop, or keep the rows in float16 with compress.rows=float16",
   },
+  resumable: false,
+  removable: true,
 };
 
 const steps = Array.from({ length: 120 }, (_, index) => (index + 1) * 25);
@@ -191,6 +198,7 @@ export const metrics: RunMetrics = {
   series: [
     {
       model: "sage",
+      phase: null,
       key: "loss",
       steps,
       values: steps.map((_, index) => 0.4 + 3 * Math.exp(-index / 30) + 0.12 * wobble(index)),
@@ -198,6 +206,7 @@ export const metrics: RunMetrics = {
     },
     {
       model: "sage",
+      phase: null,
       key: "samples_per_s",
       steps,
       values: steps.map((_, index) => 41_000 + 3_000 * wobble(index)),
@@ -205,6 +214,7 @@ export const metrics: RunMetrics = {
     },
     {
       model: "sage",
+      phase: null,
       key: "validation_recall@20",
       steps: steps.filter((_, index) => index % 12 === 11),
       values: [0.12, 0.19, 0.24, 0.28, 0.305, 0.32, 0.334, 0.341, 0.343, 0.347],
@@ -230,8 +240,11 @@ export const models: ModelSummary[] = [
         created_at: before(60 * 25),
         active: true,
         metrics: { companion: ranking(0.3495, 0.2481, 0.261, 0.812, 0.031) },
+        deciding_metric: "recall@20",
+        comparison: null,
         bench: [
           {
+            operation: "neighbors",
             target: "onnxruntime-cpu",
             threads: 1,
             batch: 1,
@@ -240,6 +253,7 @@ export const models: ModelSummary[] = [
             rows_per_s: 748,
           },
           {
+            operation: "infer",
             target: "onnxruntime-cpu",
             threads: 1,
             batch: 32,
@@ -249,6 +263,8 @@ export const models: ModelSummary[] = [
           },
         ],
         served: true,
+        promotable: true,
+        failure: null,
       },
       {
         version: 1,
@@ -261,8 +277,19 @@ export const models: ModelSummary[] = [
         created_at: before(60 * 25 + 2),
         active: false,
         metrics: { companion: ranking(0.351, 0.249, 0.262, 0.812, 0.03) },
+        deciding_metric: "recall@20",
+        comparison: {
+          active: 2,
+          metric: "recall@20",
+          quality: { version: 0.351, active: 0.3495 },
+          not_comparable: null,
+          size_bytes: { version: 24_100_000, active: 7_300_000 },
+          request_ms: { version: 1.92, active: 1.31 },
+          request: "neighbors",
+        },
         bench: [
           {
+            operation: "neighbors",
             target: "onnxruntime-cpu",
             threads: 1,
             batch: 1,
@@ -271,6 +298,7 @@ export const models: ModelSummary[] = [
             rows_per_s: 511,
           },
           {
+            operation: "infer",
             target: "onnxruntime-cpu",
             threads: 1,
             batch: 32,
@@ -280,6 +308,8 @@ export const models: ModelSummary[] = [
           },
         ],
         served: false,
+        promotable: true,
+        failure: null,
       },
     ],
   },
@@ -297,8 +327,12 @@ export const models: ModelSummary[] = [
         created_at: before(60 * 25),
         active: true,
         metrics: { section: { accuracy: 0.757, macro_f1: 0.579, nodes: 12_353 } },
+        deciding_metric: "accuracy",
+        comparison: null,
         bench: [],
         served: true,
+        promotable: true,
+        failure: null,
       },
     ],
   },
@@ -341,6 +375,7 @@ export const neighbors: NeighborAnswer = {
   model: "debian-companion",
   version: 2,
   query: { id: "nginx", type: "package" },
+  query_types: ["package"],
   neighbors: names.map((id, index) => ({
     id,
     type: "package",

@@ -92,6 +92,76 @@ describe("explore", () => {
     expect(router.state.location.search.type).toBeUndefined();
   });
 
+  it("asks for the node type of an id of several types, and remembers it", async () => {
+    server.use(
+      http.get("*/api/v1/models/:name/neighbors", ({ request }) => {
+        const type = new URL(request.url).searchParams.get("type");
+        if (type === null) {
+          return HttpResponse.json(
+            {
+              code: "ambiguous_id",
+              message: "the id `nginx` exists in the node types package, source",
+              where: "query parameter `type`",
+              hint: "choose one: `type=package` or `type=source`",
+              choices: ["package", "source"],
+              request_id: "0123456789abcdef",
+            },
+            { status: 400 },
+          );
+        }
+        return HttpResponse.json({
+          ...neighbors,
+          query: { id: "nginx", type },
+          query_types: ["package", "source"],
+        });
+      }),
+    );
+    const { user, router } = renderApp("/explore?id=nginx");
+    const choice = await screen.findByRole("group", { name: "Node type" });
+    expect(screen.getByRole("alert")).toHaveTextContent("Several node types have the id nginx.");
+    await user.click(within(choice).getByRole("button", { name: "source" }));
+    await waitFor(() => expect(router.state.location.search.type).toBe("source"));
+    await resultRows();
+    expect(screen.getByRole("radio", { name: "source" })).toBeChecked();
+
+    const box = screen.getByRole("combobox", { name: "Id of a node" });
+    await user.clear(box);
+    await user.type(box, "nginx{Enter}");
+    await waitFor(() => expect(router.state.location.search.type).toBe("source"));
+    expect(screen.queryByRole("group", { name: "Node type" })).toBeNull();
+
+    await user.click(screen.getByRole("radio", { name: "package" }));
+    await waitFor(() => expect(router.state.location.search.type).toBe("package"));
+    expect(window.localStorage.getItem("graphbox.node-type.debian-companion")).toBe("package");
+  });
+
+  it.each(["9007199254740993", "-9223372036854775808"])(
+    "keeps the id %s exact from the address to the request and back",
+    async (id) => {
+      const asked: (string | null)[] = [];
+      server.use(
+        http.get("*/api/v1/models/:name/neighbors", ({ request }) => {
+          asked.push(new URL(request.url).searchParams.get("id"));
+          // Written by hand: numbers of JavaScript are not exact here.
+          return new HttpResponse(
+            `{"model": "numbers", "version": 1, "query": {"id": ${id}, "type": "item"},
+              "query_types": ["item"], "neighbors": [
+              {"id": ${id}, "type": "item", "score": 0.12345678901234567, "links": []}]}`,
+            { headers: { "content-type": "application/json" } },
+          );
+        }),
+      );
+      const { user, router } = renderApp(`/explore?id=${id}`);
+      const [row] = await resultRows();
+      expect(screen.getByRole("heading", { name: `Nearest to ${id}` })).toBeInTheDocument();
+      expect(row).toHaveTextContent("0.123");
+      await user.click(within(row!).getByRole("link", { name: id }));
+      await waitFor(() => expect(router.state.location.search.type).toBe("item"));
+      expect(router.state.location.search.id).toBe(id);
+      await waitFor(() => expect(asked).toEqual([id, id]));
+    },
+  );
+
   it("says in words what was wrong with an id, not in JSON", async () => {
     server.use(
       http.get("*/api/v1/models/:name/neighbors", () =>

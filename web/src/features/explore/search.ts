@@ -15,7 +15,7 @@ export const DEFAULT_RESULT_COUNT = 20;
 const text = (value: unknown): string | undefined =>
   typeof value === "string" && value !== ""
     ? value
-    : typeof value === "number"
+    : typeof value === "number" || typeof value === "boolean"
       ? String(value)
       : undefined;
 

@@ -5,7 +5,6 @@ import { Facts } from "@/components/Facts";
 import { Meter } from "@/components/Meter";
 import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
-import { ScrollRegion } from "@/components/ScrollRegion";
 import { TimeText } from "@/components/TimeText";
 import { useFormat } from "@/i18n/format";
 import classes from "./GraphCard.module.css";
@@ -33,10 +32,10 @@ export function GraphCard({ graph }: { graph: GraphSummary }) {
       </div>
       <div className={classes.body}>
         <SchemaPicture graph={graph} />
-        <ScrollRegion className={classes.tables}>
+        <div className={classes.tables}>
           <NodeTypes graph={graph} total={nodes} />
           <EdgeTypes graph={graph} total={edges} />
-        </ScrollRegion>
+        </div>
       </div>
     </Panel>
   );

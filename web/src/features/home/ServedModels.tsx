@@ -1,6 +1,7 @@
 import { Badge, Group, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
+import { requestLatency } from "@/api/request-latency";
 import type { ModelSummary, ModelVersion } from "@/api/types";
 import { CommandLine } from "@/components/CommandLine";
 import { Panel } from "@/components/Panel";
@@ -50,7 +51,7 @@ function servedVersions(models: ModelSummary[]) {
 function ServedRow({ name, version }: { name: string; version: ModelVersion }) {
   const { t } = useTranslation("home");
   const format = useFormat();
-  const latency = version.bench.find((point) => point.batch === 1) ?? version.bench[0];
+  const latency = requestLatency(version);
   return (
     <li className={classes.row}>
       <span className={classes.main}>
@@ -69,7 +70,7 @@ function ServedRow({ name, version }: { name: string; version: ModelVersion }) {
       </span>
       <Group gap="sm" wrap="nowrap">
         <Badge color="gray">{version.precision}</Badge>
-        <TextLink to="/explore" search={{ model: name }} size="sm">
+        <TextLink to="/explore" search={{ model: name }} size="sm" className={classes.link}>
           {t("served.explore")}
         </TextLink>
       </Group>

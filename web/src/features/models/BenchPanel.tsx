@@ -6,7 +6,7 @@ import { Panel } from "@/components/Panel";
 import { PlainTable } from "@/components/PlainTable";
 import { useFormat } from "@/i18n/format";
 
-/** Latency and throughput by batch size, as measured on this machine. */
+/** Latency and throughput of requests by batch size, as measured on this machine. */
 export function BenchPanel({ model, version }: { model: ModelSummary; version: ModelVersion }) {
   const { t } = useTranslation("models");
   const format = useFormat();
@@ -25,6 +25,7 @@ export function BenchPanel({ model, version }: { model: ModelSummary; version: M
       <PlainTable label={t("bench.title")}>
         <Table.Thead>
           <Table.Tr>
+            <Table.Th>{t("bench.measured")}</Table.Th>
             <Table.Th>{t("bench.target")}</Table.Th>
             <Table.Th ta="right">{t("bench.batch")}</Table.Th>
             <Table.Th ta="right">{t("bench.p50")}</Table.Th>
@@ -34,7 +35,8 @@ export function BenchPanel({ model, version }: { model: ModelSummary; version: M
         </Table.Thead>
         <Table.Tbody>
           {version.bench.map((point) => (
-            <Table.Tr key={`${point.target} ${point.threads} ${point.batch}`}>
+            <Table.Tr key={`${point.operation} ${point.target} ${point.threads} ${point.batch}`}>
+              <Table.Td>{t(`operation.${point.operation}`)}</Table.Td>
               <Table.Td>
                 {point.target}{" "}
                 <Text span size="xs" c="dimmed">

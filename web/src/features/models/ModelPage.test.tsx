@@ -1,6 +1,8 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { describe, expect, it } from "vitest";
+import type { ModelVersion } from "@/api/types";
+import { models, overview } from "@/testing/fixtures";
 import { renderApp } from "@/testing/render-app";
 import { server } from "@/testing/server";
 
@@ -59,6 +61,108 @@ describe("models", () => {
     renderApp("/models/debian-companion?version=9");
     expect(await screen.findByRole("alert")).toHaveTextContent(
       "There is no model debian-companion/9.",
+    );
+  });
+});
+
+describe("promoting a version", () => {
+  it("asks the server, and shows the switch", async () => {
+    let active = 2;
+    let served = 2;
+    const sent: unknown[] = [];
+    server.use(
+      http.get("*/api/v1/models", () =>
+        HttpResponse.json([
+          {
+            ...models[0]!,
+            versions: models[0]!.versions.map((entry) => ({
+              ...entry,
+              active: entry.version === active,
+              served: entry.version === served,
+            })),
+          },
+        ]),
+      ),
+      http.post("*/api/v1/models/debian-companion/promote", async ({ request }) => {
+        sent.push(await request.json());
+        active = 1;
+        return HttpResponse.json({ ...models[0]!.versions[1]!, active: true });
+      }),
+    );
+    const { user } = renderApp("/models/debian-companion?version=1");
+    const panel = await screen.findByRole("region", { name: /^Version 1/ });
+    expect(panel).toHaveTextContent("It answers only requests that name it.");
+    await user.click(await within(panel).findByRole("button", { name: "Promote version 1" }));
+    await waitFor(() => expect(panel).toHaveTextContent("Active: promoted in the workspace."));
+    expect(sent).toEqual([{ version: 1 }]);
+    expect(await versionRow("1")).toHaveTextContent("active");
+    expect(within(panel).queryByRole("button", { name: /Promote/ })).toBeNull();
+    served = 1;
+    await waitFor(() => expect(panel).toHaveTextContent("Served: it answers requests"));
+  });
+
+  it("shows how the version compares with the active one", async () => {
+    renderApp("/models/debian-companion?version=1");
+    const panel = await screen.findByRole("region", { name: /^Version 1/ });
+    expect(panel).toHaveTextContent(
+      "Beside version 2, the active one: recall@20 0.3510 vs 0.3495 · 24.1 MB vs 7.3 MB · " +
+        "request 1.92 ms vs 1.31 ms",
+    );
+    expect(panel).not.toHaveTextContent("cannot be compared");
+  });
+
+  it("says why the metrics of two versions cannot be compared", async () => {
+    const [second, first] = models[0]!.versions as [ModelVersion, ModelVersion];
+    const comparison = { ...first.comparison!, not_comparable: "version 2 is measured by `mrr`" };
+    server.use(
+      http.get("*/api/v1/models", () =>
+        HttpResponse.json([{ ...models[0]!, versions: [second, { ...first, comparison }] }]),
+      ),
+    );
+    renderApp("/models/debian-companion?version=1");
+    expect(await screen.findByRole("region", { name: /^Version 1/ })).toHaveTextContent(
+      "The metrics cannot be compared: version 2 is measured by mrr",
+    );
+  });
+
+  it("says that a server does not follow", async () => {
+    server.use(
+      http.get("*/api/v1/overview", () => HttpResponse.json({ ...overview, follows: false })),
+    );
+    renderApp("/models/debian-companion?version=1");
+    expect(await screen.findByText(/it switches when it receives SIGHUP/)).toBeInTheDocument();
+  });
+
+  it("is a command where the server has no token", async () => {
+    server.use(
+      http.get("*/api/v1/overview", () => HttpResponse.json({ ...overview, can_promote: false })),
+    );
+    renderApp("/models/debian-companion?version=1");
+    expect(
+      await screen.findByText("graphbox models promote debian-companion --version 1"),
+    ).toBeInTheDocument();
+    expect(screen.queryByRole("button", { name: /Promote/ })).toBeNull();
+  });
+
+  it("says why an active version is not served", async () => {
+    const [second, first] = models[0]!.versions as [ModelVersion, ModelVersion];
+    server.use(
+      http.get("*/api/v1/models", () =>
+        HttpResponse.json([
+          {
+            ...models[0]!,
+            versions: [
+              { ...second, served: false, failure: "expected the sha256 `a`, received `b`" },
+              { ...first, served: true },
+            ],
+          },
+        ]),
+      ),
+    );
+    renderApp("/models/debian-companion?version=2");
+    const panel = await screen.findByRole("region", { name: /^Version 2/ });
+    expect(within(panel).getByRole("alert")).toHaveTextContent(
+      "The server cannot serve this version: expected the sha256 a, received b Version 1 keeps answering.",
     );
   });
 });

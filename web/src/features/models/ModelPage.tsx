@@ -1,4 +1,4 @@
-import { Badge, SimpleGrid, Stack } from "@mantine/core";
+import { SimpleGrid, Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { api } from "@/api/client";
@@ -14,7 +14,8 @@ import { hasEmbeddings } from "@/api/choose-model";
 import { Playground } from "./Playground";
 import { QualityPanel } from "./QualityPanel";
 import { VersionsTable } from "./VersionsTable";
-import { defaultVersion } from "./versions";
+import { VersionBadges, VersionState } from "./VersionState";
+import { defaultVersion, refreshInterval } from "./versions";
 
 const route = getRouteApi("/models/$name");
 
@@ -23,7 +24,9 @@ export function ModelPage() {
   const { t } = useTranslation("models");
   const { name } = route.useParams();
   const { version: wanted } = route.useSearch();
-  const models = api.useQuery("get", "/api/v1/models");
+  const models = api.useQuery("get", "/api/v1/models", undefined, {
+    refetchInterval: ({ state }) => refreshInterval(state.data),
+  });
   const model = models.data?.find((entry) => entry.name === name);
   const version =
     model &&
@@ -61,6 +64,7 @@ export function ModelPage() {
                 message: t("missing", { name: wanted === undefined ? name : `${name}/${wanted}` }),
                 where: null,
                 hint: t("missingHint"),
+                choices: [],
                 request_id: "",
               }}
             />
@@ -81,12 +85,12 @@ function ModelView({ model, version }: { model: ModelSummary; version: ModelVers
       <Panel
         title={
           <>
-            {t("versionTitle", { version: version.version })}{" "}
-            {version.served && <Badge color="teal">{t("served")}</Badge>}
+            {t("versionTitle", { version: version.version })} <VersionBadges version={version} />
           </>
         }
       >
         <LineagePanel model={model} version={version} />
+        <VersionState key={version.version} model={model} version={version} />
       </Panel>
       <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
         <QualityPanel model={model} version={version} />

@@ -8,11 +8,14 @@ import { Panel } from "@/components/Panel";
 import { QueryView } from "@/components/QueryView";
 import { TextLink } from "@/components/TextLink";
 import { VersionsTable } from "./VersionsTable";
+import { refreshInterval } from "./versions";
 
 /** All models with their versions. */
 export function ModelsPage() {
   const { t } = useTranslation("models");
-  const models = api.useQuery("get", "/api/v1/models");
+  const models = api.useQuery("get", "/api/v1/models", undefined, {
+    refetchInterval: ({ state }) => refreshInterval(state.data),
+  });
   return (
     <>
       <PageHeader title={t("title")} subtitle={t("subtitle")} />

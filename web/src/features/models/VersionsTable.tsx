@@ -1,5 +1,6 @@
-import { Badge, Group, Table } from "@mantine/core";
+import { Group, Table } from "@mantine/core";
 import { useTranslation } from "react-i18next";
+import { requestLatency, sameRequest } from "@/api/request-latency";
 import type { ModelSummary, ModelVersion } from "@/api/types";
 import { Meter } from "@/components/Meter";
 import { sortMetricNames } from "@/components/metric-names";
@@ -8,7 +9,8 @@ import { TextLink } from "@/components/TextLink";
 import { TimeText } from "@/components/TimeText";
 import { useFormat } from "@/i18n/format";
 import { Change } from "./Change";
-import { compareMetrics, latencyAt, measuredBatches, parentOf } from "./versions";
+import { compareMetrics, parentOf } from "./versions";
+import { VersionBadges } from "./VersionState";
 import classes from "./VersionsTable.module.css";
 
 interface VersionsTableProps {
@@ -20,12 +22,13 @@ interface VersionsTableProps {
 /** The versions of a model side by side: size, latency, quality. */
 export function VersionsTable({ model, selected }: VersionsTableProps) {
   const { t } = useTranslation("models");
-  const batches = shownBatches(measuredBatches(model.versions));
   const largest = Math.max(...model.versions.map(({ size_bytes }) => size_bytes));
-  const metric = model.versions
+  const deciding = model.versions.find(({ deciding_metric }) => deciding_metric)?.deciding_metric;
+  const first = model.versions
     .flatMap(({ metrics }) => Object.values(metrics))
     .flatMap((values) => sortMetricNames(Object.keys(values)).metrics)
     .at(0);
+  const metric = deciding ?? first;
   return (
     <PlainTable label={t("versions", { name: model.name })}>
       <Table.Thead>
@@ -34,11 +37,7 @@ export function VersionsTable({ model, selected }: VersionsTableProps) {
           <Table.Th>{t("columns.kind")}</Table.Th>
           <Table.Th>{t("columns.precision")}</Table.Th>
           <Table.Th w="18%">{t("columns.size")}</Table.Th>
-          {batches.map((batch) => (
-            <Table.Th key={batch} ta="right">
-              {t("columns.latency", { batch })}
-            </Table.Th>
-          ))}
+          <Table.Th ta="right">{t("columns.latency")}</Table.Th>
           {metric !== undefined && <Table.Th ta="right">{metric}</Table.Th>}
           <Table.Th>{t("columns.parent")}</Table.Th>
           <Table.Th>{t("columns.created")}</Table.Th>
@@ -50,7 +49,6 @@ export function VersionsTable({ model, selected }: VersionsTableProps) {
             key={version.version}
             model={model}
             version={version}
-            batches={batches}
             largest={largest}
             metric={metric}
             selected={version.version === selected}
@@ -64,16 +62,16 @@ export function VersionsTable({ model, selected }: VersionsTableProps) {
 interface VersionRowProps {
   model: ModelSummary;
   version: ModelVersion;
-  batches: number[];
   largest: number;
   metric: string | undefined;
   selected: boolean;
 }
 
-function VersionRow({ model, version, batches, largest, metric, selected }: VersionRowProps) {
-  const { t } = useTranslation("models");
+function VersionRow({ model, version, largest, metric, selected }: VersionRowProps) {
   const format = useFormat();
   const parent = parentOf(model, version);
+  const latency = requestLatency(version);
+  const before = parent && requestLatency(parent);
   const quality = compareMetrics(version, parent).find((entry) => entry.metric === metric);
   return (
     <Table.Tr data-selected={selected || undefined} className={classes.row}>
@@ -88,8 +86,7 @@ function VersionRow({ model, version, batches, largest, metric, selected }: Vers
           >
             {version.version}
           </TextLink>
-          {version.served && <Badge color="teal">{t("served")}</Badge>}
-          {version.active && !version.served && <Badge color="gray">{t("active")}</Badge>}
+          <VersionBadges version={version} />
         </Group>
       </Table.Td>
       <Table.Td>
@@ -103,16 +100,12 @@ function VersionRow({ model, version, batches, largest, metric, selected }: Vers
         </span>
         {parent && <Change from={parent.size_bytes} to={version.size_bytes} lowerIsBetter />}
       </Table.Td>
-      {batches.map((batch) => {
-        const point = latencyAt(version, batch);
-        const before = parent && latencyAt(parent, batch);
-        return (
-          <Table.Td key={batch} ta="right">
-            {point ? format.milliseconds(point.p50_ms) : "–"}
-            {point && before && <Change from={before.p50_ms} to={point.p50_ms} lowerIsBetter />}
-          </Table.Td>
-        );
-      })}
+      <Table.Td ta="right">
+        {latency ? format.milliseconds(latency.p50_ms) : "–"}
+        {latency && before && sameRequest(latency, before) && (
+          <Change from={before.p50_ms} to={latency.p50_ms} lowerIsBetter />
+        )}
+      </Table.Td>
       {metric !== undefined && (
         <Table.Td ta="right">
           {quality?.value == null ? "–" : format.quality(quality.value)}
@@ -127,11 +120,6 @@ function VersionRow({ model, version, batches, largest, metric, selected }: Vers
       </Table.Td>
     </Table.Tr>
   );
-}
-
-/** The smallest and the largest batch say most; the model's page has all. */
-function shownBatches(batches: number[]): number[] {
-  return [...new Set([...batches.slice(0, 1), ...batches.slice(-1)])];
 }
 
 /** What a version is, in the page's language. */

@@ -1,4 +1,6 @@
 import { serverAddress } from "@/api/client";
+import { indentExactly } from "@/api/exact-ids";
+import { signInAgain } from "@/api/sign-in";
 import type { NodeId } from "@/api/types";
 
 /** A tensor as the KServe v2 protocol describes it. */
@@ -25,6 +27,7 @@ export interface CallResult {
 /** Asks for the inputs and outputs of a model version. */
 export async function fetchMetadata(name: string, version: number): Promise<ModelMetadata> {
   const response = await fetch(serverAddress(modelPath(name, version)));
+  signInAgain(response);
   const body: unknown = await response.json();
   if (!response.ok) throw new Error(errorText(body));
   return body as ModelMetadata;
@@ -68,6 +71,7 @@ export async function infer(name: string, version: number, body: string): Promis
     headers: { "content-type": "application/json" },
     body,
   });
+  signInAgain(response);
   const text = await response.text();
   return {
     status: response.status,
@@ -79,7 +83,7 @@ export async function infer(name: string, version: number, body: string): Promis
 /** Indents JSON, but keeps lists of numbers and words on one line. */
 export function indented(text: string): string {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2).replace(
+    return indentExactly(text).replace(
       /\[\s+([^[\]{}]+?)\s+\]/g,
       (_, items: string) => `[${items.replace(/,\s+/g, ", ")}]`,
     );

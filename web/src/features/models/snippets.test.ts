@@ -46,4 +46,9 @@ describe("indented", () => {
     );
     expect(indented("Bad Gateway")).toBe("Bad Gateway");
   });
+
+  it("keeps integers beyond 2^53, and strings of digits as strings", () => {
+    const data = '[9007199254740993, -9223372036854775808, "9007199254740993", 12]';
+    expect(indented(`{"data":${data}}`)).toBe(`{\n  "data": ${data}\n}`);
+  });
 });

@@ -1,26 +1,24 @@
-import type { BenchPoint, ModelSummary, ModelVersion } from "@/api/types";
+import type { ModelSummary, ModelVersion } from "@/api/types";
 
 /** The version of a model that is shown when none was chosen: the served one, else the newest. */
 export function defaultVersion({ versions }: ModelSummary): ModelVersion | undefined {
   return versions.find((version) => version.served) ?? versions[0];
 }
 
+const REFRESH_MS = 10_000;
+const SWITCHING_REFRESH_MS = 1_000;
+
+/** Returns when to ask again: soon while a promoted version is about to replace the served one. */
+export function refreshInterval(models: ModelSummary[] | undefined): number {
+  const switching = models?.some(({ versions }) =>
+    versions.some(({ active, served, failure }) => active && !served && failure === null),
+  );
+  return switching ? SWITCHING_REFRESH_MS : REFRESH_MS;
+}
+
 /** The version another one was made from, when it is still there. */
 export function parentOf(model: ModelSummary, version: ModelVersion): ModelVersion | undefined {
   return model.versions.find((other) => version.parent === other.version);
-}
-
-/** The batch sizes that were measured for any version. */
-export function measuredBatches(versions: ModelVersion[]): number[] {
-  const batches = new Set(versions.flatMap(({ bench }) => bench.map(({ batch }) => batch)));
-  return [...batches].sort((a, b) => a - b);
-}
-
-/** The fastest measurement at a batch size, over targets and threads. */
-export function latencyAt(version: ModelVersion, batch: number): BenchPoint | undefined {
-  return version.bench
-    .filter((point) => point.batch === batch)
-    .toSorted((a, b) => a.p50_ms - b.p50_ms)[0];
 }
 
 export interface VersionMetric {

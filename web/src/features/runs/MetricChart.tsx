@@ -15,12 +15,14 @@ const TABLE_ROWS = 200;
 
 interface MetricChartProps {
   series: MetricSeries;
+  /** Names it among the charts of its page. */
+  name: string;
   color: number;
   smoothing: number;
 }
 
 /** One measured quantity as a chart, or as a table with the same values. */
-export function MetricChart({ series, color, smoothing }: MetricChartProps) {
+export function MetricChart({ series, name, color, smoothing }: MetricChartProps) {
   const { t } = useTranslation("runs");
   const [asTable, setAsTable] = useState(false);
   const [cursor, setCursor] = useState<number | null>(null);
@@ -28,18 +30,18 @@ export function MetricChart({ series, color, smoothing }: MetricChartProps) {
     const main = { values: smooth(series.values, smoothing), color };
     return smoothing > 0 ? [{ values: series.values, color, faint: true }, main] : [main];
   }, [series.values, color, smoothing]);
-  const description = useDescription(series);
+  const description = useDescription(name, series.values);
   const toggleName = asTable ? t("chart.showChart") : t("chart.showTable");
   return (
     <Panel
       title={series.key}
-      label={`${series.model} ${series.key}`}
+      label={name}
       actions={
         <Tooltip label={toggleName}>
           <ActionIcon
             variant="subtle"
             color="gray"
-            aria-label={`${toggleName}: ${series.model} ${series.key}`}
+            aria-label={`${toggleName}: ${name}`}
             onClick={() => setAsTable(!asTable)}
           >
             {asTable ? <IconChartLine size={17} /> : <IconTable size={17} />}
@@ -50,14 +52,14 @@ export function MetricChart({ series, color, smoothing }: MetricChartProps) {
     >
       <Readout series={series} cursor={cursor} />
       {asTable ? (
-        <SeriesTable series={series} />
+        <SeriesTable series={series} name={name} />
       ) : (
         <LineChart
           description={description}
           x={series.steps}
           lines={lines}
           height={CHART_HEIGHT}
-          syncKey={series.model}
+          syncKey={`${series.model} ${series.phase}`}
           onCursor={setCursor}
         />
       )}
@@ -85,7 +87,7 @@ function Readout({ series, cursor }: { series: MetricSeries; cursor: number | nu
   );
 }
 
-function SeriesTable({ series }: { series: MetricSeries }) {
+function SeriesTable({ series, name }: { series: MetricSeries; name: string }) {
   const { t } = useTranslation("runs");
   const format = useFormat();
   const count = series.steps.length;
@@ -99,10 +101,10 @@ function SeriesTable({ series }: { series: MetricSeries }) {
       viewportProps={{
         tabIndex: 0,
         role: "region",
-        "aria-label": t("chart.table", { name: `${series.model} ${series.key}` }),
+        "aria-label": t("chart.table", { name }),
       }}
     >
-      <PlainTable label={`${series.model} ${series.key}`} verticalSpacing={2}>
+      <PlainTable label={name} verticalSpacing={2}>
         {nth > 1 && <Table.Caption>{t("chart.sampled", { nth, count })}</Table.Caption>}
         <Table.Thead>
           <Table.Tr>
@@ -123,10 +125,9 @@ function SeriesTable({ series }: { series: MetricSeries }) {
   );
 }
 
-function useDescription({ model, key, values }: MetricSeries): string {
+function useDescription(name: string, values: number[]): string {
   const { t } = useTranslation("runs");
   const format = useFormat();
-  const name = `${model} ${key}`;
   const [first, last] = [values[0], values.at(-1)];
   if (first === undefined || last === undefined) return t("chart.empty", { name });
   return t("chart.summary", {

@@ -10,12 +10,14 @@ interface RunErrorAlertProps {
   error: NonNullable<RunDetail["error"]>;
 }
 
-/** Why a run stopped, and how it goes on. */
+/** Mentions of the command that the alert shows itself, or that cannot work for this run. */
+const RESUME = "graphbox runs resume";
+
+/** Why a run stopped, and what can be done: commands are shown only where they work. */
 export function RunErrorAlert({ run, error }: RunErrorAlertProps) {
   const { t } = useTranslation("runs");
   const interrupted = run.state === "interrupted";
-  const command = `graphbox runs resume ${run.id}`;
-  const hint = error.hint?.includes(command) ? null : error.hint;
+  const hint = error.hint?.includes(RESUME) ? null : error.hint;
   return (
     <Alert
       role="alert"
@@ -33,9 +35,28 @@ export function RunErrorAlert({ run, error }: RunErrorAlertProps) {
             <Prose text={hint} />
           </Text>
         )}
-        <Text size="sm">{t("error.resume")}</Text>
-        <CommandLine command={command} />
+        <NextStep run={run} />
       </Stack>
     </Alert>
+  );
+}
+
+function NextStep({ run }: { run: RunDetail }) {
+  const { t } = useTranslation("runs");
+  if (run.resumable) {
+    const { state } = run;
+    return (
+      <>
+        <Text size="sm">{t(state === "failed" ? "error.resumeMended" : "error.resume")}</Text>
+        <CommandLine command={`${RESUME} ${run.id}`} />
+      </>
+    );
+  }
+  if (!run.removable) return null;
+  return (
+    <>
+      <Text size="sm">{t("error.notResumable")}</Text>
+      <CommandLine command={`graphbox runs rm ${run.id}`} />
+    </>
   );
 }

@@ -1,7 +1,7 @@
 import { act, screen, waitFor, within } from "@testing-library/react";
 import { http, HttpResponse } from "msw";
 import { describe, expect, it } from "vitest";
-import { finishedRun, metrics, runningRun } from "@/testing/fixtures";
+import { failedRun, finishedRun, metrics, runningRun } from "@/testing/fixtures";
 import { FakeEventSource } from "@/testing/fake-event-source";
 import { renderApp } from "@/testing/render-app";
 import { server } from "@/testing/server";
@@ -132,6 +132,36 @@ describe("a finished run", () => {
     expect(within(table).getByRole("row", { name: "3,000 0.347" })).toBeInTheDocument();
   });
 
+  it("draws the phases of a training apart, with their names", async () => {
+    const phase = (name: string | null, key: string, value: number) => ({
+      ...metrics.series[0]!,
+      phase: name,
+      key,
+      steps: [1, 2],
+      values: [value, value],
+    });
+    server.use(
+      http.get("*/api/v1/runs/:id/metrics", () =>
+        HttpResponse.json({
+          ...metrics,
+          series: [
+            phase("pretrain", "pretrain_loss", 2),
+            phase("pretrain", "samples_per_s", 90_000),
+            phase(null, "loss", 1),
+            phase(null, "samples_per_s", 3),
+          ],
+        }),
+      ),
+    );
+    renderApp(`${FINISHED}?tab=training`);
+    const pretraining = await screen.findByRole("region", { name: "sage, pretraining" });
+    const panel = (name: string) => screen.getByRole("region", { name });
+    expect(pretraining).toContainElement(panel("sage, pretraining samples_per_s"));
+    expect(panel("sage, pretraining samples_per_s")).toHaveTextContent("90,000");
+    expect(panel("sage samples_per_s")).toHaveTextContent("3at step 2");
+    expect(pretraining).not.toContainElement(panel("sage samples_per_s"));
+  });
+
   it("shows the resolved run file", async () => {
     const { user } = renderApp(FINISHED);
     await user.click(await screen.findByRole("tab", { name: "Config" }));
@@ -140,12 +170,44 @@ describe("a finished run", () => {
 });
 
 describe("a run that stopped", () => {
-  it("says why, and which command goes on", async () => {
+  it("says why, and recommends no command that would fail again", async () => {
     renderApp("/runs/shop-20261118-1");
     const alert = await screen.findByRole("alert");
     expect(alert).toHaveTextContent("expected recall@20 to drop by at most 0.02");
     expect(alert).toHaveTextContent("raise compress.max_drop");
-    expect(alert).toHaveTextContent("graphbox runs resume shop-20261118-1");
+    expect(alert).toHaveTextContent("graphbox runs rm shop-20261118-1");
+    expect(alert).not.toHaveTextContent("graphbox runs resume");
+  });
+
+  it("gives the command that resumes it, once", async () => {
+    server.use(
+      http.get("*/api/v1/runs/:id", () =>
+        HttpResponse.json({
+          ...failedRun,
+          state: "interrupted",
+          resumable: true,
+          error: {
+            code: "interrupted_run",
+            message: "stopped during the stage `train`",
+            where: null,
+            hint: `the same command, or \`graphbox runs resume ${failedRun.id}\`, goes on from there`,
+          },
+        }),
+      ),
+    );
+    renderApp(`/runs/${failedRun.id}`);
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("after its last finished stage");
+    expect(alert.textContent.split(`graphbox runs resume ${failedRun.id}`)).toHaveLength(2);
+    expect(alert).not.toHaveTextContent("graphbox runs rm");
+  });
+
+  it("recommends nothing while another process has it", async () => {
+    server.use(
+      http.get("*/api/v1/runs/:id", () => HttpResponse.json({ ...failedRun, removable: false })),
+    );
+    renderApp(`/runs/${failedRun.id}`);
+    expect(await screen.findByRole("alert")).not.toHaveTextContent("graphbox runs");
   });
 
   it("is told apart from a run that does not exist", async () => {

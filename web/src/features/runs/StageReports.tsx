@@ -7,10 +7,11 @@ import { PlainTable } from "@/components/PlainTable";
 import { TextLink } from "@/components/TextLink";
 import { useFormat } from "@/i18n/format";
 import { fieldLabel, fieldValue } from "@/components/field-text";
+import { useOperationName } from "@/components/use-operation-name";
 import { benchRows, type Comparison, comparisons, exportRows } from "./reports";
 
 /** Measures that every compression reports; any other is the task's metric, which keeps its name. */
-const MEASURES = { size_bytes: "report.size_bytes", latency_ms: "report.latency_ms" } as const;
+const MEASURES = { size_bytes: "report.size_bytes" } as const;
 
 function isMeasure(name: string): name is keyof typeof MEASURES {
   return name in MEASURES;
@@ -132,12 +133,14 @@ function BenchPanel({ report }: { report: RunReport["bench"] }) {
   const { t } = useTranslation("runs");
   const format = useFormat();
   const rows = benchRows(report);
+  const operation = useOperationName();
   return (
     <StagePanel title={t("report.bench")} empty={rows.length === 0}>
       <PlainTable label={t("report.bench")} verticalSpacing={4}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>{t("report.model")}</Table.Th>
+            <Table.Th>{t("report.measured")}</Table.Th>
             <Table.Th ta="right">{t("report.batch")}</Table.Th>
             <Table.Th ta="right">p50</Table.Th>
             <Table.Th ta="right">p99</Table.Th>
@@ -146,13 +149,14 @@ function BenchPanel({ report }: { report: RunReport["bench"] }) {
         </Table.Thead>
         <Table.Tbody>
           {rows.map((row) => (
-            <Table.Tr key={`${row.name} ${row.version} ${row.batch}`}>
+            <Table.Tr key={`${row.name} ${row.version} ${row.operation} ${row.batch}`}>
               <Table.Td>
                 <VersionLink name={row.name} version={row.version} />{" "}
                 <Text span size="xs" c="dimmed">
                   {row.precision}
                 </Text>
               </Table.Td>
+              <Table.Td>{operation(row.operation)}</Table.Td>
               <Table.Td ta="right">{format.integer(row.batch)}</Table.Td>
               <Table.Td ta="right">{format.milliseconds(row.p50_ms)}</Table.Td>
               <Table.Td ta="right">{format.milliseconds(row.p99_ms)}</Table.Td>

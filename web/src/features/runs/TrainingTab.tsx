@@ -1,15 +1,16 @@
 import { Box, Group, Slider, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
-import type { MetricSeries, RunMetrics } from "@/api/types";
+import type { RunMetrics } from "@/api/types";
 import { MetricChart } from "./MetricChart";
-import { groupByModel } from "./run-metrics";
+import { groupByPhase, type PhaseSeries } from "./run-metrics";
+import { usePhaseName } from "./use-phase-name";
 import classes from "./TrainingTab.module.css";
 
 const route = getRouteApi("/runs/$runId");
 const MOST_SMOOTHING = 0.98;
 
-/** The charts of a run: one section for each model, one chart for each quantity. */
+/** The charts of a run: a section for each phase of each model, a chart for each quantity. */
 export function TrainingTab({ metrics }: { metrics: RunMetrics }) {
   const { t } = useTranslation("runs");
   const { smoothing = 0 } = route.useSearch();
@@ -40,26 +41,28 @@ export function TrainingTab({ metrics }: { metrics: RunMetrics }) {
           />
         </Box>
       </Group>
-      {groupByModel(metrics.series).map(([model, series]) => (
-        <ModelCharts key={model} model={model} series={series} smoothing={smoothing} />
+      {groupByPhase(metrics.series).map((group) => (
+        <PhaseCharts key={`${group.model} ${group.phase}`} group={group} smoothing={smoothing} />
       ))}
     </Stack>
   );
 }
 
-interface ModelChartsProps {
-  model: string;
-  series: MetricSeries[];
+interface PhaseChartsProps {
+  group: PhaseSeries;
   smoothing: number;
 }
 
-function ModelCharts({ model, series, smoothing }: ModelChartsProps) {
+function PhaseCharts({ group, smoothing }: PhaseChartsProps) {
   const { t } = useTranslation("runs");
+  const phaseName = usePhaseName();
+  const { series } = group;
+  const name = phaseName(group);
   const lost = series.reduce((sum, { non_finite }) => sum + non_finite, 0);
   return (
-    <section aria-label={model}>
+    <section aria-label={name}>
       <Title order={2} fz="lg" mb="xs">
-        {model}
+        {name}
       </Title>
       {lost > 0 && (
         <Text size="sm" c="orange" mb="xs">
@@ -71,6 +74,7 @@ function ModelCharts({ model, series, smoothing }: ModelChartsProps) {
           <MetricChart
             key={entry.key}
             series={entry}
+            name={`${name} ${entry.key}`}
             color={(index % 4) + 1}
             smoothing={smoothing}
           />

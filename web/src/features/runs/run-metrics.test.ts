@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { RunMetrics } from "@/api/types";
-import { appendPoints, groupByModel, lowerIsBetter, smooth } from "./run-metrics";
+import { appendPoints, groupByPhase, lowerIsBetter, smooth } from "./run-metrics";
 
 const nothing: RunMetrics = { series: [], last_line: 0, damaged_lines: 0 };
 const point = (line: number, step: number, values: Record<string, number | null>) => ({
   line,
-  point: { model: "sage", step, values },
+  point: { model: "sage", phase: null, step, values },
 });
 
 describe("appendPoints", () => {
@@ -16,8 +16,8 @@ describe("appendPoints", () => {
     ]);
     expect(metrics.last_line).toBe(2);
     expect(metrics.series).toEqual([
-      { model: "sage", key: "loss", steps: [10, 20], values: [2, 1], non_finite: 0 },
-      { model: "sage", key: "recall@20", steps: [20], values: [0.3], non_finite: 0 },
+      { model: "sage", phase: null, key: "loss", steps: [10, 20], values: [2, 1], non_finite: 0 },
+      { model: "sage", phase: null, key: "recall@20", steps: [20], values: [0.3], non_finite: 0 },
     ]);
   });
 
@@ -36,6 +36,22 @@ describe("appendPoints", () => {
     const after = appendPoints(before, [point(2, 20, { loss: 2.5 })]);
     expect(after.series[0]).toMatchObject({ steps: [10, 20], values: [3, 2.5] });
     expect(after.last_line).toBe(2);
+  });
+
+  it("keeps phases apart, whose steps may start again", () => {
+    const inPhase = (line: number, step: number, phase: string | null) => ({
+      line,
+      point: { model: "sage", phase, step, values: { samples_per_s: 10 * step } },
+    });
+    const metrics = appendPoints(nothing, [
+      inPhase(1, 1, "pretrain"),
+      inPhase(2, 2, "pretrain"),
+      inPhase(3, 1, null),
+    ]);
+    expect(metrics.series.map(({ phase, steps }) => [phase, steps])).toEqual([
+      ["pretrain", [1, 2]],
+      [null, [1]],
+    ]);
   });
 
   it("counts values that are no numbers instead of drawing them", () => {
@@ -72,24 +88,31 @@ describe("smooth", () => {
   });
 });
 
-describe("groupByModel", () => {
-  it("keeps the models' order and puts the loss first, speeds last", () => {
-    const series = (model: string, key: string) => ({
+describe("groupByPhase", () => {
+  it("keeps the order of models and phases and puts the loss first, speeds last", () => {
+    const series = (model: string, phase: string | null, key: string) => ({
       model,
+      phase,
       key,
       steps: [],
       values: [],
       non_finite: 0,
     });
-    const groups = groupByModel([
-      series("skipgram", "samples_per_s"),
-      series("sage", "loss"),
-      series("skipgram", "validation_accuracy"),
-      series("skipgram", "loss"),
+    const groups = groupByPhase([
+      series("skipgram", null, "samples_per_s"),
+      series("sage", "pretrain", "samples_per_s"),
+      series("sage", "pretrain", "pretrain_loss"),
+      series("sage", null, "samples_per_s"),
+      series("sage", null, "loss"),
+      series("skipgram", null, "validation_accuracy"),
+      series("skipgram", null, "loss"),
     ]);
-    expect(groups.map(([model, entries]) => [model, entries.map(({ key }) => key)])).toEqual([
-      ["skipgram", ["loss", "validation_accuracy", "samples_per_s"]],
-      ["sage", ["loss"]],
+    expect(
+      groups.map(({ model, phase, series: own }) => [model, phase, own.map(({ key }) => key)]),
+    ).toEqual([
+      ["skipgram", null, ["loss", "validation_accuracy", "samples_per_s"]],
+      ["sage", "pretrain", ["pretrain_loss", "samples_per_s"]],
+      ["sage", null, ["loss", "samples_per_s"]],
     ]);
   });
 });

@@ -3,6 +3,8 @@ import type { MetricSeries, RunMetrics } from "@/api/types";
 /** What an event `point` carries: the values of one line of the run's metrics. */
 export interface MetricPoint {
   model: string;
+  /** Phase of the training, such as `pretrain`; null: the training itself. */
+  phase: string | null;
   step: number;
   values: Record<string, number | null>;
 }
@@ -21,8 +23,8 @@ export function appendPoints(metrics: RunMetrics, points: NumberedPoint[]): RunM
   const series = new Map(metrics.series.map((entry) => [seriesId(entry), copy(entry)]));
   for (const { point } of points) {
     for (const [key, value] of Object.entries(point.values)) {
-      const id = seriesId({ model: point.model, key });
-      const entry = series.get(id) ?? emptySeries(point.model, key);
+      const id = seriesId({ ...point, key });
+      const entry = series.get(id) ?? emptySeries(point, key);
       series.set(id, entry);
       if (value === null) entry.non_finite += 1;
       else append(entry, point.step, value);
@@ -41,7 +43,10 @@ function append(entry: MetricSeries, step: number, value: number): void {
   entry.values.push(value);
 }
 
-const seriesId = ({ model, key }: { model: string; key: string }) => JSON.stringify([model, key]);
+type Phase = Pick<MetricSeries, "model" | "phase">;
+
+const seriesId = ({ model, phase, key }: Phase & { key: string }) =>
+  JSON.stringify([model, phase, key]);
 
 const copy = (entry: MetricSeries): MetricSeries => ({
   ...entry,
@@ -49,8 +54,9 @@ const copy = (entry: MetricSeries): MetricSeries => ({
   values: [...entry.values],
 });
 
-const emptySeries = (model: string, key: string): MetricSeries => ({
+const emptySeries = ({ model, phase }: Phase, key: string): MetricSeries => ({
   model,
+  phase,
   key,
   steps: [],
   values: [],
@@ -82,13 +88,26 @@ export function isQuality(key: string): boolean {
   return !SPEED.test(key);
 }
 
-/** Series by model in the order of their training, each with the loss first and speeds last. */
-export function groupByModel(series: MetricSeries[]): [model: string, series: MetricSeries[]][] {
-  const rank = (key: string) => (key === "loss" ? 0 : SPEED.test(key) ? 2 : 1);
-  const groups = new Map<string, MetricSeries[]>();
-  for (const entry of series) groups.set(entry.model, [...(groups.get(entry.model) ?? []), entry]);
-  return [...groups].map(([model, entries]) => [
-    model,
-    entries.toSorted((a, b) => rank(a.key) - rank(b.key) || a.key.localeCompare(b.key)),
-  ]);
+/** The series of one phase of a model's training. */
+export interface PhaseSeries extends Phase {
+  series: MetricSeries[];
+}
+
+/** Series by model and phase in the order of their training, each with the loss first and speeds last. */
+export function groupByPhase(series: MetricSeries[]): PhaseSeries[] {
+  const rank = (key: string) => (/^(?!validation_).*loss$/.test(key) ? 0 : SPEED.test(key) ? 2 : 1);
+  const groups = new Map<string, PhaseSeries>();
+  for (const entry of series) {
+    const { model, phase } = entry;
+    const id = JSON.stringify([model, phase]);
+    const group = groups.get(id) ?? { model, phase, series: [] };
+    group.series.push(entry);
+    groups.set(id, group);
+  }
+  return [...groups.values()].map((group) => ({
+    ...group,
+    series: group.series.toSorted(
+      (a, b) => rank(a.key) - rank(b.key) || a.key.localeCompare(b.key),
+    ),
+  }));
 }

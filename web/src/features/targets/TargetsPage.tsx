@@ -78,7 +78,7 @@ function TargetTable({ targets }: { targets: DeploymentTarget[] }) {
             <Table.Td>
               <Availability available={target.available} />
             </Table.Td>
-            <Table.Td data-wrap>
+            <Table.Td data-wrap="text">
               <Prose text={target.reason ?? (target.available ? t("ready") : "")} />
             </Table.Td>
             <Table.Td>

@@ -1,0 +1,135 @@
+import { Badge, Button, Stack, Text, Tooltip } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useTranslation } from "react-i18next";
+import { api } from "@/api/client";
+import type { ModelSummary, ModelVersion, VersionComparison } from "@/api/types";
+import { CommandLine } from "@/components/CommandLine";
+import { ProblemAlert } from "@/components/ProblemAlert";
+import { Prose } from "@/components/Prose";
+import { useFormat } from "@/i18n/format";
+
+const TOUCH_TOO = { hover: true, focus: true, touch: true };
+
+/** Badges for a version that answers by default, and for one that is promoted but does not answer yet. */
+export function VersionBadges({ version }: { version: ModelVersion }) {
+  const { t } = useTranslation("models");
+  const switching = version.active && !version.served;
+  return (
+    <>
+      {version.served && (
+        <Tooltip label={t("servedText")} events={TOUCH_TOO}>
+          <Badge color="teal">{t("served")}</Badge>
+        </Tooltip>
+      )}
+      {switching && (
+        <Tooltip label={t("activeText")} events={TOUCH_TOO}>
+          <Badge color={version.failure === null ? "gray" : "red"}>{t("active")}</Badge>
+        </Tooltip>
+      )}
+    </>
+  );
+}
+
+interface VersionStateProps {
+  model: ModelSummary;
+  version: ModelVersion;
+}
+
+/** Which requests a version answers, and how it becomes the one that answers by default. */
+export function VersionState({ model, version }: VersionStateProps) {
+  const { t } = useTranslation("models");
+  const answering = model.versions.find(({ served }) => served)?.version;
+  const { active, served, failure } = version;
+  return (
+    <Stack gap="xs" align="flex-start" mt="md">
+      {served && <Text size="sm">{t("servedText")}</Text>}
+      {active && !served && <Text size="sm">{t("activeText")}</Text>}
+      {served && !active && version.promotable && <Text size="sm">{t("promote.replaced")}</Text>}
+      {!active && !served && <Text size="sm">{t("promote.named")}</Text>}
+      {version.comparison && <ComparisonText comparison={version.comparison} />}
+      {failure !== null && (
+        <Text size="sm" c="red" role="alert">
+          {t("promote.failed")} <Prose text={failure} />
+          {!served && answering !== undefined && ` ${t("promote.stays", { version: answering })}`}
+        </Text>
+      )}
+      {!active && <Promotion name={model.name} version={version} />}
+    </Stack>
+  );
+}
+
+/** The figures of a version against those of the active one. */
+function ComparisonText({ comparison }: { comparison: VersionComparison }) {
+  const { t } = useTranslation("models");
+  const format = useFormat();
+  const { metric, quality, size_bytes, request, request_ms } = comparison;
+  const pair = (figures: typeof quality, text: (value: number) => string) =>
+    t("compare.pair", {
+      version: figures.version === null ? "–" : text(figures.version),
+      active: figures.active === null ? "–" : text(figures.active),
+    });
+  const figures = [
+    metric &&
+      quality.version !== null &&
+      `${metric} ${pair(quality, (value) => format.quality(value))}`,
+    pair(size_bytes, (value) => format.bytes(value)),
+    request && `${t("compare.request")} ${pair(request_ms, (value) => format.milliseconds(value))}`,
+  ];
+  return (
+    <>
+      <Text size="sm">
+        {t("compare.title", { version: comparison.active })} {figures.filter(Boolean).join(" · ")}
+      </Text>
+      {comparison.not_comparable !== null && (
+        <Text size="sm" c="dimmed">
+          {t("compare.notComparable")} <Prose text={comparison.not_comparable} />
+        </Text>
+      )}
+    </>
+  );
+}
+
+/** The button that promotes a version, or the command where the server takes no changes. */
+function Promotion({ name, version }: { name: string; version: ModelVersion }) {
+  const { t } = useTranslation("models");
+  const queryClient = useQueryClient();
+  const overview = api.useQuery("get", "/api/v1/overview");
+  const promotion = api.useMutation("post", "/api/v1/models/{name}/promote", {
+    onSuccess: () =>
+      queryClient.invalidateQueries({
+        queryKey: api.queryOptions("get", "/api/v1/models").queryKey,
+      }),
+  });
+  if (!version.promotable) return <Text size="sm">{t("promote.folder")}</Text>;
+  const waits = overview.data?.follows === false && (
+    <Text size="sm">{t("promote.notFollowing")}</Text>
+  );
+  if (overview.data?.can_promote === undefined) return null;
+  if (!overview.data.can_promote) {
+    return (
+      <>
+        <Text size="sm">{t("promote.command")}</Text>
+        <CommandLine command={`graphbox models promote ${name} --version ${version.version}`} />
+        {waits}
+      </>
+    );
+  }
+  return (
+    <>
+      <Button
+        size="xs"
+        loading={promotion.isPending}
+        onClick={() =>
+          promotion.mutate({
+            params: { path: { name } },
+            body: { version: version.version },
+          })
+        }
+      >
+        {t("promote.button", { version: version.version })}
+      </Button>
+      {waits}
+      {promotion.error && <ProblemAlert error={promotion.error} />}
+    </>
+  );
+}
