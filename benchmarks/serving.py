@@ -145,7 +145,7 @@ def serve_graphbox(artifact: Path, port: int) -> None:
     """Serve with graphbox."""
     from graphbox.server import Settings, serve
 
-    serve(Settings(artifacts=(artifact,), port=port))
+    serve(Settings(models=(artifact,), port=port))
 
 
 def serve_fastapi(artifact: Path, port: int) -> None:

@@ -387,10 +387,10 @@ def _training() -> Iterator[Key]:
         "train_storage_mode",
         group,
         "text",
-        missing,
-        "graph.root",
-        "the graph is read from disk and the rows are held in memory; rows on SSD are not "
-        "possible in a run file yet",
+        ignored,
+        "memory",
+        "the section `memory` has a budget for rows in host memory (`memory: {tables: 8GiB}`, the others are "
+        "on SSD) and one for those on the GPU (`memory.hbm.tables`); `graphbox plan` says what fits",
         off=("WHOLE_HBM", "MEM_EMBEDDING"),
     )
     yield Key(
@@ -398,7 +398,7 @@ def _training() -> Iterator[Key]:
         group,
         "any",
         ignored,
-        note="share of GPU memory for PGLBox's table; nothing to set here",
+        note="`memory.hbm.tables` is the budget for rows on the GPU, in bytes; without it all that fits",
     )
     yield Key("debug_mode", group, "any", ignored, note="`--log-level debug` on the command line")
     yield Key(
@@ -451,9 +451,9 @@ def _output() -> Iterator[Key]:
         "infer_nodes",
         group,
         "text",
-        missing,
+        ignored,
         "models.walk.kind",
-        "embeddings of all nodes are written; choosing them is not possible yet",
+        "`graphbox embed export RUN --nodes FILE --type TYPE` writes the embeddings of some nodes",
     )
     for name in ("need_dump_walk", "need_dump_neighbors"):
         yield Key(
@@ -497,7 +497,7 @@ def _environment() -> Iterator[Key]:
         "version",
     ):
         yield Key(name, group, "any", Fate.IGNORED, note="of their job scheduler")
-    yield Key("gpus", group, "any", Fate.IGNORED, note="training runs on the CPU; `threads` says on how many")
+    yield Key("gpus", group, "any", Fate.IGNORED, note="one GPU is used where there is one; `device` chooses")
 
 
 KEYS: dict[str, Key] = {

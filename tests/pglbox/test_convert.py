@@ -184,13 +184,11 @@ def test_keys_that_ask_for_nothing_are_ignored_and_others_told(tmp_path: Path) -
     asked: dict[str, Any] = {
         "excluded_train_pair": "u2t",
         "train_start_nodes": "starts",
-        "infer_nodes": "some",
         "softsign": "yes",
         "warm_start_from": "./model",
         "max_steps": 10,
         "need_dump_walk": True,
         "need_shrink": True,
-        "train_storage_mode": "SSD_EMBEDDING",
         "sparse_type": "shared_adam",
         "slot_pool_type": "concat",
         "token_slot": "9",
@@ -200,6 +198,14 @@ def test_keys_that_ask_for_nothing_are_ignored_and_others_told(tmp_path: Path) -
     loud = fates(converted(tmp_path, {**paddlerec(), **asked}))
     assert {quiet[key] for key in asked} == {Fate.IGNORED}
     assert {loud[key] for key in asked} == {Fate.UNSUPPORTED}
+
+
+def test_options_of_the_machine_point_to_those_of_the_run_file(tmp_path: Path) -> None:
+    asked = {"infer_nodes": "some", "train_storage_mode": "SSD_EMBEDDING", "gpus": [0, 1]}
+    notes = {outcome.key: outcome.note for outcome in converted(tmp_path, {**paddlerec(), **asked}).outcomes}
+    assert "memory: {tables: 8GiB}" in notes["train_storage_mode"]
+    assert "embed export RUN --nodes FILE" in notes["infer_nodes"]
+    assert "`device` chooses" in notes["gpus"]
 
 
 def test_gnn_keys_matter_with_sage_mode_only(tmp_path: Path) -> None:
