@@ -56,8 +56,8 @@ def gathers(table: npt.NDArray[np.float32], calls: int, count: int) -> dict[str,
 
     torch_name, numpy_name = f"torch {torch.__version__}", f"numpy {np.__version__}"
     return {
-        "graphbox out=": timed(lambda index: gather_rows(table, index, out, threads=1)),
-        "graphbox": timed(lambda index: gather_rows(table, index, threads=1)),
+        "graphbox out=": timed(lambda index: gather_rows(table, index, out, num_threads=1)),
+        "graphbox": timed(lambda index: gather_rows(table, index, num_threads=1)),
         f"{torch_name} index_select(out=)": timed(
             lambda index: torch.index_select(tensor, 0, torch.from_numpy(index), out=tensor_out)
         ),

@@ -136,11 +136,9 @@ def limit_of_sample(bench: GpuBench, graph: DeviceGraph, sampled: Any) -> Limit:
         read_bytes += indices.nbytes
         edges += len(edge_ids)
         sectors += touched_sectors(edge_ids, indices.itemsize)
-        expanded = sampled.nodes[edge_type[2]][: sum(sampled.nodes_per_hop[edge_type[2]][:-1])]
+        expanded = sampled.nodes[edge_type[2]][: sum(sampled.num_sampled_nodes[edge_type[2]][:-1])]
         sectors += indptr_sectors(expanded)
-        written_bytes += sum(
-            each[edge_type].nbytes for each in (sampled.rows, sampled.cols, sampled.edge_ids)
-        )
+        written_bytes += sum(each[edge_type].nbytes for each in (sampled.row, sampled.col, sampled.edge_ids))
     written_bytes += sum(nodes.nbytes for nodes in sampled.nodes.values())
     sectors += written_sectors(written_bytes)
     return bench.sector_limit("device", sectors / edges, read_bytes)

@@ -96,7 +96,7 @@ class DeepWalk:
         plan = plan_walk(self.graph, np.zeros(0, np.int64), self.shape.length, None, 1.0, 1.0, CORES)
         return _core.SkipGramTrainer(
             plan.native,
-            (self.shape.window, None, None, 1, True, None),
+            (self.shape.window, None, True, None),
             self.negatives.native,
             self.center._native,
             self.context._native,

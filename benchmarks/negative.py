@@ -20,11 +20,10 @@ from torch_geometric.utils import negative_sampling
 
 from benchmarks.measure import arguments, measure, random_read_limit, show
 from benchmarks.rmat import Rmat, rmat
-from graphbox.sample import NegativeSampler, NonEdgeSampler, in_batch_negatives
+from graphbox.sample import NegativeSampler, NonEdgeSampler
 
 DRAWS = 1_000_000
 QUERIES, NEGATIVES = 8192, 5
-BATCH_SIZE = 1024
 NUMPY, TORCH = f"numpy {np.__version__}", f"torch {torch.__version__}"
 PYG = f"torch-geometric {torch_geometric.__version__}"
 
@@ -73,7 +72,6 @@ def main() -> None:
     show_draws(graph, name, as_json=options.json)
     show_queries(graph, name, as_json=options.json)
     show_non_edges(graph, name, as_json=options.json)
-    show_in_batch(graph, name, as_json=options.json)
 
 
 def show_draws(graph: RmatGraph, name: str, *, as_json: bool) -> None:
@@ -86,12 +84,12 @@ def show_draws(graph: RmatGraph, name: str, *, as_json: bool) -> None:
     torch.set_num_threads(1)
     systems: dict[str, list[tuple[str, Callable[[int], int]]]] = {
         "degree^0.75": [
-            ("graphbox", lambda batch: by_degree.sample(DRAWS, batch=batch, threads=1).size),
+            ("graphbox", lambda batch: by_degree.sample(DRAWS, batch=batch, num_threads=1).size),
             (TORCH, lambda _: len(torch.multinomial(tensor, DRAWS, replacement=True))),
             (NUMPY, lambda _: len(np.searchsorted(sums, rng.random(DRAWS)))),
         ],
         "uniform": [
-            ("graphbox", lambda batch: uniform.sample(DRAWS, batch=batch, threads=1).size),
+            ("graphbox", lambda batch: uniform.sample(DRAWS, batch=batch, num_threads=1).size),
             (TORCH, lambda _: len(torch.randint(len(degree), (DRAWS,)))),
             (NUMPY, lambda _: len(rng.integers(0, len(degree), DRAWS))),
         ],
@@ -102,7 +100,7 @@ def show_draws(graph: RmatGraph, name: str, *, as_json: bool) -> None:
     show(random_read_limit(f"{name}-degree^0.75", "draws/s", 1.0), as_json=as_json)
 
     def two_threads(batch: int) -> int:
-        return by_degree.sample(DRAWS, batch=batch, threads=2).size
+        return by_degree.sample(DRAWS, batch=batch, num_threads=2).size
 
     show(measure(f"{name}-degree^0.75", "graphbox", "draws/s", two_threads, threads=2), as_json=as_json)
 
@@ -120,18 +118,18 @@ def show_queries(graph: RmatGraph, name: str, *, as_json: bool) -> None:
             return np.random.default_rng(batch).choice(connected, min(QUERIES, len(connected)))
 
         def ours(batch: int, sampler: NegativeSampler = sampler, threads: int = 1) -> int:
-            drawn = sampler.sample_for(queries(batch), NEGATIVES, batch=batch, threads=threads)
+            drawn = sampler.sample_for(queries(batch), NEGATIVES, batch=batch, num_threads=threads)
             return drawn.size
 
         def with_numpy(batch: int, sampler: NegativeSampler = sampler) -> int:
             """Draw with our sampler too, so that only the exclusion differs."""
             sources = np.repeat(queries(batch), NEGATIVES)
-            drawn = sampler.sample(len(sources), batch=batch, threads=1)
+            drawn = sampler.sample(len(sources), batch=batch, num_threads=1)
             again = np.flatnonzero(graph.joined(sources, drawn))
             for attempt in range(1, 32):
                 if not len(again):
                     break
-                drawn[again] = sampler.sample(len(again), attempt, batch, threads=1)
+                drawn[again] = sampler.sample(len(again), attempt, batch, num_threads=1)
                 again = again[graph.joined(sources[again], drawn[again])]
             return drawn.size
 
@@ -148,7 +146,7 @@ def show_non_edges(graph: RmatGraph, name: str, *, as_json: bool) -> None:
     edge_index = torch.from_numpy(np.stack([graph.keys // num_nodes, graph.keys % num_nodes]))
 
     def ours(batch: int) -> int:
-        return int(sampler.sample(DRAWS, batch=batch, threads=1).shape[1])
+        return int(sampler.sample(DRAWS, batch=batch, num_threads=1).shape[1])
 
     def theirs(_: int) -> int:
         return int(negative_sampling(edge_index, num_nodes, DRAWS, method="sparse").shape[1])
@@ -156,46 +154,6 @@ def show_non_edges(graph: RmatGraph, name: str, *, as_json: bool) -> None:
     case = f"{name}-non-edges"
     show(measure(case, "graphbox", "pairs/s", ours), as_json=as_json)
     show(measure(case, PYG, "pairs/s", theirs, repeats=3), as_json=as_json)
-
-
-def show_in_batch(graph: RmatGraph, name: str, *, as_json: bool) -> None:
-    """Measure queries that get their candidates, collisions and correction."""
-    degree = np.diff(graph.adjacency.indptr)
-    popularity, uniform = NegativeSampler(degree, 1), NegativeSampler.uniform(len(degree))
-
-    def pairs(batch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        drawn = graph.keys[np.random.default_rng(batch).integers(0, len(graph.keys), BATCH_SIZE)]
-        return drawn // len(degree), drawn % len(degree)
-
-    def ours(batch: int) -> int:
-        queries, items = pairs(batch)
-        in_batch_negatives(
-            items,
-            queries,
-            known_positives=graph.adjacency,
-            popularity=popularity,
-            extra=uniform,
-            num_extra=BATCH_SIZE,
-            batch=batch,
-            threads=1,
-        )
-        return BATCH_SIZE
-
-    def with_numpy(batch: int) -> int:
-        queries, items = pairs(batch)
-        candidates = np.concatenate(
-            [items, np.random.default_rng(batch).integers(0, len(degree), BATCH_SIZE)]
-        )
-        collisions = graph.joined(np.repeat(queries, len(candidates)), np.tile(candidates, len(queries)))
-        collisions = collisions.reshape(len(queries), -1) | (items[:, None] == candidates)
-        np.fill_diagonal(collisions, False)
-        count = len(items) * degree[candidates] / degree.sum() + BATCH_SIZE / len(degree)
-        np.log(count).astype(np.float32)
-        return BATCH_SIZE
-
-    case = f"{name}-in-batch-{BATCH_SIZE}-and-{BATCH_SIZE}"
-    show(measure(case, "graphbox", "queries/s", ours), as_json=as_json)
-    show(measure(case, NUMPY, "queries/s", with_numpy), as_json=as_json)
 
 
 if __name__ == "__main__":

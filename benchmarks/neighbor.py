@@ -168,13 +168,15 @@ def sample_one_type(
     batch: int,
 ) -> int:
     """Sample with one thread; return the number of edges."""
-    return len(sample_neighbors(graph, seeds, fanout, replace, weighted, batch=batch, threads=1).rows)
+    weight_attr = "weight" if weighted else None
+    sample = sample_neighbors(graph, seeds, fanout, replace=replace, weight_attr=weight_attr, batch=batch)
+    return len(sample.row)
 
 
 def sample_types(graph: TypedGraph, fanout: list[int], seeds: npt.NDArray[np.int64], batch: int) -> int:
     """Sample every edge type with one thread; return the number of edges."""
-    sample = sample_heterogeneous(graph.lists, {graph.seed_type: seeds}, fanout, batch=batch, threads=1)
-    return sum(len(rows) for rows in sample.rows.values())
+    sample = sample_heterogeneous(graph.lists, {graph.seed_type: seeds}, fanout, batch=batch)
+    return sum(len(rows) for rows in sample.row.values())
 
 
 def peers(graph: WideRmat, fanout: Sequence[int], replace: bool) -> dict[str, Sampler]:

@@ -68,7 +68,6 @@ def main() -> None:
         seeds = np.random.default_rng(1).permutation(graph.num_nodes("node"))[: batches * BATCH_SIZE]
         nodes = f"{NUM_NEIGHBORS}-{BATCH_SIZE}"
         compare(graph, nodes, node_loads(seeds), as_json=options.json)
-        compare(graph, f"labor {nodes}", node_loads(seeds, labor=True), as_json=options.json)
         links = link_loads(graph, batches * LINK_BATCH_SIZE)
         compare(graph, f"links {NUM_NEIGHBORS}-{LINK_BATCH_SIZE}", links, as_json=options.json)
         shutil.rmtree(Path(name) / "graph")

@@ -27,13 +27,14 @@ from torch_geometric.nn.models import LightGCN
 
 from benchmarks.quality_data.gowalla import DATA_SET, edges_of_neighbor_lists
 from graphbox import __version__
-from graphbox.config import LightGCNConfig, load_config
+from graphbox.config import LightGCNConfig, TaskConfig, load_config
 from graphbox.metrics import RankingQueries, ScoreBlock, evaluate_ranking
 from graphbox.pipeline import run_pipeline
 from graphbox.pipeline.run_data import RunData
 from graphbox.train import GraphView, RecommendSplit
 from graphbox.train.recommendation.queries import in_degree, ranking_queries
 from graphbox.train.recommendation.trainer import RecommendationTrainer
+from graphbox.train.registry import Assignment
 from graphbox.workspace import Workspace
 
 QUERIES = 4096
@@ -50,6 +51,7 @@ class Held:
     split: RecommendSplit
     queries: RankingQueries
     degree: NDArray[np.int64]
+    task: TaskConfig
     config: LightGCNConfig
 
 
@@ -77,7 +79,9 @@ def held(folder: Path, scratch: Path) -> Held:
         raise TypeError(f"expected a recommend split, received {type(split).__name__}")
     view = GraphView(data.graph, split, "train")
     queries = ranking_queries(view, split, "validation").sample(QUERIES, 0)
-    return Held(view, split, queries, in_degree(view, split), LightGCNConfig(kind="lightgcn", task="places"))
+    task = data.config.tasks["places"]
+    config = LightGCNConfig(kind="lightgcn", task="places")
+    return Held(view, split, queries, in_degree(view, split), task, config)
 
 
 def curve(
@@ -133,7 +137,8 @@ def peer_steps(data: Held, seed: int) -> Iterator[Callable[[], ScoreBlock]]:
 
 def graphbox_steps(data: Held, seed: int, threads: int) -> Iterator[Callable[[], ScoreBlock]]:
     """Train graphbox's LightGCN, a batch at a time."""
-    trainer = RecommendationTrainer(data.view, data.split, data.config, seed=seed, threads=threads)
+    assignment = Assignment("lightgcn", data.view, data.split, data.task, seed, threads)
+    trainer = RecommendationTrainer(data.config, assignment)
     for epoch in range(trainer.epochs):
         for batch in range(trainer.begin_epoch(epoch)):
             loss, _ = trainer.train_batch(epoch, batch)

@@ -24,11 +24,10 @@ import torch
 
 from benchmarks.measure import measure, random_read_limit, show
 from benchmarks.rmat import Rmat, rmat
-from benchmarks.walk_graphs import ThereAndBack, bipartite, debian, kernel
+from benchmarks.walk_graphs import THERE_AND_BACK, ThereAndBack, bipartite, debian, kernel
 from benchmarks.walk_systems import System, pyg_metapath, pyg_pairs, torch_cluster_walk
 from graphbox.sample import (
     keep_probability,
-    metapath_walk,
     ppr_neighbors,
     random_walk,
     skip_gram_pairs,
@@ -146,7 +145,7 @@ def show_walks(bench: Bench, graph: Rmat, start: Int64Array, name: str) -> None:
         few = start[:5000] if looks_back else start  # the peer takes long
 
         def ours(batch: int, threads: int, length: int = length, p: float = p, q: float = q) -> int:
-            return random_walk(graph, start, length, p, q, batch=batch, threads=threads).size - len(start)
+            return random_walk(graph, start, length, p, q, batch=batch, num_threads=threads).size - len(start)
 
         bench.run(case, "steps/s", ours, [torch_cluster_walk(graph, few, length, p, q)], LINES_PER_STEP)
 
@@ -166,7 +165,7 @@ def show_choices(bench: Bench, graph: Attributed, start: Int64Array, name: str) 
             continue
 
         def ours(batch: int, threads: int, arguments: dict[str, Any] = arguments) -> int:
-            walks = random_walk(graph, start, LENGTH, batch=batch, threads=threads, **arguments)
+            walks = random_walk(graph, start, LENGTH, batch=batch, num_threads=threads, **arguments)
             return int((walks[:, 1:] >= 0).sum()) if "temporal" in arguments else walks.size - len(start)
 
         bench.run(case, "steps/s", ours, lines_per_unit=LINES_PER_STEP + more_lines)
@@ -174,7 +173,7 @@ def show_choices(bench: Bench, graph: Attributed, start: Int64Array, name: str) 
     if bench.wants(case):
 
         def nearest(batch: int, threads: int) -> int:
-            ppr_neighbors(graph, start[:2000], 50, batch=batch, threads=threads)
+            ppr_neighbors(graph, start[:2000], 50, batch=batch, num_threads=threads)
             return 2000 * 64 * 16
 
         bench.run(case, "steps/s", nearest, lines_per_unit=LINES_PER_STEP)
@@ -188,7 +187,9 @@ def show_metapaths(bench: Bench, graph: ThereAndBack, start: Int64Array) -> None
             continue
 
         def ours(batch: int, threads: int, length: int = length) -> int:
-            walks = metapath_walk([graph.there, graph.back], start, length, batch=batch, threads=threads)
+            walks = random_walk(
+                graph, start, length, metapath=THERE_AND_BACK, batch=batch, num_threads=threads
+            )
             return walks.size - len(start)
 
         bench.run(case, "steps/s", ours, [pyg_metapath(graph, start, length)], LINES_PER_STEP)
@@ -200,18 +201,18 @@ def show_pairs(bench: Bench, graph: Rmat, start: Int64Array, name: str) -> None:
     keep = keep_probability(np.diff(graph.indptr), 1e-5)
 
     def pairs(_: int, threads: int) -> int:
-        return len(skip_gram_pairs(walks, WINDOW, threads=threads)[0])
+        return len(skip_gram_pairs(walks, WINDOW, num_threads=threads)[0])
 
     def subsampled(batch: int, threads: int) -> int:
-        return len(skip_gram_pairs(walks, WINDOW, subsample=keep, batch=batch, threads=threads)[0])
+        return len(skip_gram_pairs(walks, WINDOW, subsample=keep, batch=batch, num_threads=threads)[0])
 
     def straight(batch: int, threads: int) -> int:
-        chunks = walk_pairs(graph, start, LENGTH, WINDOW, batch=batch, threads=threads)
+        chunks = walk_pairs(graph, start, LENGTH, WINDOW, batch=batch, num_threads=threads)
         return sum(len(centers) for centers, _ in chunks)
 
     def after_walks(batch: int, threads: int) -> int:
-        walks = random_walk(graph, start, LENGTH, batch=batch, threads=threads)
-        return len(skip_gram_pairs(walks, WINDOW, batch=batch, threads=threads)[0])
+        walks = random_walk(graph, start, LENGTH, batch=batch, num_threads=threads)
+        return len(skip_gram_pairs(walks, WINDOW, batch=batch, num_threads=threads)[0])
 
     cases: list[tuple[str, Callable[[int, int], int]]] = [
         (f"pairs-window-{WINDOW}", pairs),

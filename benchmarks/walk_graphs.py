@@ -16,6 +16,10 @@ from graphbox.graph import EdgeSource, Graph, GraphSource, NodeSource
 from graphbox.graph.ingest import import_graph
 
 Int64Array = npt.NDArray[np.int64]
+EdgeType = tuple[str, str, str]
+
+THERE_AND_BACK: tuple[EdgeType, EdgeType] = (("source", "to", "target"), ("target", "rev_to", "source"))
+"""The metapath of all graphs of this module."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,28 @@ class ThereAndBack:
     name: str
     there: Rmat
     back: Rmat
+
+    @property
+    def node_types(self) -> list[str]:
+        """The types of sources and targets."""
+        return ["source", "target"]
+
+    @property
+    def edge_types(self) -> list[EdgeType]:
+        """Both edge types."""
+        return list(THERE_AND_BACK)
+
+    def num_nodes(self, node_type: str) -> int:
+        """Return the number of nodes of a type."""
+        return (self.there if node_type == "source" else self.back).num_nodes
+
+    def csr(self, edge_type: EdgeType) -> Rmat:
+        """Return the targets of each source of an edge type."""
+        return self.there if edge_type == THERE_AND_BACK[0] else self.back
+
+    def csc(self, edge_type: EdgeType) -> Rmat:
+        """Return the sources of each target of an edge type."""
+        return self.back if edge_type == THERE_AND_BACK[0] else self.there
 
     def start(self, walkers: int) -> Int64Array:
         """Return sources that have edges."""

@@ -220,7 +220,7 @@ class Relation:
         Give the timestamp of each sampled edge: of those of the base and of those of the overlay.
         """
 
-def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False, tree_times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, take_last: bool = False, excluded: Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bool]] = [], labor: bool = False, indexed: Sequence[tuple[RelationIndex, Sequence[int]]] = []) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')] | None, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]]]:
+def sample_neighbors(relations: Sequence[Relation], num_nodes: Sequence[int], seeds: Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], hops: int, replace: bool, seed: int, epoch: int, batch: int, threads: int, disjoint: bool = False, tree_times: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, take_last: bool = False, excluded: Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bool]] = [], indexed: Sequence[tuple[RelationIndex, Sequence[int]]] = []) -> tuple[list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]], list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], list[int], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')] | None, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')] | None]]]:
     """
     Sample in-neighbours hop by hop.
 
@@ -256,23 +256,44 @@ def most_parallel_edges(step: WalkStep, threads: int) -> int:
     The most edges from one node to another; an error where a list does not ascend.
     """
 
-def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+def skip_gram_pairs(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
     """
-    All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets and types of columns
-    [paths, width] or None, the number of types, whether windows are drawn, and shares to keep or None.
+    All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets of columns
+    [paths, width] or None, whether windows are drawn, and shares to keep or None.
     """
 
-def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
+def skip_gram_pairs_into(walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int, centers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], contexts: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> int:
     """The same into arrays of the caller; returns the number of pairs."""
 
-def walk_pairs(plan: WalkPlan, walkers: Walkers, arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> list[tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]]:
-    """
-    The pairs of random_walks(), which are held only meanwhile, of each two types of centre and context.
-    """
+def walk_pairs(plan: WalkPlan, walkers: Walkers, arguments: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
+    """The pairs of random_walks(), which are held only meanwhile."""
 
 def ppr_neighbors(round: Sequence[WalkStep], nodes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], walks_rounds_neighbors: tuple[int, int, int], restart_probability: float, key: tuple[int, int, int], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]]:
     """
     The nodes that walks from each node visit most, -1 where there are no more, and how often: two int64[n, neighbours].
+    """
+
+class WalkerDraws:
+    """
+    The draws of the walkers of batches: those of number i are offsets[i] to offsets[i + 1] - 1.
+    """
+
+    def __init__(self, key: tuple[int, int, int], offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], first_position: int = 0) -> None: ...
+
+def walk_any_edges(draws: WalkerDraws, step: int, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    The position of the edge that each walker takes at a step, int64[n], -1 for none; bounds are int64[n, 2].
+    """
+
+def walk_weighted_edges(draws: WalkerDraws, step: int, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], weights: AliasTables, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    The same in proportion to weights, of the rows of alias tables: positions in these.
+    """
+
+def walk_next_nodes(draws: WalkerDraws, step: int, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indptr: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], weights: AliasTables | None, num_nodes: int, places: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], p_q_parallel: tuple[float, float, int], name: str, threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
+    """
+    The nodes that walkers which look back step to, int64[n], -1 for none. Places are the row of the node that
+    each is at, the node before (-1: none) and its row.
     """
 
 class AliasTable:
@@ -304,11 +325,6 @@ class AliasTable:
         Items that are none of each query's known positives: int64[queries, num_negatives]. `weights` are those
         of the table. `known_positives` is (indptr, indices, name, overlay or None), ascending.
         """
-
-def find_collisions(queries: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], positives: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], candidates: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], known_positives: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None] | None, threads: int) -> Annotated[NDArray[numpy.bool_], dict(shape=(None, None), order='C')]:
-    """
-    bool[positives, candidates]: whether a candidate is a positive of the query, here or among the known ones.
-    """
 
 def row_degrees(rows: tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray, dict(shape=(None,), order='C', device='cpu', writable=False)], str, Overlay | None], threads: int) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """
@@ -814,12 +830,13 @@ class SkipGramTrainer:
     Trains rows of two tables, or of one, on the pairs of walks and shared negatives.
     """
 
-    def __init__(self, plan: WalkPlan, pairs: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, int, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], negatives: AliasTable, center: Table, context: Table, num_keys: int, num_negatives: int, negative_weight: float) -> None: ...
+    def __init__(self, plan: WalkPlan, pairs: tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None, bool, Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None], negatives: AliasTable, center: Table, context: Table, num_keys: int, num_negatives: int, negative_weight: float) -> None: ...
 
-    def train(self, walkers: Walkers, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], key: tuple[int, int, int], negative_seed: int, lr: float, lock_free: bool, threads: int) -> tuple[float, int]:
+    def train(self, walkers: Walkers, offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], key: tuple[int, int, int], negative_seed: int, lr: float, lock_free: bool, threads: int, walks: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> tuple[float, int]:
         """
         Train batches, those of walkers offsets[i] to offsets[i + 1], numbered from that of `key` on: returns the
-        sum of the losses of all pairs, and their number.
+        sum of the losses of all pairs, and their number. `walks` are those of the walkers, where they were made
+        before.
         """
 
 def parse_integers(offsets: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plain: bool, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], wrong: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
@@ -858,7 +875,7 @@ class NeighborPass:
     Samples neighbours for a pass of batches, hop by hop, asking for what it needs to read.
     """
 
-    def __init__(self, relations: Sequence[tuple[int, int, Sequence[int], str]], num_nodes: Sequence[int], batches: Sequence[tuple[int, int, Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]]]], hops: int, replace: bool, disjoint: bool, take_last: bool, labor: bool, seed: int, threads: int) -> None:
+    def __init__(self, relations: Sequence[tuple[int, int, Sequence[int], str]], num_nodes: Sequence[int], batches: Sequence[tuple[int, int, Sequence[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None, Sequence[tuple[int, Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]]]]], hops: int, replace: bool, disjoint: bool, take_last: bool, seed: int, threads: int) -> None:
         """
         Relations as (source type, target type, neighbours per hop, name); batches as (epoch, batch, the seeds of
         each node type, times of trees or None, edges to exclude as (relation, targets, sources, groups, group of

@@ -165,19 +165,23 @@ def default_threads(threads: int | None) -> Iterator[None]:
         _default_threads.reset(token)
 
 
-def thread_count(threads: int | None) -> int:
+def thread_count(threads: int | None, where: str = "threads") -> int:
     """Return how many threads to use.
 
     As asked, else as :func:`default_threads` says, else ``GRAPHBOX_THREADS``, else the cores we may use.
 
     Results never depend on it.
 
+    Args:
+        threads: as asked, or None.
+        where: the argument, for messages.
+
     Raises:
         UsageError: not 1 to 256.
     """
     threads = _default_threads.get() if threads is None else threads
     if threads is not None:
-        return _threads(threads, "threads")
+        return _threads(threads, where)
     variable = os.environ.get("GRAPHBOX_THREADS")
     if variable is not None:
         return _threads(int(variable) if variable.isdecimal() else variable, "GRAPHBOX_THREADS")

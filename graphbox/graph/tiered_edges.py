@@ -102,22 +102,28 @@ class TieredEdges:
             bounds: int64 [n, 2], what :meth:`bounds` gave for them.
             payload: what to read besides the neighbours, which are ``indices``.
         """
+        positions = ragged(bounds[:, 0], bounds[:, 1] - bounds[:, 0])
+        return positions, self.columns_between(nodes, bounds, payload)
+
+    def columns_between(
+        self, nodes: Int64Array, bounds: Int64Array, payload: Sequence[Payload]
+    ) -> dict[str, Array]:
+        """Return what :meth:`lists_between` does, without the positions."""
         lengths = bounds[:, 1] - bounds[:, 0]
-        positions = ragged(bounds[:, 0], lengths)
         in_base = bounds[:, 0] < self.num_base_edges
         columns: dict[str, Array] = {}
         if self.lists is not None:
             columns = _columns(self.lists, self.by_id, nodes[in_base], bounds[in_base], payload)
         if self.overlay is None or in_base.all():
-            return positions, columns
+            return columns
         from_base = np.repeat(in_base, lengths)
-        there = positions[~from_base] - self.num_base_edges
+        there = ragged(bounds[~in_base, 0], lengths[~in_base]) - self.num_base_edges
         changed = {"indices": self.overlay.indices} | {name: self.overlay.all(name) for name in payload}
         for name, values in changed.items():
             base = columns.get(name, values[:0])
-            columns[name] = np.empty(len(positions), np.result_type(base, values))
+            columns[name] = np.empty(len(from_base), np.result_type(base, values))
             columns[name][from_base], columns[name][~from_base] = base, values[there]
-        return positions, columns
+        return columns
 
     def neighbors(self, positions: Int64Array) -> Array:
         """Return the neighbour of each edge: int32 or int64 [n]."""

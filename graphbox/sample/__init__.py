@@ -8,17 +8,24 @@ from graphbox.sample.device_features import DeviceFeatures
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.fetch import PassFetch, TierFetch
 from graphbox.sample.gather import gather_rows
-from graphbox.sample.in_batch import InBatchNegatives, in_batch_negatives
-from graphbox.sample.loader import Batch, LinkNeighborLoader, NegativeSampling, NeighborLoader, TripleLoader
+from graphbox.sample.loader import (
+    Batch,
+    LinkNeighborLoader,
+    LoaderOptions,
+    NegativeSampling,
+    NeighborLoader,
+    TripleLoader,
+)
 from graphbox.sample.negative import NegativeSampler
 from graphbox.sample.neighbor import sample_heterogeneous, sample_neighbors
 from graphbox.sample.non_edge import NonEdgeSampler
-from graphbox.sample.pairs import keep_probability, skip_gram_pairs, typed_walk_pairs, walk_pairs
+from graphbox.sample.options import NeighborOptions
+from graphbox.sample.pairs import keep_probability, skip_gram_pairs, walk_pairs
 from graphbox.sample.permutation import permutation
 from graphbox.sample.ppr import PprNeighbors, ppr_neighbors
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 from graphbox.sample.tiered_neighbor import PassSample, sample_pass
-from graphbox.sample.walk import metapath_walk, random_walk
+from graphbox.sample.walk import random_walk
 
 __all__ = [
     "Batch",
@@ -26,11 +33,12 @@ __all__ = [
     "DeviceGraph",
     "ExcludedEdges",
     "HeteroSample",
-    "InBatchNegatives",
     "LinkNeighborLoader",
+    "LoaderOptions",
     "NegativeSampler",
     "NegativeSampling",
     "NeighborLoader",
+    "NeighborOptions",
     "NeighborSample",
     "NonEdgeSampler",
     "PassFetch",
@@ -40,9 +48,7 @@ __all__ = [
     "TripleLoader",
     "derived_table_bytes",
     "gather_rows",
-    "in_batch_negatives",
     "keep_probability",
-    "metapath_walk",
     "permutation",
     "ppr_neighbors",
     "random_walk",
@@ -50,6 +56,5 @@ __all__ = [
     "sample_neighbors",
     "sample_pass",
     "skip_gram_pairs",
-    "typed_walk_pairs",
     "walk_pairs",
 ]

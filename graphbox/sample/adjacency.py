@@ -1,4 +1,4 @@
-"""What samplers read from: compressed adjacency, and graphs that give it for each edge type."""
+"""Inputs of samplers: compressed adjacency, and graphs that have it for each edge type."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ from graphbox.errors import UsageError, did_you_mean
 from graphbox.native import Int64Array
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from graphbox.graph.tiered_graph import TieredGraph
 
 __all__ = [
@@ -44,7 +46,7 @@ Direction: TypeAlias = Literal["in", "out"]
 """In-neighbours of targets, or out-neighbours of sources."""
 
 EdgeColumnName: TypeAlias = Literal["weight", "timestamp"]
-"""What edges can have besides their ends."""
+"""Names of the columns of edges."""
 
 _REVERSED = "rev_"
 _COLUMN_DTYPES: dict[EdgeColumnName, np.dtype[Any]] = {
@@ -211,7 +213,7 @@ def edge_column(adjacency: Adjacency, column: EdgeColumnName, name: str) -> Edge
 
 def edge_type_name(edge_type: EdgeType) -> str:
     """Return an edge type as messages show it: ``package depends package``."""
-    return " ".join(edge_type)
+    return " ".join(filter(None, edge_type))
 
 
 def as_arrays(adjacency: Adjacency, name: str) -> Arrays:
@@ -300,7 +302,7 @@ def _directed(edge_types: Sequence[EdgeType], step: tuple[str, ...]) -> tuple[Ed
     )
 
 
-def is_tiered(graph: object) -> TypeGuard[TieredGraph]:
+def is_tiered(graph: object) -> TypeIs[TieredGraph]:
     """Return whether ``graph`` is one that is read in tiers, see :meth:`graphbox.graph.Graph.tiered`."""
     # Who has one has imported its module, and with it the graph store, which samplers do without.
     module = sys.modules.get("graphbox.graph.tiered_graph")

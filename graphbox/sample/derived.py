@@ -1,4 +1,4 @@
-"""What samplers derive from adjacency: built when first needed, kept as long as the adjacency."""
+"""Tables derived from adjacency: built when first needed, kept as long as the adjacency."""
 
 from __future__ import annotations
 

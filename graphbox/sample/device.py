@@ -90,7 +90,7 @@ class DeviceGraph:
             by an array over all nodes of it, 8 bytes each; larger types have a hash table.
         bandwidths: of the device, which say how often a list must have been read so that bringing it to the
             device pays; None: as if pinned memory gave sectors half as fast as long rows.
-        threads: for tables of weights.
+        num_threads: for tables of weights.
 
     Raises:
         BackendMissingError: Triton or the device is not there.
@@ -106,7 +106,7 @@ class DeviceGraph:
         indices_in: Literal["device", "pinned"] | None = None,
         relabel_bytes: int = DEFAULT_RELABEL_BYTES,
         bandwidths: Bandwidths | None = None,
-        threads: int | None = None,
+        num_threads: int | None = None,
     ) -> None:
         import torch
 
@@ -127,7 +127,7 @@ class DeviceGraph:
         self._disk = None if self._tiered is None else DiskTier(self._tiered, self.device)
         self._hbm_bytes = hbm_bytes
         self._indices_in = indices_in
-        self._threads = threads
+        self._threads = num_threads
         self._held: dict[ListKey, HeldLists] = {}
         self._values: dict[tuple[ListKey, EdgeColumnName], torch.Tensor] = {}
         self._columns: list[ListColumn] = []
@@ -403,12 +403,12 @@ class DeviceGraph:
 
     @property
     def statistics(self) -> ResidentStatistics:
-        """What is resident, and how often it was what was read."""
+        """Counts of resident lists, and of reads that hit them."""
         return self._residents.statistics
 
     @property
     def pinned_statistics(self) -> ResidentStatistics | None:
-        """What of lists on disk is resident in pinned host memory; None: the graph is not in tiers."""
+        """Counts of lists on disk resident in pinned host memory; None: the graph is not in tiers."""
         return None if self._disk is None else self._disk.statistics
 
     @property

@@ -31,7 +31,7 @@ __all__ = ["DeviceArrays", "Misses", "RowBlocks"]
 Key = TypeVar("Key", bound=Hashable)
 
 Misses: TypeAlias = Literal["read", "copy"]
-"""How rows come that are not on the device: the device reads them, or the host gathers them for one copy."""
+"""Source of rows that are not on the device: it reads them itself, or the host gathers them for one copy."""
 
 _SHARE_OF_FREE = 0.75
 _USUAL_ROW_BYTES = 256
@@ -201,7 +201,7 @@ class DeviceArrays(Generic[Key]):
 
     @property
     def statistics(self) -> ResidentStatistics:
-        """Which rows are resident, and how often they were what was read."""
+        """Number of resident rows, and how often reads hit them."""
         return self._residents.statistics
 
     @property
@@ -259,7 +259,7 @@ class DeviceArrays(Generic[Key]):
         wanted = integer_array(index[missing], "index")
         is_cuda = self.device.type == "cuda"
         gathered = torch.empty(len(wanted), rows.words.shape[1], dtype=rows.words.dtype, pin_memory=is_cuda)
-        gather_rows(rows.words, wanted, gathered, threads=self._threads)
+        gather_rows(rows.words, wanted, gathered, num_threads=self._threads)
         found[missing] = gathered.to(self.device, non_blocking=True)
 
 

@@ -42,7 +42,7 @@ class DeviceFeatures:
             them, and sectors half as fast as long rows.
         dtype: in which features of floating-point numbers are held and given, such as ``torch.bfloat16``;
             None: their own.
-        threads: of the host's gathering.
+        num_threads: of the host's gathering.
 
     Raises:
         BackendMissingError: Triton or the device is not there.
@@ -61,7 +61,7 @@ class DeviceFeatures:
         misses: Misses | None = None,
         bandwidths: Bandwidths | None = None,
         dtype: torch.dtype | None = None,
-        threads: int | None = None,
+        num_threads: int | None = None,
     ) -> None:
         found = feature_arrays(graph, feature_names(graph, features))
         self._is_categorical = {key: each.is_categorical for key, each in found.items()}
@@ -72,7 +72,7 @@ class DeviceFeatures:
             hbm_bytes=hbm_bytes,
             misses=misses,
             bandwidths=bandwidths,
-            threads=threads,
+            threads=num_threads,
         )
         self.device = self._arrays.device
 
@@ -115,7 +115,7 @@ class DeviceFeatures:
 
     @property
     def statistics(self) -> ResidentStatistics:
-        """Which rows are resident, and how often they were what was read."""
+        """Number of resident rows, and how often reads hit them."""
         return self._arrays.statistics
 
     @property

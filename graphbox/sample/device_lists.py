@@ -36,7 +36,7 @@ class DeviceAdjacency:
 
 @dataclass(frozen=True, slots=True)
 class DeviceWeights:
-    """What weighted draws among the edges of a :class:`DeviceAdjacency` need, in the places of its edges.
+    """Weights and alias tables of a :class:`DeviceAdjacency`, in the places of its edges.
 
     Attributes:
         alias_tables: int32 [edges, 2], bits of thresholds and aliases: see ``csrc/sample/alias.h``.

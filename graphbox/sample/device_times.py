@@ -70,7 +70,7 @@ class HeldTimes(Generic[Column]):
 
     @property
     def sums(self) -> Column | None:
-        """What draws by weight need first; None: it is not there."""
+        """Sums of weights that draws read first; None: there are no sums."""
         return self.columns[_ORDER_COLUMNS] if len(self.columns) > _ORDER_COLUMNS else None
 
     def is_by(self, node_time: Int64Array | None) -> bool:

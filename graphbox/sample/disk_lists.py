@@ -43,7 +43,7 @@ __all__ = ["DiskColumn", "DiskLists", "DiskTier", "Staging"]
 ListKey = tuple[EdgeType, Direction]
 
 _BLOCK_BYTES = 4096
-"""What is read of a disk at the least, for any one neighbour: so many bytes of a list are worth a draw."""
+"""The least a disk reads for one neighbour: so many bytes of a list are worth a draw."""
 _KNOWN_BYTES = 28
 """On the device of each list: where it begins, what was read of it, its places in both arenas."""
 _STAGES_OF_PASS = 16
@@ -264,7 +264,7 @@ class DiskTier:
 
     @property
     def statistics(self) -> ResidentStatistics:
-        """What is resident in pinned host memory."""
+        """Counts of lists that are resident in pinned host memory."""
         return self._far.statistics
 
     def lists_from_disk(self, key: ListKey) -> DiskLists:

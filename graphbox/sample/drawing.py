@@ -1,8 +1,8 @@
-"""What decides which edges of an edge type are sampled: weights and times, checked and made into tables."""
+"""Weights and times of edges: checked, and made into the tables that edges are chosen by."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,55 +10,26 @@ import numpy as np
 from graphbox import _core
 from graphbox.errors import UsageError
 from graphbox.native import Int64Array, integer_array
-from graphbox.sample.adjacency import Adjacency, EdgeType, edge_column, edge_type_name
-from graphbox.sample.derived import times_of, weight_sums_of, weights_of
+from graphbox.sample.adjacency import Adjacency
+from graphbox.sample.derived import times_of, weight_sums_of
 
 __all__ = [
     "TemporalStrategy",
-    "alias_tables",
     "check_temporal",
+    "of_type",
     "set_times",
     "time_array",
     "times_of_nodes",
     "times_of_seeds",
     "times_of_trees",
-    "weighted_types",
 ]
 
 TemporalStrategy: TypeAlias = Literal["uniform", "last"]
 
 
-def weighted_types(
-    weighted: bool | Collection[EdgeType], sampled: Collection[EdgeType]
-) -> Collection[EdgeType]:
-    """Return the edge types to draw by weight.
-
-    Args:
-        weighted: all or none, or which.
-        sampled: the edge types that are sampled.
-
-    Raises:
-        UsageError: one that is not sampled.
-    """
-    if isinstance(weighted, bool):
-        return sampled if weighted else ()
-    for edge_type in weighted:
-        if edge_type not in sampled:
-            raise UsageError(
-                f"expected edge types that are sampled: {', '.join(map(edge_type_name, sampled))}; received "
-                f"{edge_type!r}",
-                where="weighted",
-            )
-    return weighted
-
-
-def alias_tables(
-    adjacency: Adjacency, name: str, weighted: bool, is_temporal: bool, threads: int | None
-) -> tuple[_core.AliasTables | None, _core.AliasTables | None]:
-    """Return what an edge type is drawn by weight with, unless that depends on the time."""
-    if not weighted or (is_temporal and edge_column(adjacency, "timestamp", name) is not None):
-        return None, None
-    return weights_of(adjacency, name, threads)
+def of_type(argument: str, node_type: str) -> str:
+    """Return what messages call the part of an argument for a node type; the only one has no name."""
+    return f"{argument}[{node_type!r}]" if node_type else argument
 
 
 def set_times(
@@ -103,8 +74,6 @@ def check_temporal(
     Raises:
         UsageError: they cannot.
     """
-    if strategy not in ("uniform", "last"):
-        raise UsageError(f"expected uniform or last, received {strategy!r}", where="temporal_strategy")
     if strategy == "last" and replace:
         raise UsageError("the last neighbours cannot be drawn with replacement", where="replace")
     if names and not weighted and by_nodes:
@@ -122,7 +91,7 @@ def check_temporal(
     if strategy == "last" and any(weighted):
         raise UsageError(
             "the last neighbours are not drawn, so their weights cannot count",
-            where="weighted",
+            where="weight_attr",
             hint="temporal_strategy='uniform' draws by weight among the edges that are not later",
         )
 
@@ -143,7 +112,7 @@ def times_of_nodes(
         return None
     times = {}
     for node_type, values in node_time.items():
-        where = f"node_time[{node_type!r}]" if node_type else "node_time"
+        where = of_type("node_time", node_type)
         if node_type not in num_nodes:
             raise UsageError(f"unknown node type; the graph has: {', '.join(num_nodes)}", where=where)
         times[node_type] = integer_array(values, where)
@@ -200,7 +169,7 @@ def times_of_trees(
             where="input_time",
         )
     in_order = [
-        time_array(input_time[name], seeds[name], f"input_time[{name!r}]")
+        time_array(input_time[name], seeds[name], of_type("input_time", name))
         for name in node_types
         if name in input_time
     ]

@@ -63,7 +63,7 @@ class TierFetch:
 
 @dataclass(frozen=True)
 class FetchCounts:
-    """What a :class:`PassFetch` did.
+    """Counters of a :class:`PassFetch`.
 
     Attributes:
         hits: rows of windows that memory had.
@@ -122,7 +122,7 @@ class PassFetch:
 
     @property
     def counts(self) -> FetchCounts:
-        """What it did since it was made."""
+        """Counters since it was made."""
         rows = self._rows.values()
         return FetchCounts(
             sum(each.hits for each in rows),
@@ -295,7 +295,7 @@ class _NodeRows:
                 self._counted[1] += len(nodes)
             for name, values in self._values.items():
                 if window.slots is not None:
-                    found = gather_rows(values, window.slots[begin:end], threads=1)
+                    found = gather_rows(values, window.slots[begin:end], num_threads=1)
                 else:
                     found = pooled_array((len(nodes), *values.shape[1:]), values.dtype)
                     self._graph.read_feature_rows(self._node_type, name, nodes, found)

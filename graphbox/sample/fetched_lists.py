@@ -31,7 +31,7 @@ _SUM_BYTES = 8
 _LIST_BYTES = 40
 """Of each list its row, bounds and offsets."""
 _ROWS_OF_BITMAP_BYTE = 7
-"""Which rows have lists is told by 64 bytes for 448 rows."""
+"""The bitmap of rows that have lists takes 64 bytes for 448 rows."""
 
 
 class FetchedLists:
@@ -121,24 +121,22 @@ class ListBudget:
 
 @dataclass(frozen=True)
 class ListDrawing:
-    """Of which nodes whole lists must be in memory, and what is drawn with there.
+    """The nodes whose lists must be in memory as a whole, and how edges are chosen there.
 
     Attributes:
         weighted: draw in proportion to weights.
         temporal: only edges not later than a time.
-        labor: compare all neighbours.
         excluded_rows: int64, ascending: the nodes with edges that must not be sampled.
     """
 
     weighted: bool
     temporal: bool
-    labor: bool
     excluded_rows: Int64Array
 
     def wants(
         self, nodes: Int64Array, bounds: Int64Array, wanted: int, *, replace: bool
     ) -> npt.NDArray[np.bool_]:
-        """Return which nodes' whole lists it takes to choose from them; of others positions are enough.
+        """Return a mask of the nodes whose whole lists must be read; of others positions are enough.
 
         Args:
             nodes: int64 [n].
@@ -150,7 +148,7 @@ class ListDrawing:
         if self.temporal:
             return degree > 0
         chosen = np.zeros(len(nodes), bool)
-        if (self.weighted or self.labor) and wanted >= 0:
+        if self.weighted and wanted >= 0:
             # A node with one edge, or with no more than are wanted, has no choice.
             chosen = degree > (1 if replace else wanted)
         if len(self.excluded_rows):
@@ -159,7 +157,7 @@ class ListDrawing:
 
     @property
     def columns(self) -> tuple[EdgeColumnName, ...]:
-        """What to read of the edges besides their neighbours."""
+        """Columns to read of the edges besides their neighbours."""
         names: list[EdgeColumnName] = ["weight"] if self.weighted else []
         return tuple([*names, "timestamp"] if self.temporal else names)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FetchedPositives"]
 
 _EDGE_BYTES = 64
-"""What an edge takes, at most, while links are put among those that were read."""
+"""The most bytes an edge takes while links are put among those that were read."""
 _ROWS_AT_A_TIME = 1 << 17
 
 

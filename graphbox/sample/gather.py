@@ -22,17 +22,17 @@ Array = npt.NDArray[Any]
 
 @overload
 def gather_rows(
-    table: torch.Tensor, index: Any, out: torch.Tensor | None = ..., *, threads: int | None = ...
+    table: torch.Tensor, index: Any, out: torch.Tensor | None = ..., *, num_threads: int | None = ...
 ) -> torch.Tensor: ...
 
 
 @overload
 def gather_rows(
-    table: npt.ArrayLike, index: Any, out: Array | None = ..., *, threads: int | None = ...
+    table: npt.ArrayLike, index: Any, out: Array | None = ..., *, num_threads: int | None = ...
 ) -> Array: ...
 
 
-def gather_rows(table: Any, index: Any, out: Any | None = None, *, threads: int | None = None) -> Any:
+def gather_rows(table: Any, index: Any, out: Any | None = None, *, num_threads: int | None = None) -> Any:
     """Return ``table[index]``, copied: each row is asked for ahead of its turn.
 
     The result is memory in huge pages that is used again once the result is dropped, which costs far less
@@ -43,7 +43,7 @@ def gather_rows(table: Any, index: Any, out: Any | None = None, *, threads: int 
             too, or a torch tensor in the processor's memory.
         index: integers [n], row numbers from 0, repeated ones too.
         out: where to put the rows: C-contiguous [n, ...] of the table's dtype and kind.
-        threads: None: see :func:`graphbox.native.thread_count`. The result never depends on it.
+        num_threads: None: see :func:`graphbox.native.thread_count`. The result never depends on it.
 
     Returns:
         The rows [n, ...]: a torch tensor when the table is one, else an array.
@@ -52,7 +52,7 @@ def gather_rows(table: Any, index: Any, out: Any | None = None, *, threads: int 
         UsageError: a row number is out of range (the first is named), or ``table`` or ``out`` does not fit.
     """
     if is_torch(table):
-        return _gather_tensor(table, index, out, threads)
+        return _gather_tensor(table, index, out, num_threads)
     rows = _checked_table(np.asarray(table))
     numbers = integer_array(index, "index")
     shape = (len(numbers), *rows.shape[1:])
@@ -63,7 +63,7 @@ def gather_rows(table: Any, index: Any, out: Any | None = None, *, threads: int 
     elif not out.flags.c_contiguous or not out.flags.writeable:
         raise UsageError("expected an array that is C-contiguous and may be written to", where="out")
     _copy_rows(
-        _bytes(rows), rows.dtype.itemsize * math.prod(shape[1:]), len(rows), numbers, _bytes(out), threads
+        _bytes(rows), rows.dtype.itemsize * math.prod(shape[1:]), len(rows), numbers, _bytes(out), num_threads
     )
     return out
 
@@ -74,7 +74,7 @@ def pooled_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def _gather_tensor(
-    table: torch.Tensor, index: Any, out: torch.Tensor | None, threads: int | None
+    table: torch.Tensor, index: Any, out: torch.Tensor | None, num_threads: int | None
 ) -> torch.Tensor:
     import torch
 
@@ -96,14 +96,14 @@ def _gather_tensor(
         raise UsageError("expected a contiguous tensor in the processor's memory", where="out")
     source, target = _tensor_bytes(table), _tensor_bytes(out.detach())
     row_bytes = table.dtype.itemsize * math.prod(shape[1:])
-    _copy_rows(source, row_bytes, len(table), numbers, target, threads)
+    _copy_rows(source, row_bytes, len(table), numbers, target, num_threads)
     return out
 
 
 def _copy_rows(
-    table: Array, row_bytes: int, rows: int, index: Int64Array, out: Array, threads: int | None
+    table: Array, row_bytes: int, rows: int, index: Int64Array, out: Array, num_threads: int | None
 ) -> None:
-    _core.gather_rows(table, row_bytes, rows, index, out, thread_count(threads))
+    _core.gather_rows(table, row_bytes, rows, index, out, thread_count(num_threads, "num_threads"))
 
 
 def _checked_table(table: Array) -> Array:

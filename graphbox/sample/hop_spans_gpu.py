@@ -67,14 +67,13 @@ class Frontier(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What the draws of one relation at one hop have in common.
+    """Settings of the draws of one relation at one hop.
 
     Attributes:
         wanted: edges of each node, -1: all.
         replace: draw with replacement.
         key: uint64, of :func:`graphbox._core.philox_key`.
-        place: hop | number of the relation << 8; with ``labor`` number of the source type.
-        labor: nodes with common neighbours choose the same ones.
+        place: hop | number of the relation << 8.
         last: of edges with times the latest are taken.
     """
 
@@ -82,7 +81,6 @@ class Draws(NamedTuple):
     replace: bool
     key: int
     place: int
-    labor: bool = False
     last: bool = False
 
 
@@ -118,7 +116,7 @@ def _find_spans(
     nodes, keys, trees, tree_times, indptr, uses, times, residents, places, edges, excluded_rows,
     num_excluded, first_ranges, range_begins, removed, begins, starts, degrees, lengths, counts, slots,
     size, wanted, sector_edges, REPLACE: tl.constexpr, COUNTS_USES: tl.constexpr,
-    READS_ALL: tl.constexpr, EXCLUDES: tl.constexpr, TIMED: tl.constexpr, TIERED: tl.constexpr,
+    EXCLUDES: tl.constexpr, TIMED: tl.constexpr, TIERED: tl.constexpr,
     LAST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -153,9 +151,7 @@ def _find_spans(
     else:
         count = tl.minimum(degree, wanted)
     if COUNTS_USES:
-        sectors = (degree - 1) // sector_edges + 1
-        if READS_ALL == 0:
-            sectors = tl.minimum(count, sectors)
+        sectors = tl.minimum(count, (degree - 1) // sector_edges + 1)
         tl.atomic_add(uses + node, sectors, mask=inside & (count > 0), sem="relaxed")
     tl.store(begins + number, begin, mask=inside)
     tl.store(degrees + number, degree, mask=inside)
@@ -194,7 +190,6 @@ def find_spans(relation: DeviceRelation, frontier: Frontier, draws: Draws) -> Sp
         SECTOR_BYTES // adjacency.indices.element_size(),
         REPLACE=draws.replace and not takes_all,
         COUNTS_USES=adjacency.uses is not None,
-        READS_ALL=draws.labor,
         EXCLUDES=excluded is not None,
         TIMED=times is not None,
         TIERED=times is not None and times.times.residents is not None,

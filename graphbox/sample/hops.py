@@ -1,4 +1,4 @@
-"""How many neighbours are sampled at each hop."""
+"""Numbers of neighbours at each hop: checked, by edge type."""
 
 from __future__ import annotations
 

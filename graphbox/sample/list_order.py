@@ -1,4 +1,4 @@
-"""What walks that look back must know: that lists ascend, and how many edges are parallel."""
+"""Checks of lists: that they ascend, and how many edges are parallel."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class NegativeSampler:
         shape: int | tuple[int, ...],
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         kind: Literal["numpy"] = ...,
     ) -> Int64Array: ...
 
@@ -192,7 +192,7 @@ class NegativeSampler:
         shape: int | tuple[int, ...],
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         *,
         kind: Literal["torch"],
     ) -> torch.Tensor: ...
@@ -202,7 +202,7 @@ class NegativeSampler:
         shape: int | tuple[int, ...],
         epoch: int = 0,
         batch: int = 0,
-        threads: int | None = None,
+        num_threads: int | None = None,
         kind: Literal["numpy", "torch"] = "numpy",
     ) -> Int64Array | torch.Tensor:
         """Return int64 ``shape``, drawn items: for nobody, so no known positives are left out.
@@ -213,12 +213,16 @@ class NegativeSampler:
             shape: of the result.
             epoch: part of the key of the draws, as the seed.
             batch: part of the key of the draws, as the seed.
-            threads: None: see :func:`graphbox.native.thread_count`.
+            num_threads: None: see :func:`graphbox.native.thread_count`.
             kind: what to return.
         """
         out = np.empty(shape, dtype=np.int64)
         self._table.sample(
-            out.reshape(-1), self._seed, epoch_number(epoch), batch_number(batch), thread_count(threads)
+            out.reshape(-1),
+            self._seed,
+            epoch_number(epoch),
+            batch_number(batch),
+            thread_count(num_threads, "num_threads"),
         )
         if kind == "numpy":
             return out
@@ -233,7 +237,7 @@ class NegativeSampler:
         num_negatives: int,
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         *,
         exclude_query: bool = ...,
         exhausted: Literal["error", "fill"] = ...,
@@ -246,7 +250,7 @@ class NegativeSampler:
         num_negatives: int,
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         *,
         exclude_query: bool = ...,
         exhausted: Literal["error", "fill"] = ...,
@@ -258,7 +262,7 @@ class NegativeSampler:
         num_negatives: int,
         epoch: int = 0,
         batch: int = 0,
-        threads: int | None = None,
+        num_threads: int | None = None,
         *,
         exclude_query: bool = False,
         exhausted: Literal["error", "fill"] = "error",
@@ -278,7 +282,7 @@ class NegativeSampler:
             num_negatives: for each query, 1 or more.
             epoch: part of the key of the draws, as the seed.
             batch: part of the key of the draws, as the seed.
-            threads: None: see :func:`graphbox.native.thread_count`.
+            num_threads: None: see :func:`graphbox.native.thread_count`.
             exclude_query: queries and items are nodes of one type, and no query is a negative of itself.
             exhausted: ``error``, or ``fill`` with -1.
 
@@ -306,7 +310,7 @@ class NegativeSampler:
                 self._seed,
                 epoch_number(epoch),
                 batch_number(batch),
-                thread_count(threads),
+                thread_count(num_threads, "num_threads"),
             )
 
         return like(draw(self._known) if self._fetched is None else self._fetched.draw(index, draw), queries)
@@ -328,29 +332,6 @@ class NegativeSampler:
             )
         weights = np.ones(places.shape) if self._weights is None else self._weights[places]
         return like(weights / self._total, items)
-
-    def expected_count(self, items: Any, num_draws: int) -> Any:
-        """Return how often each item is expected among ``num_draws`` draws: float64, shaped as ``items``.
-
-        Its logarithm is what sampled softmax subtracts from the logit of a drawn candidate (Bengio and
-        Senécal, 2008); summed over samplers where candidates come from several.
-
-        Raises:
-            UsageError: an item that is none.
-        """
-        return self.probability(items) * num_draws
-
-    def inclusion_probability(self, items: Any, num_draws: int) -> Any:
-        """Return the probability that an item is among ``num_draws`` draws at least once: float64.
-
-        This takes the place of :meth:`expected_count` where candidates are made distinct.
-
-        Raises:
-            UsageError: an item that is none.
-        """
-        probability = np.asarray(self.probability(integer_array(items, "items", dimensions=None)))
-        with np.errstate(divide="ignore"):  # log of 0 for an item that is the only one: surely included
-            return like(-np.expm1(num_draws * np.log1p(-probability)), items)
 
 
 def _powers(values: npt.NDArray[Any], alpha: float) -> npt.NDArray[np.float64]:

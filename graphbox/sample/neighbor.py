@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy.typing as npt
 
@@ -15,30 +15,24 @@ from graphbox.native import (
     converter,
     epoch_number,
     integer_array,
-    seed_number,
     thread_count,
 )
 from graphbox.sample.adjacency import (
     Adjacency,
-    EdgeColumnName,
+    Arrays,
     EdgeType,
     GraphLike,
     as_arrays,
+    edge_column,
     edge_type_name,
     lists_of,
 )
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_neighbor import sample_on_device
-from graphbox.sample.drawing import (
-    TemporalStrategy,
-    time_array,
-    times_of_nodes,
-    times_of_seeds,
-    times_of_trees,
-    weighted_types,
-)
+from graphbox.sample.drawing import of_type, times_of_nodes, times_of_seeds, times_of_trees
 from graphbox.sample.excluded import ExcludedEdges, excluded_rows
 from graphbox.sample.hops import checked_hops, hops_by_edge_type
+from graphbox.sample.options import NeighborKeywords, NeighborOptions
 from graphbox.sample.relations import give_attributes, indexed_lists, keep_to_times, sampled_relation
 from graphbox.sample.sampled import HeteroSample, NeighborSample
 
@@ -48,7 +42,13 @@ if TYPE_CHECKING:
 __all__ = ["sample_heterogeneous", "sample_neighbors"]
 
 _UNKNOWN = -1
-_ANY_TYPE: EdgeType = ("", "", "")  # of an adjacency that is given without a graph
+_ANY_TYPE: EdgeType = ("", "csc", "")  # of an adjacency that is given without a graph
+
+
+class _Keywords(NeighborKeywords, total=False):
+    epoch: int
+    batch: int
+    num_threads: int | None
 
 
 @overload
@@ -56,20 +56,11 @@ def sample_neighbors(
     graph: GraphLike | Adjacency | DeviceGraph,
     seeds: torch.Tensor,
     num_neighbors: Sequence[int],
-    replace: bool = ...,
-    weighted: bool = ...,
     *,
-    labor: bool = ...,
-    disjoint: bool = ...,
     input_time: Any | None = ...,
     node_time: Any | None = ...,
-    temporal_strategy: TemporalStrategy = ...,
-    edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: ExcludedEdges | None = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
+    **options: Unpack[_Keywords],
 ) -> NeighborSample[torch.Tensor]: ...
 
 
@@ -78,20 +69,11 @@ def sample_neighbors(
     graph: GraphLike | Adjacency | DeviceGraph,
     seeds: npt.ArrayLike,
     num_neighbors: Sequence[int],
-    replace: bool = ...,
-    weighted: bool = ...,
     *,
-    labor: bool = ...,
-    disjoint: bool = ...,
     input_time: Any | None = ...,
     node_time: Any | None = ...,
-    temporal_strategy: TemporalStrategy = ...,
-    edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: ExcludedEdges | None = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
+    **options: Unpack[_Keywords],
 ) -> NeighborSample[Int64Array]: ...
 
 
@@ -99,20 +81,14 @@ def sample_neighbors(
     graph: GraphLike | Adjacency | DeviceGraph,
     seeds: Any,
     num_neighbors: Sequence[int],
-    replace: bool = False,
-    weighted: bool = False,
     *,
-    labor: bool = False,
-    disjoint: bool = False,
     input_time: Any | None = None,
     node_time: Any | None = None,
-    temporal_strategy: TemporalStrategy = "uniform",
-    edge_attributes: Collection[EdgeColumnName] = (),
     excluded_edges: ExcludedEdges | None = None,
-    seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    threads: int | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[NeighborKeywords],
 ) -> NeighborSample[Any]:
     """Sample in-neighbours of ``seeds``, then of the nodes found, and so on.
 
@@ -126,37 +102,21 @@ def sample_neighbors(
     sums in the order of time instead, in which each draw is a binary search:
     :func:`graphbox.sample.derived.weight_sums_of`.
 
-    With ``labor`` every node has one random number in a hop, and each node takes the neighbours with the
-    smallest: LABOR-0 (Balin and Çatalyürek, "Layer-Neighbor Sampling", NeurIPS 2023) with exact counts. What
-    a node takes is distributed as without, so means over its edges need no correction; but nodes with common
-    neighbours take the same ones, which leaves a third fewer nodes to read. It looks at all neighbours, which
-    takes some five times as long.
-
     Args:
         graph: a graph with one node and one edge type, or its CSC; or a
             :class:`graphbox.sample.DeviceGraph`, whose samples are the same bits and stay on its device.
         seeds: integers [s], node indices. One given twice is kept twice; edges to it lead to the first.
         num_neighbors: how many neighbours at each hop, the hop next to the seeds first; -1: all.
-        replace: draw with replacement: always as many as asked for, the same edge possibly more than once.
-        weighted: draw in proportion to the edges' weights.
-        labor: let nodes with common neighbours choose the same ones, so that fewer nodes are in the sample.
-            Without replacement only, and not for disjoint trees.
-        disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
-            times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: int64 [s], a time for each seed: only edges whose timestamp is not later are sampled, at
             all hops. The sample is disjoint. None with ``node_time``: the times the seeds have as nodes.
         node_time: int64 [nodes], a time for each node: only neighbours whose time is not later than the
             seed's are sampled, at all hops; timestamps of edges do not count. The sample is disjoint.
-        temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
-            weights; ``last`` takes the latest of each node (of equal timestamps those later in the
-            adjacency).
-        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         excluded_edges: edges that must not be sampled: a node draws among its others, as if it had no more.
-        seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: of this sample, None: one. Frontiers of thousands of nodes are worth a second; sampling
+        num_threads: of this sample, None: one. Frontiers of thousands of nodes are worth a second; sampling
             another batch on it, as the loaders do, is worth more.
+        options: see :class:`graphbox.sample.NeighborOptions`.
 
     Returns:
         The sample; torch tensors when ``seeds`` is one, else NumPy arrays.
@@ -166,97 +126,33 @@ def sample_neighbors(
             argument.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
-    if isinstance(graph, DeviceGraph):
-        edge_type = _only_edge_type(graph)
-        (node_type,) = graph.node_types
-        sample = sample_on_device(
-            graph,
-            {node_type: seeds},
-            {edge_type: checked_hops(num_neighbors, "num_neighbors")},
-            replace,
-            [edge_type] if weighted else [],
-            (seed, epoch, batch),
-            labor=labor,
-            disjoint=disjoint,
-            input_time=None if input_time is None else _times_of_type(node_type, input_time, seeds),
-            node_time=None if node_time is None else {node_type: node_time},
-            temporal_strategy=temporal_strategy,
-            edge_attributes=edge_attributes,
-            excluded={} if excluded_edges is None else {edge_type: excluded_edges},
-        )
-        return NeighborSample(
-            sample.nodes[node_type],
-            sample.rows[edge_type],
-            sample.cols[edge_type],
-            sample.edge_ids[edge_type],
-            sample.nodes_per_hop[node_type],
-            sample.edges_per_hop[edge_type],
-            sample.weight.get(edge_type),
-            sample.timestamp.get(edge_type),
-            sample.trees.get(node_type),
-        )
-    adjacency: Adjacency
-    name = "csc"
-    if isinstance(graph, GraphLike):
-        edge_type = _only_edge_type(graph)
-        adjacency, name = lists_of(graph, edge_type, "in"), edge_type_name(edge_type)
+    whole: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph
+    if isinstance(graph, GraphLike | DeviceGraph):
+        whole, edge_type, node_type = graph, _only_edge_type(graph), graph.node_types[0]
     else:
-        adjacency = graph
-    arrays = as_arrays(adjacency, name)
-    rows = len(arrays.indptr) - 1
-    num_nodes = graph.num_nodes(edge_type[2]) if isinstance(graph, GraphLike) else rows
-    hops = checked_hops(num_neighbors, "num_neighbors")
-    its_times = None if node_time is None else times_of_nodes({"": node_time}, {"": num_nodes})
-    relation = sampled_relation(
-        adjacency,
-        arrays,
-        name,
-        (0, 0),
-        hops,
-        weighted=weighted,
-        times=_what_has_times(input_time, its_times),
-        node_time=None if its_times is None else its_times[""],
-        threads=threads,
+        whole, edge_type, node_type = {_ANY_TYPE: graph}, _ANY_TYPE, _ANY_TYPE[0]
+    sample: HeteroSample[Any] = sample_heterogeneous(
+        whole,
+        {node_type: seeds},
+        {edge_type: checked_hops(num_neighbors, "num_neighbors")},
+        input_time=None if input_time is None else _times_of_type(node_type, input_time, seeds),
+        node_time=None if node_time is None else {node_type: node_time},
+        excluded_edges=None if excluded_edges is None else {edge_type: excluded_edges},
+        epoch=epoch,
+        batch=batch,
+        num_threads=num_threads,
+        **options,
     )
-    times = None
-    if its_times is not None and input_time is None:
-        input_time = times_of_seeds(its_times, {"": seeds}).get("", ())
-    if input_time is not None:
-        times = time_array(input_time, seeds, "input_time")
-        keep_to_times([relation], temporal_strategy, replace, threads, by_nodes=its_times is not None)
-    give_attributes([relation], edge_attributes)
-    (nodes,), (edges,) = _core.sample_neighbors(
-        [relation.native],
-        [num_nodes],
-        [integer_array(seeds, "seeds")],
-        len(hops),
-        replace,
-        seed_number(seed),
-        epoch_number(epoch),
-        batch_number(batch),
-        1 if threads is None else thread_count(threads),
-        disjoint or times is not None,
-        times,
-        temporal_strategy == "last",
-        excluded_rows(
-            {} if excluded_edges is None else {_ANY_TYPE: excluded_edges},
-            {_ANY_TYPE: adjacency},
-            disjoint=disjoint or times is not None,
-            threads=thread_count(threads),
-        ),
-        labor,
-    )
-    as_given = converter(seeds)
     return NeighborSample(
-        nodes=as_given(nodes[0]),
-        rows=as_given(edges[0]),
-        cols=as_given(edges[1]),
-        edge_ids=as_given(edges[2]),
-        nodes_per_hop=nodes[1],
-        edges_per_hop=edges[3],
-        weight=None if edges[4] is None else as_given(edges[4]),
-        timestamp=None if edges[5] is None else as_given(edges[5]),
-        trees=None if nodes[2] is None else as_given(nodes[2]),
+        nodes=sample.nodes[node_type],
+        row=sample.row[edge_type],
+        col=sample.col[edge_type],
+        edge_ids=sample.edge_ids[edge_type],
+        num_sampled_nodes=sample.num_sampled_nodes[node_type],
+        num_sampled_edges=sample.num_sampled_edges[edge_type],
+        weight=sample.weight.get(edge_type),
+        timestamp=sample.timestamp.get(edge_type),
+        trees=sample.trees.get(node_type),
     )
 
 
@@ -265,20 +161,11 @@ def sample_heterogeneous(
     graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, torch.Tensor],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
-    replace: bool = ...,
-    weighted: bool | Collection[EdgeType] = ...,
     *,
-    labor: bool = ...,
-    disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
     node_time: Mapping[str, Any] | None = ...,
-    temporal_strategy: TemporalStrategy = ...,
-    edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
+    **options: Unpack[_Keywords],
 ) -> HeteroSample[torch.Tensor]: ...
 
 
@@ -287,20 +174,11 @@ def sample_heterogeneous(
     graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, npt.ArrayLike],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
-    replace: bool = ...,
-    weighted: bool | Collection[EdgeType] = ...,
     *,
-    labor: bool = ...,
-    disjoint: bool = ...,
     input_time: Mapping[str, Any] | None = ...,
     node_time: Mapping[str, Any] | None = ...,
-    temporal_strategy: TemporalStrategy = ...,
-    edge_attributes: Collection[EdgeColumnName] = ...,
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
+    **options: Unpack[_Keywords],
 ) -> HeteroSample[Int64Array]: ...
 
 
@@ -308,20 +186,14 @@ def sample_heterogeneous(
     graph: GraphLike | Mapping[EdgeType, Adjacency] | DeviceGraph,
     seeds: Mapping[str, Any],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
-    replace: bool = False,
-    weighted: bool | Collection[EdgeType] = False,
     *,
-    labor: bool = False,
-    disjoint: bool = False,
     input_time: Mapping[str, Any] | None = None,
     node_time: Mapping[str, Any] | None = None,
-    temporal_strategy: TemporalStrategy = "uniform",
-    edge_attributes: Collection[EdgeColumnName] = (),
     excluded_edges: Mapping[EdgeType, ExcludedEdges] | None = None,
-    seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    threads: int | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[NeighborKeywords],
 ) -> HeteroSample[Any]:
     """Sample in-neighbours over several edge types: see :func:`sample_neighbors`.
 
@@ -333,30 +205,17 @@ def sample_heterogeneous(
         seeds: node indices by node type.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type. Edge types that
             are left out of a mapping are not sampled.
-        replace: draw with replacement.
-        weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
-            some. Edges of the others are equally likely.
-        labor: let nodes with common neighbours choose the same ones, so that fewer nodes are in the sample:
-            see :func:`sample_neighbors`.
-        disjoint: a tree of its own for each seed: nodes that several seeds reach are in the sample several
-            times. Trees are independent of each other, and ``trees`` tells them apart.
         input_time: the time of each seed by node type: only edges whose timestamp is not later are sampled,
             at all hops; edges of types without timestamps always. The sample is disjoint. None with
             ``node_time``: the times the seeds have as nodes.
         node_time: a time for each node by node type: only neighbours whose time is not later than the seed's
             are sampled, at all hops; those of types that are left out always. Timestamps of edges do not
             count.
-        temporal_strategy: ``uniform`` draws among these edges, with ``weighted`` in proportion to their
-            weights; ``last`` takes the latest of each node (of equal timestamps those later in the
-            adjacency).
-        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none; of the
-            edge types that have it, one at least.
         excluded_edges: edges that must not be sampled, by edge type; see :func:`sample_neighbors`.
-        seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: of this sample, None: one. Frontiers of thousands of nodes are worth a second; sampling
-            another batch on it, as the loaders do, is worth more.
+        num_threads: of this sample, None: one; see :func:`sample_neighbors`.
+        options: see :class:`graphbox.sample.NeighborOptions`.
 
     Returns:
         The sample, with an entry for every node type and every sampled edge type; torch tensors when the
@@ -367,89 +226,75 @@ def sample_heterogeneous(
             another wrong argument.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
+    chosen = NeighborOptions.of(options)
     hops_by_type = hops_by_edge_type(graph, num_neighbors)
+    excluded = excluded_edges or {}
     if isinstance(graph, DeviceGraph):
         _check_seed_types(seeds, graph.node_types)
-        return sample_on_device(
-            graph,
-            seeds,
-            hops_by_type,
-            replace,
-            weighted_types(weighted, hops_by_type),
-            (seed, epoch, batch),
-            labor=labor,
-            disjoint=disjoint,
-            input_time=input_time,
-            node_time=node_time,
-            temporal_strategy=temporal_strategy,
-            edge_attributes=edge_attributes,
-            excluded=excluded_edges or {},
-        )
+        key = (epoch_number(epoch), batch_number(batch))
+        return sample_on_device(graph, seeds, hops_by_type, chosen, key, input_time, node_time, excluded)
     cscs = _adjacencies(graph, hops_by_type)
-    num_nodes = _node_counts(graph, cscs, seeds)
+    arrays = {edge_type: as_arrays(csc, edge_type_name(edge_type)) for edge_type, csc in cscs.items()}
+    num_nodes = _node_counts(graph, cscs, arrays, seeds)
     numbers = {node_type: number for number, node_type in enumerate(num_nodes)}
     _check_seed_types(seeds, num_nodes)
-    chosen = weighted_types(weighted, cscs)
-    its_times = times_of_nodes(node_time, num_nodes)
-    what_has_times = _what_has_times(input_time, its_times)
-    relations = []
-    for edge_type, csc in cscs.items():
-        name = edge_type_name(edge_type)
-        relations.append(
-            sampled_relation(
-                csc,
-                as_arrays(csc, name),
-                name,
-                (numbers[edge_type[0]], numbers[edge_type[2]]),
-                hops_by_type[edge_type],
-                weighted=edge_type in chosen,
-                times=what_has_times,
-                node_time=None if its_times is None else its_times.get(edge_type[0]),
-                threads=threads,
-            )
+    by_weight: Collection[EdgeType] = ()
+    if chosen.weight_attr is not None:
+        by_weight = chosen.weighted_types(
+            {name: edge_column(csc, "weight", edge_type_name(name)) is not None for name, csc in cscs.items()}
         )
+    its_times = times_of_nodes(node_time, num_nodes)
+    relations = [
+        sampled_relation(
+            csc,
+            arrays[edge_type],
+            edge_type_name(edge_type),
+            (numbers[edge_type[0]], numbers[edge_type[2]]),
+            hops_by_type[edge_type],
+            weighted=edge_type in by_weight,
+            times=_what_has_times(input_time, its_times),
+            node_time=None if its_times is None else its_times.get(edge_type[0]),
+            threads=num_threads,
+        )
+        for edge_type, csc in cscs.items()
+    ]
     times = None
     if its_times is not None and input_time is None:
         input_time = times_of_seeds(its_times, seeds)
     if input_time is not None:
         times = times_of_trees(input_time, seeds, list(num_nodes))
-        keep_to_times(relations, temporal_strategy, replace, threads, by_nodes=its_times is not None)
-    give_attributes(relations, edge_attributes)
+        keep_to_times(relations, chosen, num_threads, by_nodes=its_times is not None)
+    give_attributes(relations, chosen.edge_attributes)
     indexed = indexed_lists(relations)
+    disjoint = chosen.disjoint or times is not None
     types, edges = _core.sample_neighbors(
         [each.native for each in relations],
         list(num_nodes.values()),
-        [integer_array(seeds.get(node_type, ()), f"seeds[{node_type!r}]") for node_type in num_nodes],
+        [integer_array(seeds.get(node_type, ()), of_type("seeds", node_type)) for node_type in num_nodes],
         max((len(hops) for hops in hops_by_type.values()), default=0),
-        replace,
-        seed_number(seed),
+        chosen.replace,
+        chosen.seed,
         epoch_number(epoch),
         batch_number(batch),
-        1 if threads is None else thread_count(threads),
-        disjoint or times is not None,
+        1 if num_threads is None else thread_count(num_threads, "num_threads"),
+        disjoint,
         times,
-        temporal_strategy == "last",
-        excluded_rows(
-            excluded_edges or {},
-            cscs,
-            disjoint=disjoint or times is not None,
-            threads=thread_count(threads),
-        ),
-        labor,
+        chosen.temporal_strategy == "last",
+        excluded_rows(excluded, cscs, disjoint=disjoint, threads=thread_count(num_threads, "num_threads")),
         [(each.lists.index, each.numbers) for each in indexed if each.lists.index is not None],
     )
     for each in indexed:
-        each.lists.count(sum(types[each.target][1][:-1]), threads)
+        each.lists.count(sum(types[each.target][1][:-1]), num_threads)
     as_given = converter(next(iter(seeds.values()), None))
     by_node_type = dict(zip(num_nodes, types, strict=True))
     by_edge_type = dict(zip(cscs, edges, strict=True))
     return HeteroSample(
         nodes={name: as_given(entry[0]) for name, entry in by_node_type.items()},
-        rows={name: as_given(entry[0]) for name, entry in by_edge_type.items()},
-        cols={name: as_given(entry[1]) for name, entry in by_edge_type.items()},
+        row={name: as_given(entry[0]) for name, entry in by_edge_type.items()},
+        col={name: as_given(entry[1]) for name, entry in by_edge_type.items()},
         edge_ids={name: as_given(entry[2]) for name, entry in by_edge_type.items()},
-        nodes_per_hop={name: entry[1] for name, entry in by_node_type.items()},
-        edges_per_hop={name: entry[3] for name, entry in by_edge_type.items()},
+        num_sampled_nodes={name: entry[1] for name, entry in by_node_type.items()},
+        num_sampled_edges={name: entry[3] for name, entry in by_edge_type.items()},
         weight={name: as_given(entry[4]) for name, entry in by_edge_type.items() if entry[4] is not None},
         timestamp={name: as_given(entry[5]) for name, entry in by_edge_type.items() if entry[5] is not None},
         trees={name: as_given(entry[2]) for name, entry in by_node_type.items() if entry[2] is not None},
@@ -460,7 +305,7 @@ def _check_seed_types(seeds: Collection[str], known: Collection[str]) -> None:
     for node_type in seeds:
         if node_type not in known:
             raise UsageError(
-                f"unknown node type; the graph has: {', '.join(known)}", where=f"seeds[{node_type!r}]"
+                f"unknown node type; the graph has: {', '.join(known)}", where=of_type("seeds", node_type)
             )
 
 
@@ -497,16 +342,18 @@ def _adjacencies(
 def _node_counts(
     graph: GraphLike | Mapping[EdgeType, Adjacency],
     cscs: Mapping[EdgeType, Adjacency],
+    arrays: Mapping[EdgeType, Arrays],
     seeds: Mapping[str, Any],
 ) -> dict[str, int]:
     """Return the number of nodes of each type, in a fixed order; -1 for a source type that does not say."""
     if isinstance(graph, GraphLike):
         return {node_type: graph.num_nodes(node_type) for node_type in graph.node_types}
     counts: dict[str, int] = {}
-    for (source, _, target), csc in cscs.items():
+    for edge_type, csc in cscs.items():
+        source, _, target = edge_type
         counts.setdefault(source, _UNKNOWN)
         if counts.get(target, _UNKNOWN) == _UNKNOWN:
-            counts[target] = len(csc.indptr) - 1
+            counts[target] = len(arrays[edge_type].indptr) - 1
         if counts[source] == _UNKNOWN:
             counts[source] = int(getattr(csc, "num_sources", _UNKNOWN))
     for node_type in seeds:

@@ -22,7 +22,6 @@ from graphbox.sample.edge_reads_gpu import TieredReads, copy_elements, list_begi
 from graphbox.sample.excluded_gpu import ExcludedLists, excluded_lists, excluded_places, skip_excluded
 from graphbox.sample.growing_sample import HopEdges, RelationEdges, seeded_types
 from graphbox.sample.hop_spans_gpu import DeviceRelation, Draws, Frontier, Spans, find_spans
-from graphbox.sample.labor_choice_gpu import choose_labor
 from graphbox.sample.node_tensor import node_tensor
 from graphbox.sample.pinned import to_device
 from graphbox.sample.relabel_gpu import NodePositions, lent_positions
@@ -54,7 +53,6 @@ __all__ = [
 ]
 
 _NEIGHBOR_STREAM = 1  # Stream::kNeighbor of csrc/random/philox.h
-_LABOR_STREAM = 7  # Stream::kLabor
 _ROW_BLOCK = 1024
 
 
@@ -79,11 +77,11 @@ class SampledHops(NamedTuple):
     """A sample, by the numbers of node types and relations; see :class:`graphbox.sample.HeteroSample`."""
 
     nodes: list[Tensor]
-    nodes_per_hop: list[list[int]]
-    rows: list[Tensor]
-    cols: list[Tensor]
+    num_sampled_nodes: list[list[int]]
+    row: list[Tensor]
+    col: list[Tensor]
     edge_ids: list[Tensor]
-    edges_per_hop: list[list[int]]
+    num_sampled_edges: list[list[int]]
     trees: list[Tensor]
 
 
@@ -143,7 +141,7 @@ def _sample_hop(relation: DeviceRelation, frontier: Frontier, first_col: int, dr
         return HopEdges(neighbors, cols, edge_ids)
     by_weight = relation.weights is not None or (times is not None and times.sums is not None)
     gives_ranks = True  # among the edges that are not excluded, in place of edges
-    if draws.wanted > 0 and not by_weight and not draws.labor:
+    if draws.wanted > 0 and not by_weight:
         drawn = HopEdges(neighbors, cols, edge_ids)
         read = adjacency if excluded is None and times is None else None
         choose_uniform(frontier, spans, read, drawn, first_col, draws)
@@ -157,8 +155,6 @@ def _sample_hop(relation: DeviceRelation, frontier: Frontier, first_col: int, dr
         if draws.wanted < 0:
             first_edges = spans.begins - (spans.ends - counts)
             edge_ids = torch.arange(edges, device=device) + first_edges[owners]
-        elif draws.labor:
-            choose_labor(relation, frontier, spans, edge_ids, draws)
         elif times is not None:
             choose_by_time(times, adjacency.indptr, excluded, frontier, spans, edge_ids, draws)
         elif relation.weights is not None:
@@ -250,7 +246,6 @@ def sample_hops(
     *,
     replace: bool,
     key: tuple[int, int, int],
-    labor: bool = False,
     disjoint: bool = False,
     tree_times: Tensor | None = None,
     last: bool = False,
@@ -264,18 +259,17 @@ def sample_hops(
         hops: how many.
         replace: draw with replacement.
         key: seed, epoch, batch.
-        labor: let nodes with common neighbours choose the same ones.
         disjoint: a tree of its own for each seed.
         tree_times: int64 [trees], the time of each, where relations have times.
         last: of those take the latest edges.
 
     Raises:
-        UnsupportedError: more than 512 distinct neighbours of a node, but neither all nor with ``labor``.
+        UnsupportedError: more than 512 distinct neighbours of a node, but not all.
         DoesNotFitError: 2^31 nodes, or edges of a hop, or more.
     """
     for relation in relations:
-        check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace or labor)
-    philox_key = _core.philox_key(_LABOR_STREAM if labor else _NEIGHBOR_STREAM, *key)
+        check_most_neighbors(max(relation.num_neighbors, default=0), replace=replace)
+    philox_key = _core.philox_key(_NEIGHBOR_STREAM, *key)
     types = seeded_types(seeds, positions, disjoint=disjoint, tree_times=tree_times)
     found = [RelationEdges(each.device) for each in (seeds[relation.source] for relation in relations)]
     for hop in range(hops):
@@ -284,19 +278,19 @@ def sample_hops(
             if len(target.frontier.nodes) == 0 or relation.num_neighbors[hop] == 0:
                 edges.per_hop.append(0)
                 continue
-            place = hop | (relation.source if labor else number) << 8
-            draws = Draws(relation.num_neighbors[hop], replace, philox_key, place, labor, last)
+            place = hop | number << 8
+            draws = Draws(relation.num_neighbors[hop], replace, philox_key, place, last)
             sampled = _sample_hop(relation, target.frontier, target.first_col, draws)
             edges.append(types[relation.source].insert(sampled, target), sampled)
         for each in types:
             each.end_hop()
     return SampledHops(
         nodes=[torch.cat(each.chunks) for each in types],
-        nodes_per_hop=[each.per_hop for each in types],
-        rows=[torch.cat(each.rows) for each in found],
-        cols=[torch.cat(each.cols) for each in found],
+        num_sampled_nodes=[each.per_hop for each in types],
+        row=[torch.cat(each.rows) for each in found],
+        col=[torch.cat(each.cols) for each in found],
         edge_ids=[torch.cat(each.edge_ids) for each in found],
-        edges_per_hop=[each.per_hop for each in found],
+        num_sampled_edges=[each.per_hop for each in found],
         trees=[torch.cat(each.tree_chunks) for each in types] if disjoint else [],
     )
 
@@ -310,7 +304,6 @@ def sample_device_graph(
     weighted: Collection[EdgeType],
     key: tuple[int, int, int],
     excluded: Sequence[ExcludedPairs] = (),
-    labor: bool = False,
     disjoint: bool = False,
     by_time: DrawingByTime | None = None,
 ) -> HeteroSample[Tensor]:
@@ -324,14 +317,13 @@ def sample_device_graph(
         weighted: the edge types that are drawn in proportion to their weights.
         key: seed, epoch, batch.
         excluded: edges that must not be sampled, by the number of their edge type.
-        labor: let nodes with common neighbours choose the same ones.
         disjoint: a tree of its own for each seed.
         by_time: times up to which the sample, which is disjoint, goes; None: there are none.
 
     Raises:
         UsageError: a seed that is no node of the graph, no weights, or excluded edges of lists that do not
             ascend.
-        UnsupportedError: more than 512 distinct neighbours of a node, but neither all nor with ``labor``.
+        UnsupportedError: more than 512 distinct neighbours of a node, but not all.
         DoesNotFitError: 2^31 nodes, or edges of a hop, or more.
     """
     numbers = {node_type: number for number, node_type in enumerate(graph.node_types)}
@@ -375,18 +367,17 @@ def sample_device_graph(
                 most_hops,
                 replace=replace,
                 key=key,
-                labor=labor,
                 disjoint=disjoint,
                 tree_times=None if by_time is None else to_device(by_time.tree_times, graph.device),
                 last=by_time is not None and by_time.last,
             )
     return HeteroSample(
         nodes=dict(zip(numbers, sampled.nodes, strict=True)),
-        rows=dict(zip(num_neighbors, sampled.rows, strict=True)),
-        cols=dict(zip(num_neighbors, sampled.cols, strict=True)),
+        row=dict(zip(num_neighbors, sampled.row, strict=True)),
+        col=dict(zip(num_neighbors, sampled.col, strict=True)),
         edge_ids=dict(zip(num_neighbors, sampled.edge_ids, strict=True)),
-        nodes_per_hop=dict(zip(numbers, sampled.nodes_per_hop, strict=True)),
-        edges_per_hop=dict(zip(num_neighbors, sampled.edges_per_hop, strict=True)),
+        num_sampled_nodes=dict(zip(numbers, sampled.num_sampled_nodes, strict=True)),
+        num_sampled_edges=dict(zip(num_neighbors, sampled.num_sampled_edges, strict=True)),
         trees=dict(zip(numbers, sampled.trees, strict=True)) if disjoint else {},
     )
 

@@ -85,7 +85,7 @@ class NonEdgeSampler:
         num_pairs: int,
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         kind: Literal["numpy"] = ...,
     ) -> Int64Array: ...
 
@@ -95,7 +95,7 @@ class NonEdgeSampler:
         num_pairs: int,
         epoch: int = ...,
         batch: int = ...,
-        threads: int | None = ...,
+        num_threads: int | None = ...,
         *,
         kind: Literal["torch"],
     ) -> torch.Tensor: ...
@@ -105,7 +105,7 @@ class NonEdgeSampler:
         num_pairs: int,
         epoch: int = 0,
         batch: int = 0,
-        threads: int | None = None,
+        num_threads: int | None = None,
         kind: Literal["numpy", "torch"] = "numpy",
     ) -> Any:
         """Return int64 [2, num_pairs], sources and targets, with replacement.
@@ -116,13 +116,13 @@ class NonEdgeSampler:
             num_pairs: how many.
             epoch: part of the key of the draws, as the seed.
             batch: part of the key of the draws, as the seed.
-            threads: None: see :func:`graphbox.native.thread_count`.
+            num_threads: None: see :func:`graphbox.native.thread_count`.
             kind: what to return.
         """
         pairs = np.empty((2, num_pairs), np.int64)
-        pairs[0] = self._sources.sample(num_pairs, epoch, batch, threads)
+        pairs[0] = self._sources.sample(num_pairs, epoch, batch, num_threads)
         pairs[1] = self._targets.sample_for(
-            pairs[0], 1, epoch, batch, threads, exclude_query=self._exclude_loops
+            pairs[0], 1, epoch, batch, num_threads, exclude_query=self._exclude_loops
         )[:, 0]
         if kind == "numpy":
             return pairs

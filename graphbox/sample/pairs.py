@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox import _core
-from graphbox.errors import UnsupportedError, UsageError
+from graphbox.errors import UsageError
 from graphbox.native import (
     Int64Array,
     batch_number,
@@ -29,13 +28,11 @@ from graphbox.sample.walk_plan import WalkOptions, WalkPlan, plan_walk, step_cou
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["keep_probability", "skip_gram_pairs", "typed_walk_pairs", "walk_pairs"]
+__all__ = ["keep_probability", "skip_gram_pairs", "walk_pairs"]
 
 Pairs: TypeAlias = tuple[Int64Array, Int64Array]
-PairArguments: TypeAlias = tuple[
-    int, Int64Array | None, Int64Array | None, int, bool, npt.NDArray[np.float64] | None
-]
-"""How pairs are made, as the native core takes it."""
+PairArguments: TypeAlias = tuple[int, Int64Array | None, bool, npt.NDArray[np.float64] | None]
+"""Window, offsets of columns, whether windows are drawn, shares to keep: as the native core takes them."""
 
 _WIDEST_WINDOW = 2**31 - 1
 _CHUNK_PAIRS = 1 << 20
@@ -86,7 +83,7 @@ def skip_gram_pairs(
     epoch: int = ...,
     batch: int = ...,
     out: tuple[torch.Tensor, torch.Tensor] | None = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
@@ -102,7 +99,7 @@ def skip_gram_pairs(
     epoch: int = ...,
     batch: int = ...,
     out: Pairs | None = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
 ) -> Pairs: ...
 
 
@@ -117,7 +114,7 @@ def skip_gram_pairs(
     epoch: int = 0,
     batch: int = 0,
     out: tuple[Any, Any] | None = None,
-    threads: int | None = None,
+    num_threads: int | None = None,
 ) -> tuple[Any, Any]:
     """Return all pairs of nodes at most ``window`` steps apart on a walk (Perozzi et al., KDD 2014).
 
@@ -138,7 +135,7 @@ def skip_gram_pairs(
         epoch: part of their key.
         batch: part of their key.
         out: two int64 arrays, centres and contexts, to write into.
-        threads: None: see :func:`graphbox.native.thread_count`.
+        num_threads: None: see :func:`graphbox.native.thread_count`.
 
     Returns:
         (centres, contexts), int64 [pairs] each: the first parts of ``out`` when given, else new arrays; torch
@@ -156,7 +153,7 @@ def skip_gram_pairs(
         integer_array(walks, "walks", dimensions=2),
         _pair_arguments(window, _column_offsets(column_offsets), dynamic_window, subsample),
         key,
-        thread_count(threads),
+        thread_count(num_threads, "num_threads"),
     )
     if out is None:
         centers, contexts = _core.skip_gram_pairs(*arguments)
@@ -185,7 +182,7 @@ def walk_pairs(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
     **options: Unpack[WalkOptions],
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]: ...
 
@@ -207,7 +204,7 @@ def walk_pairs(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
     **options: Unpack[WalkOptions],
 ) -> Iterator[Pairs]: ...
 
@@ -228,7 +225,7 @@ def walk_pairs(
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    threads: int | None = None,
+    num_threads: int | None = None,
     **options: Unpack[WalkOptions],
 ) -> Iterator[tuple[Any, Any]]:
     """Yield the skip-gram pairs of random walks in chunks; the walks of one chunk are held at a time.
@@ -254,7 +251,7 @@ def walk_pairs(
         seed: of the random draws.
         epoch: part of their key.
         batch: part of their key.
-        threads: None: see :func:`graphbox.native.thread_count`.
+        num_threads: None: see :func:`graphbox.native.thread_count`.
         options: the other keyword arguments of :func:`graphbox.random_walk`.
 
     Returns:
@@ -284,161 +281,11 @@ def walk_pairs(
             chunk_walks=_walks_of_a_chunk(chunk_pairs, window, step_count(length)),
             options=options,
         )
-    plan = plan_walk(graph, start, length, metapath, p, q, threads, **options)
+    plan = plan_walk(graph, start, length, metapath, p, q, num_threads, **options)
     offsets = None if type_offsets is None else _columns(_known_types(plan), type_offsets, "type_offsets")
     arguments = _pair_arguments(window, offsets, dynamic_window, subsample)
     chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)
-    return (
-        (like(centers, start), like(contexts, start)) for ((centers, contexts),) in chunks if len(centers)
-    )
-
-
-@overload
-def typed_walk_pairs(
-    graph: GraphLike,
-    start: torch.Tensor,
-    length: int,
-    window: int,
-    metapath: Sequence[EdgeType] | None = ...,
-    *,
-    dynamic_window: bool = ...,
-    subsample: Mapping[str, npt.ArrayLike] | None = ...,
-    chunk_pairs: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
-    **options: Unpack[WalkOptions],
-) -> Iterator[dict[tuple[str, str], tuple[torch.Tensor, torch.Tensor]]]: ...
-
-
-@overload
-def typed_walk_pairs(
-    graph: GraphLike,
-    start: npt.ArrayLike,
-    length: int,
-    window: int,
-    metapath: Sequence[EdgeType] | None = ...,
-    *,
-    dynamic_window: bool = ...,
-    subsample: Mapping[str, npt.ArrayLike] | None = ...,
-    chunk_pairs: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
-    **options: Unpack[WalkOptions],
-) -> Iterator[dict[tuple[str, str], Pairs]]: ...
-
-
-def typed_walk_pairs(
-    graph: GraphLike | DeviceGraph,
-    start: Any,
-    length: int,
-    window: int,
-    metapath: Sequence[EdgeType] | None = None,
-    *,
-    dynamic_window: bool = False,
-    subsample: Mapping[str, npt.ArrayLike] | None = None,
-    chunk_pairs: int = _CHUNK_PAIRS,
-    seed: int = 0,
-    epoch: int = 0,
-    batch: int = 0,
-    threads: int | None = None,
-    **options: Unpack[WalkOptions],
-) -> Iterator[dict[tuple[str, str], tuple[Any, Any]]]:
-    """Yield the skip-gram pairs of walks along metapaths in chunks, apart by the types of their nodes.
-
-    As :func:`walk_pairs`, but the pairs of a chunk come by the node types of centre and context, as models
-    with a table or with negatives for each type want them (metapath2vec++: Dong et al., KDD 2017).
-
-    Args:
-        graph: a graph in host memory; of a :class:`graphbox.sample.DeviceGraph`, :func:`walk_pairs` with
-            ``type_offsets`` makes pairs of keys that tell types apart.
-        start: integers [n], node indices of the type that each walker's metapath starts at.
-        length: number of steps of a walk.
-        window: most steps between centre and context, 1 or more.
-        metapath: see :func:`graphbox.random_walk`, as for ``options``.
-        dynamic_window: draw a window for each centre.
-        subsample: by node type numbers [nodes], the probability that an occurrence of each node stays; nodes
-            of other types all stay.
-        chunk_pairs: most pairs of a chunk, unless one walk alone has more.
-        seed: of the random draws.
-        epoch: part of their key.
-        batch: part of their key.
-        threads: None: see :func:`graphbox.native.thread_count`.
-        options: the other keyword arguments of :func:`graphbox.random_walk`.
-
-    Returns:
-        An iterator of mappings from (type of the centres, type of the contexts) to (centres, contexts): node
-        indices, int64 [pairs] each, at least one pair; torch tensors when ``start`` is one.
-
-    Raises:
-        UsageError: a wrong argument; a wrong start when its chunk is reached.
-        UnsupportedError: as :func:`graphbox.random_walk`.
-        DataError: the adjacency is damaged.
-    """
-    if isinstance(graph, DeviceGraph):
-        raise UnsupportedError(
-            "pairs by types of nodes are made of a graph in host memory, received a DeviceGraph",
-            where="graph",
-            hint="walk_pairs with `type_offsets` makes pairs of keys on the device",
-        )
-    plan = plan_walk(graph, start, length, metapath, 1.0, 1.0, threads, **options)
-    types = list(dict.fromkeys(name for path in _known_types(plan) for name in path))
-    first_key, keep = _keys_by_type(graph, types, subsample)
-    arguments = _pair_arguments(
-        window,
-        _columns(_known_types(plan), first_key, "subsample"),
-        dynamic_window,
-        keep,
-        _columns(_known_types(plan), {name: number for number, name in enumerate(types)}, "metapath"),
-        len(types),
-    )
-    key = (seed_number(seed), epoch_number(epoch), batch_number(batch))
-    chunks = _chunks(plan, _walks_of_a_chunk(chunk_pairs, arguments[0], plan.length), arguments, key)
-    named = (_by_types(groups, types, first_key, start) for groups in chunks)
-    return (by_types for by_types in named if by_types)
-
-
-def _by_types(
-    groups: list[Pairs], types: list[str], first_key: Mapping[str, int], example: object
-) -> dict[tuple[str, str], tuple[Any, Any]]:
-    """Return the groups that have pairs by their types, node indices in place of keys."""
-    named = {}
-    for (center, context), (centers, contexts) in zip(product(types, types), groups, strict=True):
-        if len(centers):
-            np.subtract(centers, first_key[center], out=centers)
-            np.subtract(contexts, first_key[context], out=contexts)
-            named[center, context] = like(centers, example), like(contexts, example)
-    return named
-
-
-def _keys_by_type(
-    graph: GraphLike, types: list[str], subsample: Mapping[str, npt.ArrayLike] | None
-) -> tuple[dict[str, int], npt.NDArray[np.float64] | None]:
-    """Return the first key of each node type, and the probability that each key stays."""
-    if subsample is None:
-        return dict.fromkeys(types, 0), None
-    unknown = [name for name in subsample if name not in types]
-    if unknown:
-        raise UsageError(
-            f"expected node types that the metapaths visit: {', '.join(types)}; received {unknown[0]!r}",
-            where="subsample",
-        )
-    counts = [graph.num_nodes(name) for name in types]
-    first_key = dict(zip(types, np.cumsum([0, *counts]).tolist(), strict=False))
-    keep = [
-        np.asarray(subsample.get(name, np.ones(count)), np.float64)
-        for name, count in zip(types, counts, strict=True)
-    ]
-    for name, shares, count in zip(types, keep, counts, strict=True):
-        if shares.shape != (count,):
-            raise UsageError(
-                f"expected a probability for each of {count} nodes, received shape {shares.shape}",
-                where=f"subsample[{name!r}]",
-            )
-    return first_key, np.concatenate(keep)
+    return ((like(centers, start), like(contexts, start)) for centers, contexts in chunks if len(centers))
 
 
 def _known_types(plan: WalkPlan) -> list[list[str]]:
@@ -470,7 +317,7 @@ def _walks_of_a_chunk(chunk_pairs: int, window: int, length: int) -> int:
 
 def _chunks(
     plan: WalkPlan, walks: int, arguments: PairArguments, key: tuple[int, int, int]
-) -> Iterator[list[Pairs]]:
+) -> Iterator[Pairs]:
     for first in range(0, len(plan.walkers.start), walks):
         yield _core.walk_pairs(
             plan.native, plan.walkers.part(first, first + walks), arguments, key, plan.threads
@@ -482,11 +329,8 @@ def _pair_arguments(
     column_offsets: Int64Array | None,
     dynamic_window: bool,
     subsample: npt.ArrayLike | None,
-    column_types: Int64Array | None = None,
-    num_types: int = 1,
 ) -> PairArguments:
-    keep = _keep(subsample)
-    return _checked_window(window), column_offsets, column_types, num_types, bool(dynamic_window), keep
+    return _checked_window(window), column_offsets, bool(dynamic_window), _keep(subsample)
 
 
 def _checked_window(window: int) -> int:

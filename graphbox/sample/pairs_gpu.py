@@ -42,7 +42,7 @@ _BLOCK = 256
 
 
 class DeviceWindows(NamedTuple):
-    """How windows are laid over walks; see :func:`graphbox.sample.skip_gram_pairs`.
+    """Settings of windows over walks; see :func:`graphbox.sample.skip_gram_pairs`.
 
     Attributes:
         window: most steps between centre and context.
@@ -58,7 +58,7 @@ class DeviceWindows(NamedTuple):
 
 
 class WalkPlaces(NamedTuple):
-    """What is left of walks, one after another; only the first ``begins[-1]`` places count.
+    """Nodes kept of walks, one after another; only the first ``begins[-1]`` places count.
 
     Attributes:
         begins: int64 [walks + 1], where each walk begins, and the end.

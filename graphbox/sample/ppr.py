@@ -58,7 +58,7 @@ def ppr_neighbors(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
 ) -> PprNeighbors[torch.Tensor]: ...
 
 
@@ -76,7 +76,7 @@ def ppr_neighbors(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
 ) -> PprNeighbors[Int64Array]: ...
 
 
@@ -93,7 +93,7 @@ def ppr_neighbors(
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    threads: int | None = None,
+    num_threads: int | None = None,
 ) -> PprNeighbors[Any]:
     """Return the ``num_neighbors`` nodes that restarting walks from each node visit most.
 
@@ -121,7 +121,7 @@ def ppr_neighbors(
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: None: see :func:`graphbox.native.thread_count`. Results do not depend on it.
+        num_threads: None: see :func:`graphbox.native.thread_count`. Results do not depend on it.
 
     Returns:
         The neighbours and their visits; torch tensors when ``nodes`` is one.
@@ -131,7 +131,7 @@ def ppr_neighbors(
             argument.
         DataError: the adjacency is damaged, or a weight is not a positive number.
     """
-    count = thread_count(threads)
+    count = thread_count(num_threads, "num_threads")
     num_walks = _size(num_walks, "num_walks")
     walk_length = _size(walk_length, "walk_length")
     num_neighbors = _size(num_neighbors, "num_neighbors")

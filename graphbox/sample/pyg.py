@@ -133,16 +133,16 @@ class PygNeighborSampler(BaseSampler):  # type: ignore[misc]  # the package has 
             replace=self.replace,
             seed=self.seed,
             batch=_drawn_number(),
-            threads=self.num_threads,
+            num_threads=self.num_threads,
         )
         return SamplerOutput(
             node=sample.nodes,
-            row=sample.rows,
-            col=sample.cols,
+            row=sample.row,
+            col=sample.col,
             edge=sample.edge_ids,
             batch=None,
-            num_sampled_nodes=sample.nodes_per_hop,
-            num_sampled_edges=sample.edges_per_hop,
+            num_sampled_nodes=sample.num_sampled_nodes,
+            num_sampled_edges=sample.num_sampled_edges,
             metadata=metadata,
         )
 
@@ -154,16 +154,16 @@ class PygNeighborSampler(BaseSampler):  # type: ignore[misc]  # the package has 
             replace=self.replace,
             seed=self.seed,
             batch=_drawn_number(),
-            threads=self.num_threads,
+            num_threads=self.num_threads,
         )
         return HeteroSamplerOutput(
             node=sample.nodes,
-            row=sample.rows,
-            col=sample.cols,
+            row=sample.row,
+            col=sample.col,
             edge=sample.edge_ids,
             batch=None,
-            num_sampled_nodes=sample.nodes_per_hop,
-            num_sampled_edges=sample.edges_per_hop,
+            num_sampled_nodes=sample.num_sampled_nodes,
+            num_sampled_edges=sample.num_sampled_edges,
             metadata=metadata,
         )
 

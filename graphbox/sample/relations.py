@@ -6,24 +6,20 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from graphbox import _core
-from graphbox.errors import UsageError
 from graphbox.native import Int64Array
 from graphbox.sample.adjacency import Adjacency, Arrays, EdgeColumnName, edge_column
 from graphbox.sample.derived import RelationLists, relation_lists_of, weights_of
-from graphbox.sample.drawing import TemporalStrategy, check_temporal, set_times
+from graphbox.sample.drawing import check_temporal, set_times
+from graphbox.sample.options import NeighborOptions, lacks_attribute
 
 __all__ = [
     "IndexedLists",
     "Sampled",
-    "check_attributes",
     "give_attributes",
     "indexed_lists",
     "keep_to_times",
-    "lacks_attribute",
     "sampled_relation",
 ]
-
-_EDGE_ATTRIBUTES: tuple[EdgeColumnName, ...] = ("weight", "timestamp")
 
 
 class Sampled(NamedTuple):
@@ -90,8 +86,7 @@ def sampled_relation(
 
 def keep_to_times(
     relations: Sequence[Sampled],
-    strategy: TemporalStrategy,
-    replace: bool,
+    options: NeighborOptions,
     threads: int | None,
     *,
     by_nodes: bool,
@@ -100,8 +95,7 @@ def keep_to_times(
 
     Args:
         relations: all that are sampled.
-        strategy: to draw, or to take the last.
-        replace: whether to draw with replacement.
+        options: to draw, or to take the last.
         threads: for the tables.
         by_nodes: times are those of nodes.
     """
@@ -109,8 +103,8 @@ def keep_to_times(
     check_temporal(
         [each.name for each in relations],
         [each.weighted for each in with_times],
-        strategy,
-        replace=replace,
+        options.temporal_strategy,
+        replace=options.replace,
         by_nodes=by_nodes,
     )
     for each in with_times:
@@ -121,9 +115,8 @@ def give_attributes(relations: Sequence[Sampled], wanted: Collection[EdgeColumnN
     """Make relations give the wanted values of their edges, where they have them.
 
     Raises:
-        UsageError: unknown values, or none has them.
+        UsageError: none has them.
     """
-    check_attributes(wanted)
     for attribute in wanted:
         is_given = False
         for each in relations:
@@ -134,28 +127,6 @@ def give_attributes(relations: Sequence[Sampled], wanted: Collection[EdgeColumnN
                 is_given = True
         if relations and not is_given:
             raise lacks_attribute(attribute, [each.name for each in relations])
-
-
-def check_attributes(wanted: Collection[EdgeColumnName]) -> None:
-    """Check which values of edges are asked for.
-
-    Raises:
-        UsageError: unknown ones.
-    """
-    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
-        raise UsageError(
-            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
-            where="edge_attributes",
-        )
-
-
-def lacks_attribute(attribute: EdgeColumnName, names: Sequence[str]) -> UsageError:
-    """Return the error that none of the sampled edges, of the edge types ``names``, have a value."""
-    return UsageError(
-        f"no sampled edges have a {attribute}: {', '.join(names)}",
-        where="edge_attributes",
-        hint=f"import them with a {attribute} column",
-    )
 
 
 class IndexedLists(NamedTuple):

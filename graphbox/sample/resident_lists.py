@@ -1,4 +1,4 @@
-"""Which lists of a graph are resident on a device, by measured use: chosen anew after each pass.
+"""Lists of a graph that are resident on a device, by measured use: chosen anew after each pass.
 
 The same is done with lists on disk that are resident in pinned host memory, which the device reads.
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 SECTOR_BYTES = 32
-"""What a device reads at least."""
+"""The least a device reads."""
 
 _UNIT_BYTES = 8  # lists begin at multiples of it
 _ROWS_OF_STEP = 1 << 21
@@ -88,7 +88,7 @@ class ListColumn:
 
     @property
     def rows(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return len(self.uses)
 
     def spans(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,13 +131,13 @@ class ListColumn:
 
     @property
     def elements_of_unit(self) -> int:
-        """How many values a unit of the arena holds."""
+        """Number of values in a unit of the arena."""
         return _UNIT_BYTES // self.element_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ResidentStatistics:
-    """What is resident, and how often it was what was read.
+    """Counts of resident lists, and of reads that hit them.
 
     Attributes:
         lists: how many are resident.
@@ -186,7 +186,7 @@ class ResidentLists:
 
     @property
     def statistics(self) -> ResidentStatistics:
-        """What is resident, and how often it was what was read."""
+        """Counts of resident lists, and of reads that hit them."""
         return ResidentStatistics(
             self._lists,
             self._end * _UNIT_BYTES,

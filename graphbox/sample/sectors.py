@@ -1,4 +1,4 @@
-"""How many sectors of memory samples and walks must touch: what kernels are measured against."""
+"""Sectors of memory that samples and walks must touch: the bound that kernels are measured against."""
 
 from __future__ import annotations
 

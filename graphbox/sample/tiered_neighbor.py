@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,14 @@ from graphbox.native import (
     batch_number,
     epoch_number,
     integer_array,
-    seed_number,
     thread_count,
 )
 from graphbox.sample.adjacency import EdgeColumnName, EdgeType, edge_type_name
-from graphbox.sample.derived import no_column
-from graphbox.sample.drawing import TemporalStrategy, check_temporal, times_of_trees, weighted_types
+from graphbox.sample.drawing import check_temporal, times_of_trees
 from graphbox.sample.excluded import ExcludedEdges, ExcludedPairs, excluded_pairs
 from graphbox.sample.fetched_lists import ListBudget, ListDrawing
 from graphbox.sample.hops import hops_by_edge_type
+from graphbox.sample.options import NeighborKeywords, NeighborOptions, lacks_attribute
 from graphbox.sample.sampled import HeteroSample
 
 if TYPE_CHECKING:
@@ -148,14 +147,14 @@ class PassSample(Sequence[HeteroSample[Int64Array]]):
                 values[name][relation.edge_type] = self._column(batch, number, name)
         return HeteroSample(
             nodes={name: entry[0] for name, entry in zip(self._node_types, types, strict=True)},
-            rows={name: entry[0] for name, entry in by_edge_type.items()},
-            cols={name: entry[1] for name, entry in by_edge_type.items()},
+            row={name: entry[0] for name, entry in by_edge_type.items()},
+            col={name: entry[1] for name, entry in by_edge_type.items()},
             edge_ids={
                 relation.edge_type: relation.edges.edge_ids(by_edge_type[relation.edge_type][2])
                 for relation in self._relations
             },
-            nodes_per_hop={name: entry[1] for name, entry in zip(self._node_types, types, strict=True)},
-            edges_per_hop={name: entry[3] for name, entry in by_edge_type.items()},
+            num_sampled_nodes={name: entry[1] for name, entry in zip(self._node_types, types, strict=True)},
+            num_sampled_edges={name: entry[3] for name, entry in by_edge_type.items()},
             weight=values["weight"],
             timestamp=values["timestamp"],
             trees={name: entry[2] for name, entry in zip(self._node_types, types, strict=True)}
@@ -175,18 +174,12 @@ def sample_pass(
     graph: TieredGraph,
     seeds: Sequence[Mapping[str, npt.ArrayLike]],
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int],
-    replace: bool = False,
-    weighted: bool | Collection[EdgeType] = False,
     *,
-    labor: bool = False,
-    disjoint: bool = False,
     input_time: Sequence[Mapping[str, Any]] | None = None,
-    temporal_strategy: TemporalStrategy = "uniform",
-    edge_attributes: Collection[EdgeColumnName] = (),
     excluded_edges: Sequence[Mapping[EdgeType, ExcludedEdges] | None] | None = None,
-    seed: int = 0,
     batches: Sequence[BatchKey] | None = None,
-    threads: int | None = None,
+    num_threads: int | None = None,
+    **options: Unpack[NeighborKeywords],
 ) -> PassSample:
     """Sample in-neighbours for a pass of batches over a graph on disk, hop by hop for all of them together.
 
@@ -194,8 +187,8 @@ def sample_pass(
     :func:`graphbox.sample.sample_heterogeneous` on the graph in memory.
 
     Where every in-neighbour is equally likely, only the neighbours that were drawn are read. Choosing by
-    weight, by time or by LABOR, or among what excluded edges leave takes whole lists: those of a hop are read
-    each once for the whole pass, in parts of at most a quarter of the graph's ``pass_bytes``.
+    weight or time, or among what excluded edges leave takes whole lists: those of a hop are read each once
+    for the whole pass, in parts of at most a quarter of the graph's ``pass_bytes``.
 
     Besides the graph's budget the pass holds about 12 bytes for each sampled edge and 8 for each node, 20 in
     disjoint trees (:attr:`PassSample.size_bytes`), while a hop is read up to twice that.
@@ -204,19 +197,12 @@ def sample_pass(
         graph: of :meth:`graphbox.graph.Graph.tiered`.
         seeds: of each batch, node indices by node type.
         num_neighbors: how many neighbours at each hop, for all edge types or by edge type; -1: all.
-        replace: draw with replacement.
-        weighted: draw in proportion to the edges' weights: those of all edge types that are sampled, or of
-            some.
-        labor: let nodes with common neighbours choose the same ones.
-        disjoint: a tree of its own for each seed.
         input_time: of each batch, the time of each seed by node type: only edges whose timestamp is not later
             are sampled. The samples are disjoint.
-        temporal_strategy: ``uniform`` draws among these edges, ``last`` takes the latest of each node.
-        edge_attributes: what to give of each sampled edge: ``weight``, ``timestamp``, both or none.
         excluded_edges: of each batch, edges that must not be sampled, by edge type, or None.
-        seed: of the random draws.
         batches: epoch and number of each batch, parts of the key of its draws; None: epoch 0, from 0 on.
-        threads: None: see :func:`graphbox.native.thread_count`. The samples never depend on it.
+        num_threads: None: see :func:`graphbox.native.thread_count`. The samples never depend on it.
+        options: see :class:`graphbox.sample.NeighborOptions`.
 
     Raises:
         UsageError: an unknown type, a seed that is no node of the graph, weights that are not there, or
@@ -226,6 +212,7 @@ def sample_pass(
         FormatError, DataError: the graph is damaged, a weight is not a positive number, or the disk does not
             give its bytes.
     """
+    chosen = NeighborOptions.of(options)
     whole = graph.graph
     hops = hops_by_edge_type(whole, num_neighbors)
     numbers = {node_type: number for number, node_type in enumerate(whole.node_types)}
@@ -235,20 +222,20 @@ def sample_pass(
             raise UsageError(
                 f"expected one entry for each of {len(seeds)} batches, received {len(what)}", where=where
             )
-    disjoint = disjoint or input_time is not None
+    disjoint = chosen.disjoint or input_time is not None
     excluded = [
         excluded_pairs(each or {}, list(hops), disjoint=disjoint)
         for each in excluded_edges or [None] * len(seeds)
     ]
-    relations = _relations(graph, hops, weighted, input_time is not None, labor, excluded)
+    relations = _relations(graph, hops, chosen, input_time is not None, excluded)
     if input_time is not None:
         check_temporal(
             [edge_type_name(each.edge_type) for each in relations],
             [each.drawing.weighted for each in relations if each.drawing.temporal],
-            temporal_strategy,
-            replace=replace,
+            chosen.temporal_strategy,
+            replace=chosen.replace,
         )
-    _want_columns(relations, edge_attributes)
+    _want_columns(relations, chosen.edge_attributes)
     depth = max((len(each) for each in hops.values()), default=0)
     times = [None] * len(seeds) if input_time is None else input_time
     native = _core.NeighborPass(
@@ -270,15 +257,16 @@ def sample_pass(
             )
         ],
         depth,
-        replace,
+        chosen.replace,
         disjoint,
-        temporal_strategy == "last",
-        labor,
-        seed_number(seed),
-        thread_count(threads),
+        chosen.temporal_strategy == "last",
+        chosen.seed,
+        thread_count(num_threads, "num_threads"),
     )
     budget = ListBudget.of(graph)
-    hop_of = _Hop(native, numbers, whole.num_nodes, replace, budget, thread_count(threads))
+    hop_of = _Hop(
+        native, numbers, whole.num_nodes, chosen.replace, budget, thread_count(num_threads, "num_threads")
+    )
     for hop in range(depth if relations else 0):
         for number, relation in enumerate(relations):
             hop_of.sample(number, relation, hops[relation.edge_type][hop])
@@ -337,22 +325,18 @@ class _Hop:
 def _relations(
     graph: TieredGraph,
     hops: Mapping[EdgeType, Sequence[int]],
-    weighted: bool | Collection[EdgeType],
+    options: NeighborOptions,
     temporal: bool,
-    labor: bool,
     excluded: Sequence[Sequence[ExcludedPairs]],
 ) -> list[_Relation]:
-    by_weight = weighted_types(weighted, hops)
+    lists = {edge_type: graph.edges(edge_type) for edge_type in hops}
+    by_weight = options.weighted_types({edge_type: edges.has("weight") for edge_type, edges in lists.items()})
     relations = []
-    for number, edge_type in enumerate(hops):
-        edges = graph.edges(edge_type)
-        if edge_type in by_weight and not edges.has("weight"):
-            raise no_column("weight", edge_type_name(edge_type))
+    for number, (edge_type, edges) in enumerate(lists.items()):
         rows = [pairs[1] for batch in excluded for pairs in batch if pairs[0] == number]
         drawing = ListDrawing(
             weighted=edge_type in by_weight,
             temporal=temporal and edges.has("timestamp"),
-            labor=labor,
             excluded_rows=np.unique(np.concatenate([np.zeros(0, np.int64), *rows])),
         )
         relations.append(_Relation(edge_type, edges, drawing, {}))
@@ -360,22 +344,12 @@ def _relations(
 
 
 def _want_columns(relations: Sequence[_Relation], wanted: Collection[EdgeColumnName]) -> None:
-    if isinstance(wanted, str) or not set(wanted) <= set(_EDGE_ATTRIBUTES):
-        raise UsageError(
-            f"expected some of {', '.join(_EDGE_ATTRIBUTES)} in a sequence, received {wanted!r}",
-            where="edge_attributes",
-        )
     for name in wanted:
         having = [relation for relation in relations if relation.edges.has(name)]
         for relation in having:
             relation.columns[name] = []
         if relations and not having:
-            names = ", ".join(edge_type_name(relation.edge_type) for relation in relations)
-            raise UsageError(
-                f"no sampled edges have a {name}: {names}",
-                where="edge_attributes",
-                hint=f"import them with a {name} column",
-            )
+            raise lacks_attribute(name, [edge_type_name(relation.edge_type) for relation in relations])
 
 
 def _seeds_by_type(seeds: Mapping[str, Any], numbers: Mapping[str, int]) -> list[Int64Array]:

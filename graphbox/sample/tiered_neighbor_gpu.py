@@ -95,7 +95,7 @@ class DevicePassSample(Sequence[HeteroSample["Tensor"]]):
         """Bytes held on the device, and in host memory."""
         held = 0
         for sample in self._samples:
-            for values in (sample.nodes, sample.rows, sample.cols, sample.edge_ids, sample.weight):
+            for values in (sample.nodes, sample.row, sample.col, sample.edge_ids, sample.weight):
                 held += sum(each.nbytes for each in values.values())
             held += sum(each.nbytes for each in sample.timestamp.values())
         return held + sum(each.nbytes for nodes in self._nodes.values() for each in nodes)
@@ -122,7 +122,7 @@ class _TypeNodes:
 
     @property
     def frontier(self) -> Tensor:
-        """Those that the hop before added."""
+        """Nodes that the hop before added."""
         return self.chunks[-1]
 
     def insert(self, neighbors: Tensor, positions: NodePositions) -> Tensor:
@@ -376,11 +376,11 @@ def _samples(
         found.append(
             HeteroSample(
                 nodes={name: torch.cat(each.chunks) for name, each in zip(node_types, types, strict=True)},
-                rows={name: _whole(each.rows, sampled) for name, each in by_type.items()},
-                cols={name: _whole(each.cols, sampled) for name, each in by_type.items()},
+                row={name: _whole(each.rows, sampled) for name, each in by_type.items()},
+                col={name: _whole(each.cols, sampled) for name, each in by_type.items()},
                 edge_ids={name: each[batch] for name, each in ids.items()},
-                nodes_per_hop={name: each.per_hop for name, each in zip(node_types, types, strict=True)},
-                edges_per_hop={name: each.per_hop for name, each in by_type.items()},
+                num_sampled_nodes={name: each.per_hop for name, each in zip(node_types, types, strict=True)},
+                num_sampled_edges={name: each.per_hop for name, each in by_type.items()},
                 weight={name: each[batch] for name, each in values["weight"].items()},
                 timestamp={name: each[batch] for name, each in values["timestamp"].items()},
             )

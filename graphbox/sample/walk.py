@@ -14,30 +14,29 @@ from graphbox.native import (
     epoch_number,
     like,
     seed_number,
-    thread_count,
 )
-from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike
+from graphbox.sample.adjacency import Adjacency, EdgeType, GraphLike, is_tiered
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.device_walk import walk_device_graph
+from graphbox.sample.tiered_walk import walk_tiers
 from graphbox.sample.walk_plan import (
     TimeStrategy,
     WalkOptions,
     WalkPlan,
-    plan_steps,
     plan_walk,
-    step_count,
-    walkers_of,
 )
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["metapath_walk", "random_walk"]
+    from graphbox.graph.tiered_graph import TieredGraph
+
+__all__ = ["random_walk"]
 
 
 @overload
 def random_walk(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency | DeviceGraph | TieredGraph,
     start: torch.Tensor,
     length: int,
     p: float = ...,
@@ -47,14 +46,14 @@ def random_walk(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
     **options: Unpack[WalkOptions],
 ) -> torch.Tensor: ...
 
 
 @overload
 def random_walk(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency | DeviceGraph | TieredGraph,
     start: npt.ArrayLike,
     length: int,
     p: float = ...,
@@ -64,13 +63,13 @@ def random_walk(
     seed: int = ...,
     epoch: int = ...,
     batch: int = ...,
-    threads: int | None = ...,
+    num_threads: int | None = ...,
     **options: Unpack[WalkOptions],
 ) -> Int64Array: ...
 
 
 def random_walk(
-    graph: GraphLike | Adjacency | DeviceGraph,
+    graph: GraphLike | Adjacency | DeviceGraph | TieredGraph,
     start: Any,
     length: int,
     p: float = 1.0,
@@ -90,7 +89,7 @@ def random_walk(
     seed: int = 0,
     epoch: int = 0,
     batch: int = 0,
-    threads: int | None = None,
+    num_threads: int | None = None,
 ) -> Any:
     """Walk ``length`` steps from each start, every out-edge equally likely unless told otherwise.
 
@@ -125,7 +124,9 @@ def random_walk(
     Args:
         graph: a graph with one edge type, or a CSR; with a metapath a graph. Or a
             :class:`graphbox.sample.DeviceGraph`, whose walks are the same bits and stay on its device, where
-            ``second`` and times are refused.
+            ``second`` and times are refused. Or a graph in tiers (:meth:`graphbox.graph.Graph.tiered`), whose
+            walks are the same bits, too: all walkers take each step together, and steps along edges need the
+            CSR of their edge type on disk. Restarts and times are refused there.
         start: integers [n], node indices.
         length: number of steps, 0 or more.
         p: node2vec's return parameter, 1e-30 to 1e30: the higher, the rarer a walker goes straight back.
@@ -153,7 +154,7 @@ def random_walk(
         seed: of the random draws.
         epoch: part of the key of the draws, as ``seed``.
         batch: part of the key of the draws, as ``seed``.
-        threads: None: see :func:`graphbox.native.thread_count`.
+        num_threads: None: see :func:`graphbox.native.thread_count`.
 
     Returns:
         int64 [n, length + 1], node indices, the start first, -1 after a dead end; a torch tensor when
@@ -187,6 +188,30 @@ def random_walk(
                 "temporal_strategy": temporal_strategy != "uniform",
             },
         )
+    if is_tiered(graph):
+        walks = walk_tiers(
+            graph,
+            start,
+            length,
+            p,
+            q,
+            metapath,
+            (seed_number(seed), epoch_number(epoch), batch_number(batch)),
+            num_threads,
+            metapaths=metapaths,
+            metapath_of=metapath_of,
+            weighted=weighted,
+            second=second,
+            unsupported={
+                "restart_probability": restart_probability,
+                "temporal": temporal,
+                "start_time": start_time is not None,
+                "strictly_later": strictly_later,
+                "time_window": time_window is not None,
+                "temporal_strategy": temporal_strategy != "uniform",
+            },
+        )
+        return like(walks, start)
     plan = plan_walk(
         graph,
         start,
@@ -194,7 +219,7 @@ def random_walk(
         metapath,
         p,
         q,
-        threads,
+        num_threads,
         metapaths=metapaths,
         metapath_of=metapath_of,
         weighted=weighted,
@@ -206,55 +231,6 @@ def random_walk(
         time_window=time_window,
         temporal_strategy=temporal_strategy,
     )
-    return _walk(plan, start, seed, epoch, batch)
-
-
-@overload
-def metapath_walk(
-    csrs: Sequence[Adjacency],
-    start: torch.Tensor,
-    length: int,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
-) -> torch.Tensor: ...
-
-
-@overload
-def metapath_walk(
-    csrs: Sequence[Adjacency],
-    start: npt.ArrayLike,
-    length: int,
-    seed: int = ...,
-    epoch: int = ...,
-    batch: int = ...,
-    threads: int | None = ...,
-) -> Int64Array: ...
-
-
-def metapath_walk(
-    csrs: Sequence[Adjacency],
-    start: Any,
-    length: int,
-    seed: int = 0,
-    epoch: int = 0,
-    batch: int = 0,
-    threads: int | None = None,
-) -> Any:
-    """Walk along one CSR for each step, from the first again when the walk is longer.
-
-    See :func:`random_walk`.
-
-    A CSC in place of a CSR goes against the edges.
-
-    Returns:
-        int64 [n, length + 1], indices of nodes of the type that each step reaches.
-    """
-    length = step_count(length)
-    count = thread_count(threads)
-    steps = plan_steps([(csr, f"csrs[{number}]") for number, csr in enumerate(csrs)], False, False, count)
-    plan = WalkPlan(_core.WalkPlan([steps], length), length, None, 1, walkers_of(start), count)
     return _walk(plan, start, seed, epoch, batch)
 
 

@@ -266,7 +266,9 @@ def steps_to_follow(
     if not isinstance(graph, GraphLike):
         if metapath is not None:
             raise UsageError(
-                "a metapath needs a graph", where="metapath", hint="metapath_walk takes a CSR for each step"
+                "a metapath needs a graph, received a CSR",
+                where="metapath",
+                hint="Graph.from_coo makes a graph of arrays",
             )
         return [(graph, "csr")]
     if metapath is not None:
@@ -299,8 +301,6 @@ def plan_steps(
         UsageError: no weights or timestamps where they are needed, or an adjacency of a wrong kind.
         DataError: a weight is not a positive number.
     """
-    if not steps:
-        raise UsageError("expected at least one CSR, received none", where="csrs")
     by_weight = weighted_steps(weighted, [name for _, name in steps])
     timed = [temporal and edge_column(adjacency, "timestamp", name) is not None for adjacency, name in steps]
     if temporal and not any(timed):

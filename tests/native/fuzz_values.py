@@ -25,10 +25,10 @@ def _key(world: World) -> tuple[int, int, int]:
 
 
 def _pair_arguments(world: World) -> tuple[Any, ...]:
-    types = None
+    offsets = None
     if world.random.random() < 0.3:  # of columns of walks as long as plans of this file make them
-        types = world.numbers.integers(0, 3, (1, world.random.choice([1, 2, 6, 41])))
-    return (world.random.choice([1, 2, 5]), None, types, 3, world.random.random() < 0.5, None)
+        offsets = world.numbers.integers(0, 3, (1, world.random.choice([1, 2, 6, 41])))
+    return (world.random.choice([1, 2, 5]), offsets, world.random.random() < 0.5, None)
 
 
 def _relation(world: World) -> dict[str, Any]:
@@ -69,7 +69,6 @@ def _sample(world: World) -> dict[str, Any]:
         "seeds": [seeds],
         "hops": 2,
         "disjoint": disjoint,
-        "labor": not disjoint and world.random.random() < 0.4,
         "tree_times": world.maybe(world.numbers.integers(0, 50, len(seeds))) if disjoint else None,
         "excluded": [(0, world.nodes(5), world.nodes(5), world.nodes(0), world.nodes(0), False)]
         if world.random.random() < 0.3
@@ -153,16 +152,6 @@ def _negatives(world: World) -> dict[str, Any]:
         "queries": world.nodes(),
         "num_negatives": world.random.choice([1, 3, 70]),
         "allow_exhausted": True,
-    }
-
-
-def _collisions(world: World) -> dict[str, Any]:
-    items = world.nodes()
-    return {
-        "queries": world.nodes(len(items)),
-        "positives": items,
-        "candidates": np.concatenate([items, world.nodes()]),
-        "known_positives": world.maybe(world.rows()),
     }
 
 
@@ -448,7 +437,6 @@ RECIPES: dict[str, Callable[[World], dict[str, Any]]] = {
     "WalkStep": _walk_step,
     "Walkers": _walkers,
     "count_remaining": lambda world: {"known_positives": world.rows(), "num_items": world.num_nodes},
-    "find_collisions": _collisions,
     "gather_rows": _gather,
     "hash_strings": _parse("int64"),
     "order_pass": lambda world: {"index": world.nodes(), "limit": world.num_nodes, "part_requests": 7},

@@ -87,10 +87,10 @@ def test_arrays_of_another_type_are_refused_and_never_copied() -> None:
 
 
 def test_none_among_arrays_is_refused_where_none_may_stand_for_all_of_them() -> None:
-    some = np.array([0])
+    some, table = np.array([0]), _core.AliasTable.uniform(3)
     for rows in ((None, some, "rates", None), (np.array([0, 1]), None, "rates", None)):
         with pytest.raises(UsageError, match="received None for one") as caught:
-            _core.find_collisions(some, some, some, rows, 1)  # type: ignore[arg-type]
+            table.sample_for(None, rows, some, 1, False, False, 0, 0, 0, 1)  # type: ignore[arg-type]
         assert caught.value.where == "rates"
 
 
@@ -127,18 +127,6 @@ def test_absurdly_many_threads_take_no_memory() -> None:
             _core.build_ids_index(ids, None, None, threads)[1:]
             == _core.build_ids_index(ids, None, None, 1)[1:]
         )
-
-
-def test_pairs_of_absurdly_many_types_are_refused() -> None:
-    step = _core.WalkStep(np.array([0, 1]), np.array([0]), "rows")
-    plan, walkers = _core.WalkPlan([[step]], 2), _core.Walkers(np.zeros(3, np.int64))
-    types = np.zeros((1, 3), np.int64)
-    for num_types in (0, 4097, 2**32):
-        with pytest.raises(UsageError, match="expected 1 to 4096 types"):
-            _core.walk_pairs(plan, walkers, (1, None, types, num_types, False, None), (0, 0, 0), 1)
-    walks = np.zeros((2, 3), np.int64)
-    with pytest.raises(UsageError, match="pairs of given walks have no types"):
-        _core.skip_gram_pairs(walks, (1, None, types, 2, False, None), (0, 0, 0), 1)
 
 
 def test_stores_of_rows_give_only_those_rows(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ REACHED = (
     "random_walks",
     "ArrayFileWriter.append",
     "AliasTable.sample_for",
-    "find_collisions",
+    "row_degrees",
     "Store.read_rows",
     "Table.load_checkpoint",
     "Table.push_rows",

@@ -1,4 +1,4 @@
-"""What samplers on a device promise of trees, times, LABOR and excluded edges: the bits of the host."""
+"""What samplers on a device promise of trees, times and excluded edges: the bits of the host."""
 
 from __future__ import annotations
 
@@ -28,17 +28,15 @@ LATEST = 2**63 - 1
 SLOW_PINNED = Bandwidths("any", 1e12, 1e9, (1e12,) * 3, (1e11,) * 3, 1e11, 1e11, 1e12)
 
 SHARED: list[dict[str, Any]] = [
-    {"weighted": True},
-    {"weighted": True, "replace": True},
-    {"labor": True},
-    {"labor": True, "weighted": True},
+    {"weight_attr": "weight"},
+    {"weight_attr": "weight", "replace": True},
 ]
 """Samples whose trees share nodes."""
 IN_TREES: list[dict[str, Any]] = [
     {},
     {"replace": True},
-    {"weighted": True},
-    {"weighted": True, "replace": True},
+    {"weight_attr": "weight"},
+    {"weight_attr": "weight", "replace": True},
 ]
 """Samples that can have trees, and times."""
 LAST: dict[str, Any] = {"temporal_strategy": "last"}
@@ -107,8 +105,8 @@ class DeviceChoices:
         on_device = DeviceGraph(graph, device)
         for drawn in (
             {"disjoint": True},
-            {"disjoint": True, "weighted": [("user", "buys", "item")]},
-            {"input_time": times, "weighted": [("user", "buys", "item"), ("item", "bought_by", "user")]},
+            {"disjoint": True, "weight_attr": "weight"},
+            {"input_time": times, "weight_attr": "weight"},
             {"input_time": times, "node_time": {"item": rng.integers(0, 7, items)}},
         ):
             expected = sample_heterogeneous(graph, seeds, [2, 3], seed=4, **drawn)
@@ -193,7 +191,7 @@ class DeviceChoices:
         heavy = csc.weight == np.float32(1e30)
         excluded = ExcludedEdges(np.stack([csc.indices[heavy].astype(np.int64), targets[heavy]]))
         graph = Lists({"a": 90, "b": 4}, {("a", "to", "b"): csc})
-        drawn: dict[str, Any] = {"weighted": True, "replace": replace, "seed": 2}
+        drawn: dict[str, Any] = {"weight_attr": "weight", "replace": replace, "seed": 2}
         drawn["excluded_edges"] = {("a", "to", "b"): excluded}
         if timed:
             drawn["input_time"] = {"b": [6, 5, 6]}
@@ -202,40 +200,12 @@ class DeviceChoices:
             sample = sample_heterogeneous(DeviceGraph(graph, device), {"b": [0, 1, 3]}, [wanted], **drawn)
             assert_same(sample, expected, device)
 
-    @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-    @pytest.mark.parametrize("weighted", [False, True])
-    @pytest.mark.parametrize("num_neighbors", [[5, 3], [1], [-1, 7], [0, 2]])
-    def test_labor(self, device: torch.device, num_neighbors: list[int], weighted: bool, dtype: Any) -> None:
-        csc = timed_csc(np.random.default_rng(7), dtype=dtype)
-        check(device, csc, np.arange(0, NODES, 8), num_neighbors, labor=True, weighted=weighted)
-
-    @pytest.mark.parametrize("weighted", [False, True])
-    def test_labor_of_hubs(self, device: torch.device, weighted: bool) -> None:
-        """Lists of several chunks, with many parallel edges, that do not ascend, and more than 512 wanted."""
-        rng = np.random.default_rng(8)
-        csc = random_csc(rng, 2, 3, [600])
-        csc.indices[200:800] = 1  # copies go on from chunk to chunk
-        drawn: dict[str, Any] = {"labor": True, "weighted": weighted}
-        for wanted in (40, 550):
-            graph = Lists({"a": 3, "b": 2}, {("a", "to", "b"): csc})
-            expected = sample_heterogeneous(graph, {"b": [0, 1]}, [wanted], **drawn)
-            sample = sample_heterogeneous(DeviceGraph(graph, device), {"b": [0, 1]}, [wanted], **drawn)
-            assert_same(sample, expected, device)
-
-    def test_labor_of_equal_keys(self, device: torch.device) -> None:
-        """Weights so large that keys are too small for a number: of equal ones the first are taken."""
-        csc = random_csc(np.random.default_rng(9), 3, 3, [40])
-        assert csc.weight is not None
-        csc.weight[:] = 3e38
-        csc.indices[:] = 1
-        check(device, csc, [0, 1], [7], labor=True, weighted=True)
-
     @pytest.mark.parametrize("indices_in", ["device", "pinned"])
     def test_places_of_lists(self, device: torch.device, indices_in: Literal["device", "pinned"]) -> None:
         rng = np.random.default_rng(10)
         csc = timed_csc(rng)
         graph = DeviceGraph(one_type(csc), device, indices_in=indices_in)
-        drawn: dict[str, Any] = {"input_time": [3, 5, 6], "weighted": True}
+        drawn: dict[str, Any] = {"input_time": [3, 5, 6], "weight_attr": "weight"}
         expected = sample_neighbors(csc, [1, 2, 3], [4, 2], **drawn)
         assert_same(sample_neighbors(graph, [1, 2, 3], [4, 2], **drawn), expected, device)
         far_bytes = len(csc.indices) * (4 + 8 + 4 + 8 + 4)
@@ -244,12 +214,11 @@ class DeviceChoices:
     @pytest.mark.parametrize(
         "drawn",
         [
-            {"input_time": [3, 5, 6], "weighted": True},
+            {"input_time": [3, 5, 6], "weight_attr": "weight"},
             {"input_time": [3, 5, 6], "temporal_strategy": "last"},
             {"node_time": np.arange(NODES) % 7, "replace": True},
-            {"disjoint": True, "weighted": True},
-            {"labor": True, "weighted": True},
-            {"weighted": True, "replace": True},
+            {"disjoint": True, "weight_attr": "weight"},
+            {"weight_attr": "weight", "replace": True},
         ],
     )
     def test_budgets(self, device: torch.device, drawn: dict[str, Any]) -> None:
@@ -277,24 +246,21 @@ class DeviceChoices:
         excluded = ExcludedEdges(np.array([[1, 2], [2, 0]]))
         for seeds in ([], [2, 0, 2]):
             times = np.arange(len(seeds))
-            for drawn in ({"disjoint": True}, {"input_time": times}, {"input_time": times, "weighted": True}):
+            for drawn in (
+                {"disjoint": True},
+                {"input_time": times},
+                {"input_time": times, "weight_attr": "weight"},
+            ):
                 both: dict[str, Any] = {**drawn, "excluded_edges": excluded}
                 sample = sample_neighbors(graph, seeds, [2, -1], **both)
                 assert sample.nodes.tolist() == seeds
                 assert sample.trees.tolist() == [*range(len(seeds))]
-                assert sample.edges_per_hop == [0, 0]
-            sample = sample_neighbors(graph, seeds, [2, -1], labor=True, excluded_edges=excluded)
-            assert sample.nodes_per_hop == [len(seeds), 0, 0]
+                assert sample.num_sampled_edges == [0, 0]
 
     def test_refusals(self, device: torch.device) -> None:
         rng = np.random.default_rng(12)
         csc = timed_csc(rng)
         graph = DeviceGraph(one_type(csc), device)
-        refused: list[tuple[dict[str, Any], str]]
-        refused = [({"replace": True}, "replace"), ({"disjoint": True}, "disjoint trees")]
-        for drawn, name in refused:
-            with pytest.raises(UsageError, match=f"received labor and {name}"):
-                sample_neighbors(graph, [1], [1], labor=True, **drawn)
         with pytest.raises(UsageError, match="expected a time for each of 2 seeds, received 1"):
             sample_neighbors(graph, [1, 2], [1], input_time=[3])
         with pytest.raises(UsageError, match="cannot be drawn with replacement"):

@@ -103,7 +103,7 @@ class DeviceLoaders:
     @pytest.mark.parametrize("output", ["pyg", "torch"])
     @pytest.mark.parametrize(
         "options",
-        [{"num_neighbors": [4, 3]}, {"num_neighbors": [3, -1], "weighted": True, "replace": True}],
+        [{"num_neighbors": [4, 3]}, {"num_neighbors": [3, -1], "weight_attr": "weight", "replace": True}],
     )
     def test_batches_are_the_same(
         self, device: torch.device, options: dict[str, Any], output: Literal["pyg", "torch"]
@@ -132,9 +132,8 @@ class DeviceLoaders:
     @pytest.mark.parametrize(
         "options",
         [
-            {"labor": True},
-            {"disjoint": True, "weighted": True},
-            {"time_attr": "timestamp", "input_time": np.arange(10, 24), "weighted": True},
+            {"disjoint": True, "weight_attr": "weight"},
+            {"time_attr": "timestamp", "input_time": np.arange(10, 24), "weight_attr": "weight"},
             {"time_attr": "timestamp", "input_time": np.arange(10, 24), "temporal_strategy": "last"},
             {"time_attr": "year"},
         ],
@@ -163,12 +162,11 @@ class DeviceLoaders:
     @pytest.mark.parametrize(
         "options",
         [
-            {"weighted": True},
-            {"disjoint": True, "weighted": True},
-            {"time_attr": "timestamp", "edge_label_time": np.arange(35, 45), "weighted": True},
+            {"weight_attr": "weight"},
+            {"disjoint": True, "weight_attr": "weight"},
+            {"time_attr": "timestamp", "edge_label_time": np.arange(35, 45), "weight_attr": "weight"},
             {"time_attr": "timestamp", "edge_label_time": np.arange(35, 45), "temporal_strategy": "last"},
             {"time_attr": "year", "edge_label_time": np.arange(2000, 2010)},
-            {"labor": True},
         ],
     )
     def test_links_with_leakage_control(self, device: torch.device, options: dict[str, Any]) -> None:
@@ -292,7 +290,7 @@ class DeviceLoaders:
         graph = Papers()
         common: dict[str, Any] = {"num_neighbors": [3, 2], "batch_size": 100, "output": "torch"}
         times = {"input_time": np.arange(NODES), "time_attr": "timestamp"}
-        for options in ({"labor": True}, times):
+        for options in ({"replace": True}, times):
             loader = NeighborLoader(graph, **common, **options, device=device)
             for batch, expected in zip(loader, NeighborLoader(graph, **common, **options), strict=True):
                 assert_same_batch(batch, expected, device)

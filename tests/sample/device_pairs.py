@@ -16,7 +16,6 @@ from graphbox.sample import (
     NegativeSampler,
     random_walk,
     skip_gram_pairs,
-    typed_walk_pairs,
     walk_pairs,
 )
 from graphbox.sample.device_pairs import pairs_of_tensor
@@ -178,8 +177,6 @@ class DevicePairs:
             walk_pairs(on_device, start, 6, 3, **{**options, "subsample": np.r_[1, 1, 1, 2, np.ones(17)]})
         with pytest.raises(UnsupportedError, match="walks on a device know no second"):
             walk_pairs(on_device, start, 6, 3, **options, second=start)
-        with pytest.raises(UnsupportedError, match="received a DeviceGraph"):
-            typed_walk_pairs(on_device, start, 6, 3, metapaths=options["metapaths"])
 
     def test_pairs_of_a_tensor(self, device: torch.device) -> None:
         walks = torch.tensor([[3, 1, -1, 7], [0, 2, 2, 1]], dtype=torch.int32, device=device)

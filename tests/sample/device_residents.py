@@ -48,7 +48,7 @@ class DeviceResidents:
     def test_weighted_samples_are_the_same(self, device: torch.device, replace: bool) -> None:
         csc = random_csc(np.random.default_rng(2), 60, 60, [0, 3, 9, 70])
         graph = DeviceGraph(one_type(csc), device, hbm_bytes=36 * 61 + 9_000, bandwidths=SLOW_PINNED)
-        drawn: dict[str, Any] = {"weighted": True, "replace": replace, "seed": 3}
+        drawn: dict[str, Any] = {"weight_attr": "weight", "replace": replace, "seed": 3}
         for batch in range(3):
             expected = sample_neighbors(csc, np.arange(8), [6, 2], batch=batch, **drawn)
             sample = sample_neighbors(graph, np.arange(8), [6, 2], batch=batch, **drawn)

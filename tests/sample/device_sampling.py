@@ -69,7 +69,7 @@ def one_type(csc: Csc) -> Lists:
 
 
 def assert_same(sample: Any, expected: Any, device: torch.device) -> None:
-    for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
+    for name in ("nodes", "row", "col", "edge_ids", "trees"):
         ours, theirs = getattr(sample, name), getattr(expected, name)
         assert (ours is None) == (theirs is None)
         if not isinstance(theirs, dict):
@@ -79,8 +79,8 @@ def assert_same(sample: Any, expected: Any, device: torch.device) -> None:
             assert ours[key].device.type == device.type
             assert ours[key].dtype == torch.int64
             np.testing.assert_array_equal(ours[key].cpu().numpy(), theirs[key], err_msg=f"{name} {key}")
-    assert sample.nodes_per_hop == expected.nodes_per_hop
-    assert sample.edges_per_hop == expected.edges_per_hop
+    assert sample.num_sampled_nodes == expected.num_sampled_nodes
+    assert sample.num_sampled_edges == expected.num_sampled_edges
 
 
 class DeviceSampling:
@@ -107,8 +107,10 @@ class DeviceSampling:
         rng = np.random.default_rng(degree * wanted)
         csc = random_csc(rng, 6, 6, [degree, 1, 0])
         seeds = np.arange(6)
-        expected = sample_neighbors(csc, seeds, [wanted], weighted=True, seed=7)
-        sample = sample_neighbors(DeviceGraph(one_type(csc), device), seeds, [wanted], weighted=True, seed=7)
+        expected = sample_neighbors(csc, seeds, [wanted], weight_attr="weight", seed=7)
+        sample = sample_neighbors(
+            DeviceGraph(one_type(csc), device), seeds, [wanted], weight_attr="weight", seed=7
+        )
         assert_same(sample, expected, device)
 
     def test_rare_weights_are_found_by_keys(self, device: torch.device) -> None:
@@ -116,14 +118,16 @@ class DeviceSampling:
         csc = random_csc(np.random.default_rng(0), 3, 3, [70])
         assert csc.weight is not None
         csc.weight[::7] = 1e30
-        expected = sample_neighbors(csc, [0, 1, 2], [13], weighted=True, seed=1)
-        sample = sample_neighbors(DeviceGraph(one_type(csc), device), [0, 1, 2], [13], weighted=True, seed=1)
+        expected = sample_neighbors(csc, [0, 1, 2], [13], weight_attr="weight", seed=1)
+        sample = sample_neighbors(
+            DeviceGraph(one_type(csc), device), [0, 1, 2], [13], weight_attr="weight", seed=1
+        )
         assert_same(sample, expected, device)
 
     @pytest.mark.parametrize("wanted", [1, 3, 4, 100])
     def test_weighted_with_replacement(self, device: torch.device, wanted: int) -> None:
         csc = random_csc(np.random.default_rng(wanted), 50, 50, [0, 1, 9, 300])
-        drawn: dict[str, Any] = {"replace": True, "weighted": True, "seed": 7, "epoch": 1}
+        drawn: dict[str, Any] = {"replace": True, "weight_attr": "weight", "seed": 7, "epoch": 1}
         expected = sample_neighbors(csc, np.arange(20), [wanted, 2], **drawn)
         sample = sample_neighbors(DeviceGraph(one_type(csc), device), np.arange(20), [wanted, 2], **drawn)
         assert_same(sample, expected, device)
@@ -137,6 +141,8 @@ class DeviceSampling:
             ("item", "bought_by", "user"): random_csc(rng, users, items, [1, 4, 9], np.int64),
             ("item", "like", "item"): random_csc(rng, items, items, [0, 2, 30]),
         }
+        for edge_type in (("user", "buys", "item"), ("item", "like", "item")):
+            cscs[edge_type].weight = None
         graph = Lists({"user": users, "item": items, "shop": 3}, cscs)
         numbers = {
             ("user", "buys", "item"): [3, 2],
@@ -144,7 +150,7 @@ class DeviceSampling:
             ("item", "like", "item"): [-1, 5],
         }
         seeds = {"item": rng.integers(0, items, 9), "user": np.array([3, 3])}
-        drawn: dict[str, Any] = {"weighted": [("item", "bought_by", "user")], "seed": 11, "batch": 4}
+        drawn: dict[str, Any] = {"weight_attr": "weight", "seed": 11, "batch": 4}
         expected = sample_heterogeneous(graph, seeds, numbers, **drawn)
         on_device = DeviceGraph(graph, device, indices_in=indices_in)
         assert_same(sample_heterogeneous(on_device, seeds, numbers, **drawn), expected, device)
@@ -170,8 +176,8 @@ class DeviceSampling:
         for graph, seeds in ((none, []), (alone, []), (alone, [2, 0, 2])):
             sample = sample_neighbors(graph, seeds, [2, -1])
             assert sample.nodes.tolist() == seeds
-            assert sample.nodes_per_hop == [len(seeds), 0, 0]
-            assert sample.edges_per_hop == [0, 0]
+            assert sample.num_sampled_nodes == [len(seeds), 0, 0]
+            assert sample.num_sampled_edges == [0, 0]
 
     def test_refusals(self, device: torch.device) -> None:
         csc = random_csc(np.random.default_rng(0), 9, 9, [3])

@@ -1,4 +1,4 @@
-"""Trees, times, LABOR and excluded edges in samples by kernels, run by Triton's interpreter."""
+"""Trees, times and excluded edges in samples by kernels, run by Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -32,17 +32,14 @@ class TestInterpreted(DeviceChoices):
 @pytest.mark.parametrize(
     ("modules", "all_drawn"),
     [
-        (
-            ["graphbox.sample.labor_choice_gpu", "graphbox.sample.uniform_choice_gpu"],
-            [{}, {"replace": True}, {"labor": True}, *SHARED[2:]],
-        ),
-        (["graphbox.sample.weighted_choice_gpu"], SHARED[:2]),
+        (["graphbox.sample.uniform_choice_gpu"], [{}, {"replace": True}]),
+        (["graphbox.sample.weighted_choice_gpu"], SHARED),
         (
             ["graphbox.sample.hop_spans_gpu", "graphbox.sample.neighbor_gpu"],
             [TIMES, {**TIMES, **LAST}, {**TIMES, "replace": True}],
         ),
         (["graphbox.sample.excluded_gpu"], [{"node_time": np.arange(NODES) % 7}, {"disjoint": True}]),
-        (["graphbox.sample.time_choice_gpu"], [{**TIMES, **each} for each in SHARED[:2]]),
+        (["graphbox.sample.time_choice_gpu"], [{**TIMES, **each} for each in SHARED]),
     ],
 )
 def test_kernels_compile(

@@ -73,7 +73,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     num_neighbors = data.draw(st.lists(st.sampled_from([-1, 0, 1, 2, 4]), min_size=1, max_size=2))
     seeds = {target: rng.integers(0, count[target], 3).tolist() for _, _, target in cscs}
     replace, seed = data.draw(st.booleans()), data.draw(st.integers(0, 2**64 - 1))
-    sample = sample_heterogeneous(cscs, seeds, num_neighbors, replace, seed=seed, disjoint=True)
+    sample = sample_heterogeneous(cscs, seeds, num_neighbors, replace=replace, seed=seed, disjoint=True)
     nodes, edges = plain_trees(
         cscs, seeds, num_neighbors, replace, _core.philox_key(NEIGHBOR_STREAM, seed, 0, 0)
     )
@@ -81,13 +81,13 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
         found = zip(sample.trees[name].tolist(), sample.nodes[name].tolist(), strict=True)
         assert list(found) == expected
     for edge_type, triples in edges.items():
-        parts = (sample.rows, sample.cols, sample.edge_ids)
+        parts = (sample.row, sample.col, sample.edge_ids)
         assert np.stack([part[edge_type] for part in parts], axis=1).tolist() == [list(t) for t in triples]
 
 
 def tree_of(sample: Any, tree: int) -> tuple[list[int], list[int]]:
     """Return the nodes and the edge ids of one tree."""
-    in_tree = sample.trees[sample.cols] == tree
+    in_tree = sample.trees[sample.col] == tree
     return sample.nodes[sample.trees == tree].tolist(), sample.edge_ids[in_tree].tolist()
 
 
@@ -95,13 +95,22 @@ def tree_of(sample: Any, tree: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("replace", [False, True])
 def test_a_tree_depends_on_no_other(weighted: bool, replace: bool) -> None:
     csc = weighted_csc(np.random.default_rng(0), 200, [5, 30, 100])
-    one = sample_neighbors(csc, [7, 8, 9], [4, 3, 2], replace, weighted, disjoint=True)
-    other = sample_neighbors(csc, [7, 7, 100, 3], [4, 3, 2], replace, weighted, disjoint=True)
+    one = sample_neighbors(
+        csc, [7, 8, 9], [4, 3, 2], replace=replace, weight_attr="weight" if weighted else None, disjoint=True
+    )
+    other = sample_neighbors(
+        csc,
+        [7, 7, 100, 3],
+        [4, 3, 2],
+        replace=replace,
+        weight_attr="weight" if weighted else None,
+        disjoint=True,
+    )
     assert tree_of(one, 0) == tree_of(other, 0)
     assert tree_of(other, 0) != tree_of(other, 1)
     for sample in (one, other):
-        np.testing.assert_array_equal(sample.trees[sample.rows], sample.trees[sample.cols])
-        np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.rows])
+        np.testing.assert_array_equal(sample.trees[sample.row], sample.trees[sample.col])
+        np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.row])
         pairs = list(zip(sample.trees.tolist(), sample.nodes.tolist(), strict=True))
         assert len(set(pairs)) == len(pairs)
 
@@ -118,7 +127,15 @@ def test_trees_that_meet_draw_independently(weighted: bool) -> None:
     for seeds, hops in (([0, 0], [1]), ([1, 2], [1, 1])):
         counts = np.zeros((degree, degree))
         for batch in range(4000):
-            sample = sample_neighbors(csc, seeds, hops, True, weighted, batch=batch, disjoint=True)
+            sample = sample_neighbors(
+                csc,
+                seeds,
+                hops,
+                replace=True,
+                weight_attr="weight" if weighted else None,
+                batch=batch,
+                disjoint=True,
+            )
             chosen = sample.edge_ids[-2:]
             counts[chosen[0], chosen[1]] += 1
         assert 1e-4 < stats.chisquare(counts.ravel()).pvalue < 1 - 1e-4
@@ -129,11 +146,19 @@ def test_same_for_any_number_of_threads(weighted: bool) -> None:
     csc = weighted_csc(np.random.default_rng(1), 40_000, [0, 3, 50])
     seeds = np.random.default_rng(2).integers(0, 40_000, 9000)
     samples = [
-        sample_neighbors(csc, seeds, [5, 4], False, weighted, threads=threads, disjoint=True)
+        sample_neighbors(
+            csc,
+            seeds,
+            [5, 4],
+            replace=False,
+            weight_attr="weight" if weighted else None,
+            num_threads=threads,
+            disjoint=True,
+        )
         for threads in (1, 2, 4)
     ]
     for other in samples[1:]:
-        for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
+        for name in ("nodes", "row", "col", "edge_ids", "trees"):
             np.testing.assert_array_equal(getattr(samples[0], name), getattr(other, name))
 
 
@@ -141,8 +166,8 @@ def test_same_for_any_number_of_threads(weighted: bool) -> None:
 def test_changed_graphs(seed: int) -> None:
     graph = alone(live_table(seed, columns=True))
     csc = graph.csc()
-    live = sample_neighbors(graph, np.arange(50), [5, 2], weighted=True, seed=seed, disjoint=True)
-    merged = sample_neighbors(csc, np.arange(50), [5, 2], weighted=True, seed=seed, disjoint=True)
+    live = sample_neighbors(graph, np.arange(50), [5, 2], weight_attr="weight", seed=seed, disjoint=True)
+    merged = sample_neighbors(csc, np.arange(50), [5, 2], weight_attr="weight", seed=seed, disjoint=True)
     np.testing.assert_array_equal(live.nodes, merged.nodes)
     np.testing.assert_array_equal(live.trees, merged.trees)
     assert csc.edge_ids is not None

@@ -39,7 +39,13 @@ def test_of_a_graph(replace: bool, weighted: bool, threads: int) -> None:
     assert csc.weight is not None
     assert csc.timestamp is not None
     sample = sample_neighbors(
-        graph, np.arange(2900), [30, 3], replace, weighted, edge_attributes=BOTH, threads=threads
+        graph,
+        np.arange(2900),
+        [30, 3],
+        replace=replace,
+        weight_attr="weight" if weighted else None,
+        edge_attributes=BOTH,
+        num_threads=threads,
     )
     assert len(sample.edge_ids) > 65_536
     assert sample.weight is not None
@@ -47,7 +53,7 @@ def test_of_a_graph(replace: bool, weighted: bool, threads: int) -> None:
     assert sample.weight.dtype == np.float32
     np.testing.assert_array_equal(sample.weight, csc.weight[sample.edge_ids])
     np.testing.assert_array_equal(sample.timestamp, csc.timestamp[sample.edge_ids])
-    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.rows])
+    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.row])
 
 
 def test_only_what_is_asked_for() -> None:
@@ -76,11 +82,11 @@ def test_of_a_changed_graph(base: int, seed: int) -> None:
 def test_of_reverse_edge_types_of_a_changed_graph(seed: int) -> None:
     graph = graph_of(live_table(seed, columns=True))
     seeds = {"a": np.arange(30), "b": np.arange(30)}
-    live = sample_heterogeneous(graph, seeds, [4, 2], edge_attributes=BOTH, weighted=True, seed=seed)
+    live = sample_heterogeneous(graph, seeds, [4, 2], edge_attributes=BOTH, weight_attr="weight", seed=seed)
     cscs = {edge_type: graph.csc(edge_type) for edge_type in (FORWARD, BACKWARD)}
-    merged = sample_heterogeneous(cscs, seeds, [4, 2], edge_attributes=BOTH, weighted=True, seed=seed)
+    merged = sample_heterogeneous(cscs, seeds, [4, 2], edge_attributes=BOTH, weight_attr="weight", seed=seed)
     for edge_type in cscs:
-        np.testing.assert_array_equal(live.rows[edge_type], merged.rows[edge_type])
+        np.testing.assert_array_equal(live.row[edge_type], merged.row[edge_type])
         for name in BOTH:
             np.testing.assert_array_equal(getattr(live, name)[edge_type], getattr(merged, name)[edge_type])
             column = getattr(cscs[edge_type], name)[merged.edge_ids[edge_type]]
@@ -122,7 +128,7 @@ def test_loader() -> None:
     csc = graph.csc()
     assert csc.weight is not None
     assert csc.timestamp is not None
-    for batch in NeighborLoader(graph, [5], batch_size=7, weighted=True, edge_attributes=BOTH):
+    for batch in NeighborLoader(graph, [5], batch_size=7, weight_attr="weight", edge_attributes=BOTH):
         np.testing.assert_array_equal(batch.edge_weight, csc.weight[batch.e_id])
         np.testing.assert_array_equal(batch.edge_time, csc.timestamp[batch.e_id])
     hetero = graph_of(live_table(0, columns=True))

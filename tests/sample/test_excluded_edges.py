@@ -68,7 +68,7 @@ def some_pairs(csc: Any, seed: int, count: int = 30) -> np.ndarray:
 
 
 def same(one: Any, other: Any) -> None:
-    for name in ("nodes", "rows", "cols", "trees", "timestamp"):
+    for name in ("nodes", "row", "col", "trees", "timestamp"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -91,7 +91,7 @@ def test_it_is_as_if_the_edges_were_not_there(how: dict[str, Any], dtype: Any, a
         csc = random_csc(seed, ascending=ascending, hub=300 if seed % 2 else 0, dtype=dtype)
         pairs = some_pairs(csc, seed)
         seeds = np.random.default_rng(seed).integers(0, NODES, 12)
-        arguments = how | {"seed": seed, "threads": 1 + seed % 3}
+        arguments = how | {"seed": seed, "num_threads": 1 + seed % 3}
         if "input_time" in how:
             arguments |= {"input_time": np.arange(12) % 9, "edge_attributes": ["timestamp"]}
         for num_neighbors in ([4, 3], [-1, 2], [1000, 1]):
@@ -99,8 +99,8 @@ def test_it_is_as_if_the_edges_were_not_there(how: dict[str, Any], dtype: Any, a
                 csc, seeds, num_neighbors, excluded_edges=ExcludedEdges(pairs), **arguments
             )
             same(got, sample_neighbors(without(csc, pairs), seeds, num_neighbors, **arguments))
-            np.testing.assert_array_equal(csc.indices[got.edge_ids], got.nodes[got.rows])
-            np.testing.assert_array_equal(csc.targets()[got.edge_ids], got.nodes[got.cols])
+            np.testing.assert_array_equal(csc.indices[got.edge_ids], got.nodes[got.row])
+            np.testing.assert_array_equal(csc.targets()[got.edge_ids], got.nodes[got.col])
 
 
 @settings(max_examples=40, deadline=None)
@@ -122,9 +122,11 @@ def test_of_a_changed_graph_too(seed: int, base: int, changes: int) -> None:
         sample_neighbors(graph, seeds, [5, 3], excluded_edges=excluded, **times),
         sample_neighbors(plain, seeds, [5, 3], **times),
     )
-    weighted = sample_neighbors(graph, seeds, [5, 3], weighted=True, excluded_edges=excluded, seed=seed)
+    weighted = sample_neighbors(
+        graph, seeds, [5, 3], weight_attr="weight", excluded_edges=excluded, seed=seed
+    )
     gone = set(zip(*pairs.tolist(), strict=True))
-    sampled = zip(weighted.nodes[weighted.rows].tolist(), weighted.nodes[weighted.cols].tolist(), strict=True)
+    sampled = zip(weighted.nodes[weighted.row].tolist(), weighted.nodes[weighted.col].tolist(), strict=True)
     assert not gone & set(sampled)
 
 
@@ -139,8 +141,8 @@ def test_in_some_trees_only() -> None:
     for tree in range(10):
         plain = sample_neighbors(without(csc, pairs[:, trees == tree]), seeds, [6, 6], disjoint=True, seed=9)
         for here, there in [(got, plain)]:
-            mine, theirs = here.trees[here.rows] == tree, there.trees[there.rows] == tree
-            np.testing.assert_array_equal(here.nodes[here.rows][mine], there.nodes[there.rows][theirs])
+            mine, theirs = here.trees[here.row] == tree, there.trees[there.row] == tree
+            np.testing.assert_array_equal(here.nodes[here.row][mine], there.nodes[there.row][theirs])
 
 
 def test_by_edge_type() -> None:
@@ -156,7 +158,7 @@ def test_by_edge_type() -> None:
     def sampled(edge_type: tuple[str, str, str]) -> set[tuple[int, int]]:
         sources, targets = got.nodes[edge_type[0]], got.nodes[edge_type[2]]
         return set(
-            zip(sources[got.rows[edge_type]].tolist(), targets[got.cols[edge_type]].tolist(), strict=True)
+            zip(sources[got.row[edge_type]].tolist(), targets[got.col[edge_type]].tolist(), strict=True)
         )
 
     assert not gone & sampled(FORWARD)
@@ -197,9 +199,9 @@ def test_weighted_inclusion_is_that_of_the_others(
     pairs = ExcludedEdges(np.stack([np.tile(gone, rows), targets]))
     left = np.setdiff1d(np.arange(degree), gone)
     seeds = np.arange(rows)
-    got = sample_neighbors(csc, seeds, [count], weighted=True, excluded_edges=pairs, seed=1)
+    got = sample_neighbors(csc, seeds, [count], weight_attr="weight", excluded_edges=pairs, seed=1)
     wanted = min(count, len(left))
-    assert len(got.rows) == rows * wanted
+    assert len(got.row) == rows * wanted
     often = np.bincount(got.edge_ids % degree, minlength=degree)
     assert not often[gone].any()
     assert len(np.unique(got.edge_ids)) == len(got.edge_ids)
@@ -208,8 +210,10 @@ def test_weighted_inclusion_is_that_of_the_others(
         deviation = math.sqrt(1 / rows + 1 / 15_000) * np.sqrt(np.maximum(expected * (1 - expected), 1e-4))
         assert (np.abs(often[left] / rows - expected) < 5 * deviation).all()
 
-    got = sample_neighbors(csc, seeds, [count], replace=True, weighted=True, excluded_edges=pairs, seed=2)
-    assert len(got.rows) == rows * count
+    got = sample_neighbors(
+        csc, seeds, [count], replace=True, weight_attr="weight", excluded_edges=pairs, seed=2
+    )
+    assert len(got.row) == rows * count
     often = np.bincount(got.edge_ids % degree, minlength=degree)
     assert not often[gone].any()
     share = weight[left].astype(float) / weight[left].sum(dtype=float)
@@ -219,10 +223,10 @@ def test_weighted_inclusion_is_that_of_the_others(
 def test_a_node_all_of_whose_edges_are_excluded_has_none() -> None:
     csc = random_csc(1)
     everything = ExcludedEdges(np.stack([csc.indices, csc.targets()]))
-    for how in ({}, {"weighted": True}, {"replace": True}, {"replace": True, "weighted": True}):
-        got = sample_neighbors(csc, np.arange(5), [3, 2], excluded_edges=everything, **how)  # type: ignore[call-overload]
+    for how in ({}, {"weight_attr": "weight"}, {"replace": True}, {"replace": True, "weight_attr": "weight"}):
+        got = sample_neighbors(csc, np.arange(5), [3, 2], excluded_edges=everything, **how)
         assert got.nodes.tolist() == [0, 1, 2, 3, 4]
-        assert len(got.rows) == 0
+        assert len(got.row) == 0
 
 
 def test_wrong_exclusions_are_refused() -> None:

@@ -48,19 +48,19 @@ def test_rows_are_those_that_numpy_indexes(dtype: str, shape: tuple[int, ...], t
     table = table_of(dtype, shape)
     for count in (0, 1, 7, 5000):
         index = np.random.default_rng(count).integers(0, ROWS, count)
-        given = gather_rows(table, index, threads=threads)
+        given = gather_rows(table, index, num_threads=threads)
         assert same_bytes(given, table[index])
         out = np.empty_like(given)
-        assert gather_rows(table, index.astype(np.int32), out, threads=threads) is out
+        assert gather_rows(table, index.astype(np.int32), out, num_threads=threads) is out
         assert same_bytes(out, table[index])
 
 
 def test_a_result_too_large_for_the_caches_is_the_same(tmp_path: Path) -> None:
     table = table_of("f4", (128,))
     index = np.random.default_rng(0).integers(0, ROWS, 30_000)
-    assert same_bytes(gather_rows(table, index, threads=2), table[index])
+    assert same_bytes(gather_rows(table, index, num_threads=2), table[index])
     odd = table_of("u1", (301,))
-    assert same_bytes(gather_rows(odd, np.tile(index, 2), threads=2), odd[np.tile(index, 2)])
+    assert same_bytes(gather_rows(odd, np.tile(index, 2), num_threads=2), odd[np.tile(index, 2)])
     np.save(tmp_path / "table.npy", table)
     mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
     assert same_bytes(gather_rows(mapped, index), table[index])

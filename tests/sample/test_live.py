@@ -99,11 +99,11 @@ def test_as_from_the_merged_edges(
     graph = alone(live_table(seed, base=base, changes=changes))
     csc = graph.csc()
     seeds = np.random.default_rng(seed).choice(graph.num_nodes(), 20, replace=False)
-    live = sample_neighbors(graph, seeds, num_neighbors, with_replacement, seed=seed)
-    merged = sample_neighbors(csc, seeds, num_neighbors, with_replacement, seed=seed)
+    live = sample_neighbors(graph, seeds, num_neighbors, replace=with_replacement, seed=seed)
+    merged = sample_neighbors(csc, seeds, num_neighbors, replace=with_replacement, seed=seed)
     np.testing.assert_array_equal(live.nodes, merged.nodes)
-    np.testing.assert_array_equal(live.rows, merged.rows)
-    np.testing.assert_array_equal(live.cols, merged.cols)
+    np.testing.assert_array_equal(live.row, merged.row)
+    np.testing.assert_array_equal(live.col, merged.col)
     expected = merged.edge_ids if csc.edge_ids is None else csc.edge_ids[merged.edge_ids]
     np.testing.assert_array_equal(live.edge_ids, expected)
 
@@ -116,8 +116,8 @@ def test_reverse_edge_types(seed: int) -> None:
     cscs = {edge_type: graph.csc(edge_type) for edge_type in graph.edge_types}
     merged = sample_heterogeneous(cscs, seeds, [5, 4], seed=seed)
     for edge_type, csc in cscs.items():
-        np.testing.assert_array_equal(live.rows[edge_type], merged.rows[edge_type])
-        np.testing.assert_array_equal(live.cols[edge_type], merged.cols[edge_type])
+        np.testing.assert_array_equal(live.row[edge_type], merged.row[edge_type])
+        np.testing.assert_array_equal(live.col[edge_type], merged.col[edge_type])
         assert csc.edge_ids is not None
         np.testing.assert_array_equal(live.edge_ids[edge_type], csc.edge_ids[merged.edge_ids[edge_type]])
 
@@ -150,7 +150,7 @@ def test_walks(seed: int) -> None:
 def test_any_number_of_threads() -> None:
     graph = alone(live_table(0, base=200_000, nodes=20_000, changes=3))
     seeds = np.arange(10_000)
-    samples = [sample_neighbors(graph, seeds, [10, 5], seed=3, threads=threads) for threads in (1, 2, 4)]
+    samples = [sample_neighbors(graph, seeds, [10, 5], seed=3, num_threads=threads) for threads in (1, 2, 4)]
     for sample in samples[1:]:
         np.testing.assert_array_equal(sample.nodes, samples[0].nodes)
         np.testing.assert_array_equal(sample.edge_ids, samples[0].edge_ids)

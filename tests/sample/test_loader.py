@@ -75,12 +75,12 @@ def test_batches_of_one_type() -> None:
             graph, np.arange(10, 45)[number * 10 :][:10], [2, 2], seed=4, batch=number
         )
         assert batch.n_id.tolist() == expected.nodes.tolist()
-        assert batch.edge_index.tolist() == [expected.rows.tolist(), expected.cols.tolist()]
+        assert batch.edge_index.tolist() == [expected.row.tolist(), expected.col.tolist()]
         assert batch.e_id.tolist() == expected.edge_ids.tolist()
         assert batch.batch_size == (10 if number < 3 else 5)
         assert batch.num_nodes == len(expected.nodes)
-        assert batch.num_sampled_nodes == expected.nodes_per_hop
-        assert batch.num_sampled_edges == expected.edges_per_hop
+        assert batch.num_sampled_nodes == expected.num_sampled_nodes
+        assert batch.num_sampled_edges == expected.num_sampled_edges
         assert batch.validate()
 
 
@@ -193,7 +193,7 @@ def test_errors_reach_the_loop() -> None:
         ({"features": ["x"]}, "there is no feature `x` of `node`"),
         ({"num_workers": 4}, "num_workers(.|\n)*give their number as num_threads"),
         ({"persistent_workers": True}, "there are no worker processes"),
-        ({"weight_attr": "weight"}, "give weighted=True"),
+        ({"weight_attr": "edge_weight"}, "weight_attr: expected 'weight' or None"),
         ({"batchsize": 4}, "batchsize: the loader has no such argument(.|\n)*did you mean `batch_size`"),
     ],
 )
@@ -204,7 +204,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         NeighborLoader(Library(), [1])
     with pytest.raises(UsageError, match="expected a graph, received int"):
         NeighborLoader(3, [1])  # type: ignore[arg-type]
-    NeighborLoader(ring(), [1], num_workers=0, persistent_workers=False)  # type: ignore[arg-type]  # nothing asked
+    NeighborLoader(ring(), [1], num_workers=0, persistent_workers=False)  # type: ignore[call-arg]  # nothing asked
 
 
 def test_trains_a_graph_neural_network() -> None:

@@ -86,8 +86,8 @@ def test_plain_arrays_hold_what_pyg_data_holds(graph: Graph, output: str) -> Non
         edge_type = graph.edge_type()
         for array, tensor in [
             (plain.sample.nodes["node"], data.n_id),
-            (plain.sample.rows[edge_type], data.edge_index[0]),
-            (plain.sample.cols[edge_type], data.edge_index[1]),
+            (plain.sample.row[edge_type], data.edge_index[0]),
+            (plain.sample.col[edge_type], data.edge_index[1]),
             (plain.sample.edge_ids[edge_type], data.e_id),
             (plain.features["node"]["x"], data.x),
             (plain.seeds.input_id, data.input_id),

@@ -29,8 +29,8 @@ def test_items_of_weight_zero() -> None:
 
 def test_same_for_any_number_of_threads() -> None:
     sampler = NegativeSampler(np.arange(1, 1000), seed=3)
-    one = sampler.sample(100_001, threads=1)
-    np.testing.assert_array_equal(one, sampler.sample(100_001, threads=2))
+    one = sampler.sample(100_001, num_threads=1)
+    np.testing.assert_array_equal(one, sampler.sample(100_001, num_threads=2))
     np.testing.assert_array_equal(one[:1000], sampler.sample(1000))
     assert (one != sampler.sample(100_001, epoch=1)).mean() > 0.9
     assert (one != sampler.sample(100_001, batch=1)).mean() > 0.9

@@ -84,8 +84,8 @@ def plain_sample(
     rows: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in cscs}
     cols: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in cscs}
     edge_ids: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in cscs}
-    nodes_per_hop = {name: [len(nodes[name])] for name in types}
-    edges_per_hop: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in cscs}
+    num_sampled_nodes = {name: [len(nodes[name])] for name in types}
+    num_sampled_edges: dict[EdgeType, list[int]] = {edge_type: [] for edge_type in cscs}
     frontier = {name: range(len(nodes[name])) for name in types}
     for hop in range(len(next(iter(num_neighbors.values())))):
         before = {name: len(nodes[name]) for name in types}
@@ -104,17 +104,17 @@ def plain_sample(
                     rows[edge_type].append(position[source][neighbor])
                     cols[edge_type].append(col)
                     edge_ids[edge_type].append(edge)
-            edges_per_hop[edge_type].append(len(rows[edge_type]) - edges)
+            num_sampled_edges[edge_type].append(len(rows[edge_type]) - edges)
         frontier = {name: range(before[name], len(nodes[name])) for name in types}
         for name in types:
-            nodes_per_hop[name].append(len(frontier[name]))
-    return HeteroSample(nodes, rows, cols, edge_ids, nodes_per_hop, edges_per_hop)
+            num_sampled_nodes[name].append(len(frontier[name]))
+    return HeteroSample(nodes, rows, cols, edge_ids, num_sampled_nodes, num_sampled_edges)
 
 
 def assert_equal(sample: HeteroSample[Any], expected: HeteroSample[Any]) -> None:
-    assert sample.nodes_per_hop == expected.nodes_per_hop
-    assert sample.edges_per_hop == expected.edges_per_hop
-    for field in ("nodes", "rows", "cols", "edge_ids"):
+    assert sample.num_sampled_nodes == expected.num_sampled_nodes
+    assert sample.num_sampled_edges == expected.num_sampled_edges
+    for field in ("nodes", "row", "col", "edge_ids"):
         for name, values in getattr(expected, field).items():
             assert getattr(sample, field)[name].dtype == np.int64
             assert getattr(sample, field)[name].tolist() == values, (field, name)
@@ -146,7 +146,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     replace = data.draw(st.booleans())
     seed, epoch, batch = (data.draw(st.integers(0, 2**bits - 1)) for bits in (64, 32, 64))
     sample = sample_heterogeneous(
-        cscs, seeds, num_neighbors, replace, seed=seed, epoch=epoch, batch=batch, threads=1
+        cscs, seeds, num_neighbors, replace=replace, seed=seed, epoch=epoch, batch=batch, num_threads=1
     )
     key = _core.philox_key(NEIGHBOR_STREAM, seed, epoch, batch)
     assert_equal(sample, plain_sample(cscs, seeds, num_neighbors, replace, key))
@@ -160,8 +160,8 @@ def test_one_type_is_the_case_of_one_relation() -> None:
     several = sample_heterogeneous({edge_type: csc}, {"node": [4, 2, 300]}, [7, 3], seed=5)
     np.testing.assert_array_equal(single.nodes, several.nodes["node"])
     np.testing.assert_array_equal(single.edge_ids, several.edge_ids[edge_type])
-    assert single.nodes_per_hop == several.nodes_per_hop["node"]
-    np.testing.assert_array_equal(csc.indices[single.edge_ids], single.nodes[single.rows])
+    assert single.num_sampled_nodes == several.num_sampled_nodes["node"]
+    np.testing.assert_array_equal(csc.indices[single.edge_ids], single.nodes[single.row])
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -170,10 +170,10 @@ def test_same_for_any_number_of_threads(dtype: Any, replace: bool) -> None:
     rng = np.random.default_rng(1)
     csc = random_csc(rng, 40_000, 40_000, [0, 3, 50, 500], dtype)
     seeds = rng.choice(40_000, 9000, replace=False)
-    one = sample_neighbors(csc, seeds, [5, 4], replace, seed=9, threads=1)
+    one = sample_neighbors(csc, seeds, [5, 4], replace=replace, seed=9, num_threads=1)
     for threads in (2, 4):
-        other = sample_neighbors(csc, seeds, [5, 4], replace, seed=9, threads=threads)
-        for field in ("nodes", "rows", "cols", "edge_ids"):
+        other = sample_neighbors(csc, seeds, [5, 4], replace=replace, seed=9, num_threads=threads)
+        for field in ("nodes", "row", "col", "edge_ids"):
             np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
 
 
@@ -181,7 +181,7 @@ def test_a_node_draws_the_same_whatever_the_other_seeds() -> None:
     csc = random_csc(np.random.default_rng(2), 100, 100, [30])
     alone = sample_neighbors(csc, [17], [5], seed=3)
     among = sample_neighbors(csc, [4, 17, 9], [5], seed=3)
-    np.testing.assert_array_equal(alone.edge_ids, among.edge_ids[among.cols == 1])
+    np.testing.assert_array_equal(alone.edge_ids, among.edge_ids[among.col == 1])
 
 
 def test_seed_epoch_and_batch_all_change_the_draws() -> None:
@@ -204,7 +204,9 @@ def offsets(degree: int, rows: int, wanted: int, replace: bool, batches: int) ->
     seeds = np.arange(rows)
     cscs: dict[EdgeType, Csc] = {("a", "r", "b"): csc}
     samples = [
-        sample_heterogeneous(cscs, {"b": seeds}, [wanted], replace, batch=batch).edge_ids["a", "r", "b"]
+        sample_heterogeneous(cscs, {"b": seeds}, [wanted], replace=replace, batch=batch).edge_ids[
+            "a", "r", "b"
+        ]
         for batch in range(batches)
     ]
     return np.stack(samples).reshape(batches, rows, wanted) % degree
@@ -277,7 +279,7 @@ def test_torch_in_torch_out() -> None:
 def test_samples_a_graph() -> None:
     graph = Graph.from_coo([0, 1, 2, 2], [1, 2, 0, 1], num_nodes=3)
     sample = sample_neighbors(graph, [1], [-1])
-    assert sorted(sample.nodes[sample.rows].tolist()) == [0, 2]
+    assert sorted(sample.nodes[sample.row].tolist()) == [0, 2]
 
 
 def test_results_outlive_the_next_call() -> None:
@@ -301,12 +303,12 @@ def test_edge_cases() -> None:
     empty = Csc(np.zeros(6, dtype=np.int64), np.zeros(0, dtype=np.int32))
     sample = sample_neighbors(empty, [4, 0], [3, 3], replace=True)
     assert sample.nodes.tolist() == [4, 0]
-    assert sample.nodes_per_hop == [2, 0, 0]
-    assert sample.edges_per_hop == [0, 0]
+    assert sample.num_sampled_nodes == [2, 0, 0]
+    assert sample.num_sampled_edges == [0, 0]
     no_seeds = sample_neighbors(empty, [], [3])
     assert no_seeds.nodes.shape == (0,)
     hub = Csc(np.array([0, 10**6]), np.zeros(10**6, dtype=np.int64))
-    assert sample_neighbors(hub, [0], [-1]).edges_per_hop == [10**6]
+    assert sample_neighbors(hub, [0], [-1]).num_sampled_edges == [10**6]
     assert len(set(sample_neighbors(hub, [0], [5000]).edge_ids.tolist())) == 5000
 
 
@@ -345,7 +347,7 @@ def test_wrong_arguments(arguments: tuple[Any, ...], message: str) -> None:
         sample_neighbors(*arguments)
 
 
-@pytest.mark.parametrize("name", ["seed", "epoch", "batch", "threads"])
+@pytest.mark.parametrize("name", ["seed", "epoch", "batch", "num_threads"])
 @pytest.mark.parametrize("value", [-1, 2**64, "x", 1.5, True])
 def test_wrong_numbers(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=name):

@@ -50,6 +50,8 @@ def test_kernels_compile(
     with compiling(*modules):
         for replace in (False, True):
             for weighted in (False, True):
-                sample_neighbors(graph, [1, 2], [3, -1], replace=replace, weighted=weighted)
+                sample_neighbors(
+                    graph, [1, 2], [3, -1], replace=replace, weight_attr="weight" if weighted else None
+                )
         graph = DeviceGraph(graph.graph, device, relabel_bytes=0)
         sample_neighbors(graph, [1, 2], [3, -1])

@@ -116,7 +116,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
         graph,
         seeds,
         num_neighbors,
-        replace,
+        replace=replace,
         seed=5,
         input_time=times,
         node_time=node_time,
@@ -127,8 +127,8 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     expected = plain_edges(graph, seeds, of_tree.tolist(), node_time, num_neighbors, last, replace, key)
     assert {edge_type: ids.tolist() for edge_type, ids in sample.edge_ids.items()} == expected
     for edge_type in (CITES, OF):
-        reached = sample.nodes["paper"][sample.rows[edge_type]]
-        trees = sample.trees[edge_type[2]][sample.cols[edge_type]]
+        reached = sample.nodes["paper"][sample.row[edge_type]]
+        trees = sample.trees[edge_type[2]][sample.col[edge_type]]
         assert (node_time["paper"][reached] <= of_tree[trees]).all()
 
 
@@ -147,14 +147,14 @@ def test_as_edges_with_the_times_of_their_sources(strategy: Any, weighted: bool)
     timed.timestamp = node_time[csc.indices]  # type: ignore[attr-defined]
     seeds, times = rng.integers(0, 300, 80), rng.integers(0, 99, 80)
     arguments: dict[str, Any] = {
-        "weighted": weighted,
+        "weight_attr": "weight" if weighted else None,
         "input_time": times,
         "temporal_strategy": strategy,
-        "threads": 2,
+        "num_threads": 2,
     }
     one = sample_neighbors(csc, seeds, [5, 3], node_time=node_time, **arguments)
     other = sample_neighbors(timed, seeds, [5, 3], **arguments)
-    for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
+    for name in ("nodes", "row", "col", "edge_ids", "trees"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
@@ -179,7 +179,7 @@ def test_times_of_edges_do_not_count() -> None:
     sample = sample_neighbors(
         graph, np.arange(40), [-1], node_time=np.zeros(40, int), edge_attributes=["timestamp"]
     )
-    assert len(sample.rows) == 500
+    assert len(sample.row) == 500
     assert sample.timestamp.min() >= 1000
 
 
@@ -198,7 +198,7 @@ def test_changed_graphs(seed: int, strategy: Any) -> None:
             [5, 2],
             seed=seed,
             node_time=node_time[name],
-            weighted=strategy == "uniform",
+            weight_attr="weight" if strategy == "uniform" else None,
             temporal_strategy=strategy,
         )
         for what in (graph, csc)
@@ -216,9 +216,9 @@ def test_changed_graphs_of_several_types() -> None:
     of_tree = np.concatenate([times["a"][:20], times["b"][:10]])
     for edge_type in (FORWARD, BACKWARD):
         source, _, target = edge_type
-        reached = sample.nodes[source][sample.rows[edge_type]]
+        reached = sample.nodes[source][sample.row[edge_type]]
         assert len(reached)
-        assert (times[source][reached] <= of_tree[sample.trees[target][sample.cols[edge_type]]]).all()
+        assert (times[source][reached] <= of_tree[sample.trees[target][sample.col[edge_type]]]).all()
 
 
 def test_the_order_is_kept_until_times_are_others() -> None:
@@ -305,7 +305,7 @@ def test_graphs_in_tiers_take_times_of_edges(tmp_path: Any) -> None:
         ({"node_time": [1, 2, 3], "input_time": [1, 2]}, "a time for each of 1 seeds, received 2"),
         ({"node_time": [1, 2, 3], "temporal_strategy": "last", "replace": True}, "with replacement"),
         (
-            {"node_time": [1, 2, 3], "temporal_strategy": "last", "weighted": True},
+            {"node_time": [1, 2, 3], "temporal_strategy": "last", "weight_attr": "weight"},
             "so their weights cannot count",
         ),
     ],

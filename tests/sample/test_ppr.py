@@ -120,9 +120,9 @@ def test_threads_and_changed_graphs(num_walks: int) -> None:
     graph = alone(live_table(4, columns=True))
     nodes = np.arange(graph.num_nodes())
     options: dict[str, Any] = {"num_walks": num_walks, "walk_length": 4, "weighted": True}
-    one = ppr_neighbors(graph, nodes, 6, threads=1, **options)
+    one = ppr_neighbors(graph, nodes, 6, num_threads=1, **options)
     for threads in (2, 4):
-        more = ppr_neighbors(graph, nodes, 6, threads=threads, **options)
+        more = ppr_neighbors(graph, nodes, 6, num_threads=threads, **options)
         np.testing.assert_array_equal(one, more)
     merged = ppr_neighbors(graph.csr(), nodes, 6, **options)
     np.testing.assert_array_equal(one, merged)

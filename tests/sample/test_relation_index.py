@@ -65,13 +65,13 @@ def lists_to_papers(graph: dict[EdgeType, Csc]) -> RelationLists:
 
 
 def check_equal(one: HeteroSample[np.ndarray], other: HeteroSample[np.ndarray]) -> None:
-    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp", "trees"):
+    for name in ("nodes", "row", "col", "edge_ids", "weight", "timestamp", "trees"):
         left, right = getattr(one, name), getattr(other, name)
         assert left.keys() == right.keys()
         for key in left:
             np.testing.assert_array_equal(left[key], right[key], err_msg=f"{name} {key}")
-    assert one.nodes_per_hop == other.nodes_per_hop
-    assert one.edges_per_hop == other.edges_per_hop
+    assert one.num_sampled_nodes == other.num_sampled_nodes
+    assert one.num_sampled_edges == other.num_sampled_edges
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -80,8 +80,7 @@ def check_equal(one: HeteroSample[np.ndarray], other: HeteroSample[np.ndarray]) 
     [
         {},
         {"replace": True},
-        {"weighted": True, "edge_attributes": ["weight", "timestamp"]},
-        {"labor": True},
+        {"weight_attr": "weight", "edge_attributes": ["weight", "timestamp"]},
         {"disjoint": True},
         {"input_time": {"paper": np.arange(2500) % 120, "author": np.arange(50)}},
         {
@@ -95,9 +94,9 @@ def test_same_samples(arguments: dict[str, object], threads: int) -> None:
     graph = typed_graph()
     rng = np.random.default_rng(1)
     seeds = {"paper": rng.integers(0, PAPERS, 2500), "author": rng.integers(0, AUTHORS, 50)}
-    first = sample_heterogeneous(graph, seeds, [4, 3, 0, -1], seed=3, threads=threads, **arguments)  # type: ignore[call-overload]
+    first = sample_heterogeneous(graph, seeds, [4, 3, 0, -1], seed=3, num_threads=threads, **arguments)  # type: ignore[call-overload]
     assert lists_to_papers(graph).index is not None, "so many nodes were expanded that it was made"
-    second = sample_heterogeneous(graph, seeds, [4, 3, 0, -1], seed=3, threads=threads, **arguments)  # type: ignore[call-overload]
+    second = sample_heterogeneous(graph, seeds, [4, 3, 0, -1], seed=3, num_threads=threads, **arguments)  # type: ignore[call-overload]
     check_equal(first, second)
 
 

@@ -44,9 +44,9 @@ def test_kernels_compile(
     graph = DeviceGraph(one_type(csc), device, hbm_bytes=36 * 91 + 6_000, bandwidths=SLOW_PINNED)
     excluded = ExcludedEdges(np.stack([csc.indices[:4], [0, 0, 0, 0]]))
     with compiling("graphbox.sample.edge_reads_gpu"):
-        sample_neighbors(graph, [1, 2], [3, -1], weighted=True)
+        sample_neighbors(graph, [1, 2], [3, -1], weight_attr="weight")
         graph.end_pass()
         sample_neighbors(graph, [1, 2], [3, -1], excluded_edges=excluded)
-        sample_neighbors(graph, [1, 2], [3], weighted=True, replace=True)
+        sample_neighbors(graph, [1, 2], [3], weight_attr="weight", replace=True)
         random_walk(graph, [1, 2], 2)
         random_walk(graph, [1, 2], 2, 0.5, weighted=True)

@@ -54,12 +54,11 @@ def inclusion_p_value(offsets: npt.NDArray[np.int64], degree: int, wanted: int) 
 
 
 @pytest.mark.parametrize(("degree", "wanted"), [(7, 3), (64, 10), (65, 10), (300, 80)])
-@pytest.mark.parametrize("labor", [False, True])
-def test_uniform_without_replacement(degree: int, wanted: int, labor: bool) -> None:
+def test_uniform_without_replacement(degree: int, wanted: int) -> None:
     csc = lists_apart(degree)
 
     def p_value(seed: int) -> float:
-        sample = sample_neighbors(csc, np.arange(NODES), [wanted], labor=labor, seed=seed)
+        sample = sample_neighbors(csc, np.arange(NODES), [wanted], seed=seed)
         return inclusion_p_value(sample.edge_ids % degree, degree, wanted)
 
     assert_uniform_over_seeds(p_value)
@@ -94,15 +93,14 @@ def test_weighted_with_replacement(degree: int) -> None:
     csc = lists_apart(degree, weight)
 
     def p_value(seed: int) -> float:
-        sample = sample_neighbors(csc, np.arange(NODES), [4], replace=True, weighted=True, seed=seed)
+        sample = sample_neighbors(csc, np.arange(NODES), [4], replace=True, weight_attr="weight", seed=seed)
         return chi_square(np.bincount(sample.edge_ids % degree, minlength=degree), weight)
 
     assert_uniform_over_seeds(p_value)
 
 
-@pytest.mark.parametrize("labor", [False, True])
 @pytest.mark.parametrize("degree", [6, 70])
-def test_weighted_pairs_without_replacement(degree: int, labor: bool) -> None:
+def test_weighted_pairs_without_replacement(degree: int) -> None:
     """Of successive sampling the probability of each pair is known."""
     weight = (
         np.linspace(1, 4, degree) if degree == 6 else np.repeat([9.0, 6.0, 4.0, 2.0, 0.05], [1, 1, 1, 1, 66])
@@ -117,7 +115,7 @@ def test_weighted_pairs_without_replacement(degree: int, labor: bool) -> None:
         probability[names[one], names[other]] += pair
 
     def p_value(seed: int) -> float:
-        sample = sample_neighbors(csc, np.arange(NODES), [2], weighted=True, labor=labor, seed=seed)
+        sample = sample_neighbors(csc, np.arange(NODES), [2], weight_attr="weight", seed=seed)
         chosen = names[np.sort(sample.edge_ids.reshape(-1, 2) % degree, axis=1)]
         counts = np.bincount(chosen[:, 0] * kinds + chosen[:, 1], minlength=kinds * kinds)
         return chi_square(counts, probability.ravel())
@@ -201,7 +199,7 @@ def test_trees_of_a_disjoint_sample_are_independent() -> None:
 
     def after_meeting(seed: int) -> float:
         sample = sample_neighbors(hub, np.tile([0, 1], 1000), [1, 1], disjoint=True, seed=seed)
-        second = sample.edge_ids[sample.edges_per_hop[0] :]
+        second = sample.edge_ids[sample.num_sampled_edges[0] :]
         return pair_p_value(hub.indices[second] - 3, 8)
 
     assert_uniform_over_seeds(of_one_seed)

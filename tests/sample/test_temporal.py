@@ -81,7 +81,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
         csc,
         seeds,
         num_neighbors,
-        replace,
+        replace=replace,
         seed=5,
         input_time=times,
         temporal_strategy="last" if last else "uniform",
@@ -90,8 +90,8 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     key = _core.philox_key(NEIGHBOR_STREAM, 5, 0, 0)
     expected = plain_edges(csc, seeds, times, num_neighbors, last, replace, key)
     assert sample.edge_ids.tolist() == expected
-    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.rows])
-    assert (sample.timestamp <= np.array(times)[sample.trees[sample.cols]]).all()
+    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.row])
+    assert (sample.timestamp <= np.array(times)[sample.trees[sample.col]]).all()
 
 
 def test_every_allowed_edge_is_equally_likely() -> None:
@@ -118,12 +118,12 @@ def test_same_for_any_number_of_threads(strategy: Any) -> None:
         same = Csc(csc.indptr, csc.indices, csc.timestamp)  # with an order of its own
         samples.append(
             sample_neighbors(
-                same, seeds, [5, 4], threads=threads, input_time=times, temporal_strategy=strategy
+                same, seeds, [5, 4], num_threads=threads, input_time=times, temporal_strategy=strategy
             )
         )
-    assert (csc.timestamp[samples[0].edge_ids] <= times[samples[0].trees[samples[0].cols]]).all()
+    assert (csc.timestamp[samples[0].edge_ids] <= times[samples[0].trees[samples[0].col]]).all()
     for other in samples[1:]:
-        for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
+        for name in ("nodes", "row", "col", "edge_ids", "trees"):
             np.testing.assert_array_equal(getattr(samples[0], name), getattr(other, name))
 
 
@@ -150,7 +150,7 @@ def test_several_types() -> None:
     sample = sample_heterogeneous(graph, seeds, [4, 3], input_time=times, edge_attributes=["timestamp"])
     of_tree = np.concatenate([times["a"], times["b"]])
     for edge_type, target in ((FORWARD, "b"), (BACKWARD, "a")):
-        trees = sample.trees[target][sample.cols[edge_type]]
+        trees = sample.trees[target][sample.col[edge_type]]
         assert len(trees) > 0
         assert (sample.timestamp[edge_type] <= of_tree[trees]).all()
 
@@ -197,7 +197,7 @@ def test_loader() -> None:
         ({"input_time": [1], "temporal_strategy": "first"}, UsageError, "uniform or last, received 'first'"),
         ({"input_time": [1], "temporal_strategy": "last", "replace": True}, UsageError, "with replacement"),
         (
-            {"input_time": [1], "temporal_strategy": "last", "weighted": True},
+            {"input_time": [1], "temporal_strategy": "last", "weight_attr": "weight"},
             UsageError,
             "so their weights cannot count",
         ),

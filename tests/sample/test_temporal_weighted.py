@@ -95,7 +95,14 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
         of_edge = np.repeat(np.arange(12), np.diff(csc.indptr))
         excluded = [e for e, node in enumerate(csc.indices.tolist()) if (node, int(of_edge[e])) in pairs]
     sample = sample_neighbors(
-        csc, seeds, [wanted], replace, weighted=True, seed=5, input_time=times, excluded_edges=edges
+        csc,
+        seeds,
+        [wanted],
+        replace=replace,
+        weight_attr="weight",
+        seed=5,
+        input_time=times,
+        excluded_edges=edges,
     )
     key = _core.philox_key(NEIGHBOR_STREAM, 5, 0, 0)
     expected = [
@@ -104,7 +111,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
         for edge in plain_choice(csc, node, time, wanted, replace, key, tree, excluded)
     ]
     assert sample.edge_ids.tolist() == expected
-    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.rows])
+    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.row])
 
 
 # ------------------------------------------------------------------ what it promises
@@ -118,7 +125,7 @@ def test_inclusion_as_numpy_draws_it(degree: int, wanted: int) -> None:
     time = degree * 3 // 4
     trials = 20_000
     sample = sample_neighbors(
-        csc, np.zeros(trials, int), [wanted], weighted=True, input_time=np.full(trials, time)
+        csc, np.zeros(trials, int), [wanted], weight_attr="weight", input_time=np.full(trials, time)
     )
     ours = np.bincount(sample.edge_ids, minlength=degree) / trials
     allowed = np.flatnonzero(csc.timestamp <= time)
@@ -135,7 +142,9 @@ def test_with_replacement_in_proportion_to_the_weights() -> None:
     rng = np.random.default_rng(2)
     weight = rng.random(40).astype(np.float32) + np.float32(0.01)
     csc = Csc(np.array([0, 40]), np.zeros(40, np.int64), rng.permutation(40), weight)
-    sample = sample_neighbors(csc, np.zeros(2000, int), [50], True, True, input_time=np.full(2000, 24))
+    sample = sample_neighbors(
+        csc, np.zeros(2000, int), [50], replace=True, weight_attr="weight", input_time=np.full(2000, 24)
+    )
     observed = np.bincount(sample.edge_ids, minlength=40)[csc.timestamp <= 24]
     share = weight[csc.timestamp <= 24].astype(np.float64)
     expected = observed.sum() * share / share.sum()
@@ -152,15 +161,15 @@ def test_same_for_any_number_of_threads_and_never_later() -> None:
             Csc(csc.indptr, csc.indices, csc.timestamp, csc.weight),  # with sums of its own
             seeds,
             [5, 4],
-            weighted=True,
-            threads=threads,
+            weight_attr="weight",
+            num_threads=threads,
             input_time=times,
         )
         for threads in (1, 2, 4)
     ]
-    assert (csc.timestamp[samples[0].edge_ids] <= times[samples[0].trees[samples[0].cols]]).all()
+    assert (csc.timestamp[samples[0].edge_ids] <= times[samples[0].trees[samples[0].col]]).all()
     for other in samples[1:]:
-        for name in ("nodes", "rows", "cols", "edge_ids", "trees"):
+        for name in ("nodes", "row", "col", "edge_ids", "trees"):
             np.testing.assert_array_equal(getattr(samples[0], name), getattr(other, name))
 
 
@@ -170,7 +179,7 @@ def test_changed_graphs(seed: int) -> None:
     csc = graph.csc()
     times = np.random.default_rng(seed).integers(0, 50, 50)
     live, merged = (
-        sample_neighbors(what, np.arange(50), [5, 2], weighted=True, seed=seed, input_time=times)
+        sample_neighbors(what, np.arange(50), [5, 2], weight_attr="weight", seed=seed, input_time=times)
         for what in (graph, csc)
     )
     np.testing.assert_array_equal(live.nodes, merged.nodes)
@@ -185,11 +194,11 @@ def test_some_types_by_weight() -> None:
         graph,
         {"a": np.arange(20), "b": np.arange(10)},
         [4, 3],
-        weighted=[FORWARD],
+        weight_attr="weight" if [FORWARD] else None,
         input_time=times,
         edge_attributes=["timestamp"],
     )
-    trees = sample.trees[FORWARD[2]][sample.cols[FORWARD]]
+    trees = sample.trees[FORWARD[2]][sample.col[FORWARD]]
     assert len(trees) > 0
     assert (sample.timestamp[FORWARD] <= np.concatenate([times["a"], times["b"]])[trees]).all()
 
@@ -205,11 +214,11 @@ def test_sums_are_kept_until_weights_or_times_are_others() -> None:
 def test_wrong_weights() -> None:
     csc = random_csc(np.random.default_rng(5), 10, [5])
     csc.weight = None
-    with pytest.raises(UsageError, match="edges with a weight, these have none"):
-        sample_neighbors(csc, [1], [2], weighted=True, input_time=[1])
+    with pytest.raises(UsageError, match="no sampled edges have a weight: csc"):
+        sample_neighbors(csc, [1], [2], weight_attr="weight", input_time=[1])
     csc.weight = np.zeros(50, np.float32)
     with pytest.raises(DataError, match="positive finite numbers; edge"):
-        sample_neighbors(csc, [1], [2], weighted=True, input_time=[1])
+        sample_neighbors(csc, [1], [2], weight_attr="weight", input_time=[1])
     csc.weight = np.ones(49, np.float32)
     with pytest.raises(UsageError, match="a weight and a timestamp for each edge, received 49 and 50"):
-        sample_neighbors(csc, [1], [2], weighted=True, input_time=[1])
+        sample_neighbors(csc, [1], [2], weight_attr="weight", input_time=[1])

@@ -1,4 +1,4 @@
-"""Passes over a graph on disk by weight, time, LABOR, in trees, without some edges: the same as in memory."""
+"""Passes over a graph on disk by weight, time, in trees, without some edges: the same as in memory."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ LATEST = 10**12
 WAYS: list[dict[str, Any]] = [
     {},
     {"replace": True},
-    {"weighted": True},
-    {"weighted": True, "replace": True},
+    {"weight_attr": "weight"},
+    {"weight_attr": "weight", "replace": True},
     {"disjoint": True},
-    {"disjoint": True, "weighted": True},
-    {"labor": True},
-    {"labor": True, "weighted": True},
+    {"disjoint": True, "weight_attr": "weight"},
     {"temporal": True},
     {"temporal": True, "replace": True},
     {"temporal": True, "temporal_strategy": "last"},
-    {"temporal": True, "weighted": True},
-    {"temporal": True, "weighted": True, "replace": True},
+    {"temporal": True, "weight_attr": "weight"},
+    {"temporal": True, "weight_attr": "weight", "replace": True},
 ]
 
 
@@ -86,7 +84,7 @@ def check(
         edge_attributes=edge_attributes,
         seed=7,
         batches=[(3, number) for number in range(len(seeds))],
-        threads=threads,
+        num_threads=threads,
         **options,
     )
     for number, each in enumerate(seeds):
@@ -125,7 +123,7 @@ def test_samples_are_those_of_the_graph_in_memory(tmp_path: Path, way: dict[str,
     parts: dict[str, Any] = {"pass_bytes": 200_000, "topology_bytes": 40_000, "threads": 1}
     sampled = check(graph, seeds, [6, 4], way=way, exclude=exclude, edge_attributes=attributes, **parts)
     assert sampled.list_bytes <= 100_000
-    assert (sampled.list_bytes > 0) == (exclude or bool({"weighted", "labor", "temporal"} & set(way)))
+    assert (sampled.list_bytes > 0) == (exclude or bool({"weight_attr", "temporal"} & set(way)))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -136,8 +134,7 @@ def test_changed_graphs_and_reverse_edge_types(tmp_path: Path, way: dict[str, An
     seeds = batches(graph.num_nodes("node"))
     check(graph, seeds, [5, 4], way=way, topology_bytes=2 << 20)
     check(graph, seeds, [5, 4], way=way, exclude=True, topology_bytes=2 << 20, pass_bytes=300_000)
-    if not way.get("labor"):
-        check(graph, seeds, {FROM: [5, 5]}, way=way, exclude=True, topology_bytes=2 << 20)
+    check(graph, seeds, {FROM: [5, 5]}, way=way, exclude=True, topology_bytes=2 << 20)
 
 
 def shop(path: Path, seed: int, *, csr: bool = False) -> Graph:
@@ -188,8 +185,7 @@ def test_random_graphs_of_several_types(tmp_path: Path, seed: int) -> None:
         for _ in range(4)
     ]
     for way, exclude in itertools.product(WAYS, (False, True)):
-        some = {**way, "weighted": [BUYS]} if way.get("weighted") else way
-        check(graph, seeds, [3, 2, 4], way=some, exclude=exclude)
+        check(graph, seeds, [3, 2, 4], way=way, exclude=exclude)
         check(graph, [{"item": seeds[0]["item"]}, {}], {BUYS: [2, 1]}, way=way, exclude=exclude)
 
 
@@ -205,12 +201,11 @@ def test_many_random_graphs_in_small_parts(tmp_path: Path, seed: int) -> None:
     most = max(int(np.diff(graph.csc(edge_type).indptr).max()) for edge_type in graph.edge_types)
     for way, exclude in itertools.product(WAYS, (False, True)):
         hops = rng.integers(-1, 9, int(rng.integers(1, 4))).tolist()
-        some = {**way, "weighted": [BUYS]} if way.get("weighted") else way
         budgets: dict[str, Any] = {
             "topology_bytes": int(rng.integers(0, 60_000)),
             "pass_bytes": 200 * most + 1000,
         }
-        check(graph, seeds, hops, way=some, exclude=exclude, threads=int(rng.integers(1, 4)), **budgets)
+        check(graph, seeds, hops, way=way, exclude=exclude, threads=int(rng.integers(1, 4)), **budgets)
 
 
 def test_only_lists_that_must_be_whole_are_read(tmp_path: Path) -> None:
@@ -218,12 +213,10 @@ def test_only_lists_that_must_be_whole_are_read(tmp_path: Path) -> None:
     seeds = [{"node": np.arange(500)}]
     degree = np.diff(graph.csc(TO).indptr)
     most = int(degree.max())
-    ways: list[dict[str, Any]] = [{"weighted": True}, {"labor": True}]
-    for way in ways:
-        tiered = graph.tiered()
-        for wanted in (-1, most):
-            assert sample_pass(tiered, seeds, [wanted], **way).list_bytes == 0
-        assert sample_pass(tiered, seeds, [most - 1], **way).list_bytes > 0
+    tiered = graph.tiered()
+    for wanted in (-1, most):
+        assert sample_pass(tiered, seeds, [wanted], weight_attr="weight").list_bytes == 0
+    assert sample_pass(tiered, seeds, [most - 1], weight_attr="weight").list_bytes > 0
 
 
 def test_a_list_that_does_not_fit_is_named_with_what_helps(tmp_path: Path) -> None:
@@ -232,12 +225,12 @@ def test_a_list_that_does_not_fit_is_named_with_what_helps(tmp_path: Path) -> No
     seeds = [{"node": [hub]}]
     tiered = graph.tiered(pass_bytes=1000)
     with pytest.raises(DoesNotFitError, match=rf"node {hub} with .* edges takes") as caught:
-        sample_pass(tiered, seeds, [2], weighted=True)
+        sample_pass(tiered, seeds, [2], weight_attr="weight")
     needed = int(str(caught.value.hint).split("pass_bytes of ")[1].split(" ")[0].replace(",", ""))
     assert len(sample_pass(tiered, seeds, [2])) == 1
-    assert len(sample_pass(graph.tiered(pass_bytes=needed), seeds, [2], weighted=True)) == 1
+    assert len(sample_pass(graph.tiered(pass_bytes=needed), seeds, [2], weight_attr="weight")) == 1
     with pytest.raises(DoesNotFitError):
-        sample_pass(graph.tiered(pass_bytes=needed - 2), seeds, [2], weighted=True)
+        sample_pass(graph.tiered(pass_bytes=needed - 2), seeds, [2], weight_attr="weight")
 
 
 def test_wrong_arguments_are_named(tmp_path: Path) -> None:
@@ -245,10 +238,13 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     tiered, seeds = graph.tiered(), [{"node": [0, 1]}]
     Graph.from_coo([0], [1]).save(tmp_path / "bare")
     bare = Graph.open(tmp_path / "bare").tiered()
-    with pytest.raises(UsageError, match="expected edges with a weight"):
-        sample_pass(bare, seeds, [2], weighted=True)
-    with pytest.raises(UsageError, match="edge types that are sampled"):
-        sample_pass(tiered, seeds, [2], weighted=[FROM])
+    with pytest.raises(UsageError, match="no sampled edges have a weight"):
+        sample_pass(bare, seeds, [2], weight_attr="weight")
+    with pytest.raises(UsageError, match="expected 'weight' or None, received 'taste'"):
+        sample_pass(tiered, seeds, [2], weight_attr="taste")
+    wrong: Any = {"weighted": True}
+    with pytest.raises(UsageError, match="weighted: unknown keyword argument"):
+        sample_pass(tiered, seeds, [2], **wrong)
     times = [{"node": [1, 2]}]
     with pytest.raises(UsageError, match="no sampled edges have a timestamp"):
         sample_pass(bare, seeds, [2], input_time=times)
@@ -263,13 +259,9 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="expected uniform or last"):
         sample_pass(tiered, seeds, [2], input_time=times, temporal_strategy="first")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="cannot be drawn with replacement"):
-        sample_pass(tiered, seeds, [2], True, input_time=times, temporal_strategy="last")
+        sample_pass(tiered, seeds, [2], replace=True, input_time=times, temporal_strategy="last")
     with pytest.raises(UsageError, match="their weights cannot count"):
-        sample_pass(tiered, seeds, [2], weighted=True, input_time=times, temporal_strategy="last")
-    wrong: list[dict[str, Any]] = [{"replace": True}, {"disjoint": True}]
-    for options in wrong:
-        with pytest.raises(UsageError, match="received labor and"):
-            sample_pass(tiered, seeds, [2], labor=True, **options)
+        sample_pass(tiered, seeds, [2], weight_attr="weight", input_time=times, temporal_strategy="last")
     outside = {TO: ExcludedEdges(np.array([[0], [2000]]))}
     with pytest.raises(UsageError, match=r"node indices in \[0, 2000\), received 2000"):
         sample_pass(tiered, seeds, [2], excluded_edges=[outside])
@@ -284,4 +276,4 @@ def test_weights_that_are_none_are_errors(tmp_path: Path) -> None:
         writer.write(np.float32(-1).tobytes())
     edge = int(graph.csc(TO).indptr[last])
     with pytest.raises(DataError, match=rf"edge {edge} of node {last} has -1.0"):
-        sample_pass(graph.tiered(), [{"node": [last]}], [1], weighted=True)
+        sample_pass(graph.tiered(), [{"node": [last]}], [1], weight_attr="weight")

@@ -41,11 +41,10 @@ WAYS: list[dict[str, Any]] = [
     {},
     {"neg_sampling": "binary"},
     {"neg_sampling": {"mode": "triplet", "amount": 2}, "replace": True},
-    {"neg_sampling_ratio": 1.5, "avoid_known_positives": True, "weighted": True},
+    {"neg_sampling_ratio": 1.5, "avoid_known_positives": True, "weight_attr": "weight"},
     {"neg_sampling": "triplet", "avoid_known_positives": True, "disjoint": True},
-    {"neg_sampling": "binary", "labor": True},
     {"neg_sampling": "binary", "exclude_seed_edges": False},
-    {"neg_sampling": "triplet", "temporal": True, "weighted": True},
+    {"neg_sampling": "triplet", "temporal": True, "weight_attr": "weight"},
     {"temporal": True, "temporal_strategy": "last"},
 ]
 
@@ -74,8 +73,8 @@ def test_no_batch_has_the_edges_of_its_links(tmp_path: Path) -> None:
         nodes = batch.sample.nodes["node"]
         ends = nodes[batch.seeds.edge_label_index]
         labelled = {*map(tuple, ends.T.tolist())} | {*map(tuple, ends[::-1].T.tolist())}
-        for edge_type, rows in batch.sample.rows.items():
-            pairs = np.stack([nodes[rows], nodes[batch.sample.cols[edge_type]]])
+        for edge_type, rows in batch.sample.row.items():
+            pairs = np.stack([nodes[rows], nodes[batch.sample.col[edge_type]]])
             assert not labelled & {*map(tuple, pairs.T.tolist())}
             seen += len(rows)
     assert seen > 0
@@ -146,9 +145,9 @@ def test_triples_and_their_corruptions(tmp_path: Path, avoid: bool) -> None:
     tiered = graph.tiered(topology_bytes=20_000, pass_bytes=4 << 20)
     ways: list[dict[str, Any]] = [
         {"num_negatives": 3},
-        {"corrupt": "tail", "labor": True},
+        {"corrupt": "tail", "replace": True},
         {"num_neighbors": [0]},
-        {"pass_batches": 2, "exclude_seed_edges": False, "weighted": [BUYS]},
+        {"pass_batches": 2, "exclude_seed_edges": False, "weight_attr": "weight"},
     ]
     for way in ways:
         check_same(triples(tiered, **way), triples(graph, **way))

@@ -17,7 +17,8 @@ from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
 from graphbox.sample import NeighborLoader, sample_pass
 from graphbox.sample.fetch import PassFetch, TierFetch
-from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood, SampleRequest
+from graphbox.sample.options import NeighborOptions
 from tests.graph.test_tiered_graph import TO, change, make_graph
 
 NAMES = ("age", "paid", "taste", "words")
@@ -32,7 +33,7 @@ def loader(graph: Any, **arguments: Any) -> NeighborLoader:
 
 def flat(batch: Any) -> Iterator[tuple[str, Any]]:
     """Give every array of a batch with its name."""
-    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp", "trees"):
+    for name in ("nodes", "row", "col", "edge_ids", "weight", "timestamp", "trees"):
         for key, values in getattr(batch.sample, name).items():
             yield f"{name} {key}", values
     for node_type, features in batch.features.items():
@@ -208,16 +209,14 @@ def test_a_file_that_shrinks_is_an_error_of_its_batch(tmp_path: Path) -> None:
 def test_no_option_of_sampling_is_passed_over() -> None:
     """An option added to loaders has to be done over tiers, or refused: see TieredStages."""
     assert {each.name for each in fields(NeighborOptions)} == {
-        "num_neighbors",
         "replace",
-        "weighted",
-        "labor",
+        "weight_attr",
         "disjoint",
         "temporal_strategy",
         "edge_attributes",
-        "node_times",
         "seed",
     }
+    assert {each.name for each in fields(Neighborhood)} == {"num_neighbors", "options", "node_times"}
     assert {each.name for each in fields(SampleRequest)} == {
         "seeds",
         "times",
@@ -228,16 +227,15 @@ def test_no_option_of_sampling_is_passed_over() -> None:
 
 
 WAYS: list[dict[str, Any]] = [
-    {"weighted": True},
-    {"labor": True, "weighted": True},
+    {"weight_attr": "weight"},
     {"disjoint": True},
     {"temporal_strategy": "last"},
-    {"temporal_strategy": "uniform", "weighted": True, "replace": True},
+    {"temporal_strategy": "uniform", "weight_attr": "weight", "replace": True},
 ]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_nodes_by_weight_by_time_by_labor_and_in_trees(tmp_path: Path, way: dict[str, Any]) -> None:
+def test_nodes_by_weight_by_time_and_in_trees(tmp_path: Path, way: dict[str, Any]) -> None:
     graph = make_graph(tmp_path / "graph")
     options = {"edge_attributes": ("timestamp",), "num_neighbors": [4, 2]} | way
     if "temporal_strategy" in way:
@@ -255,7 +253,7 @@ def test_what_does_not_fit_is_said(tmp_path: Path) -> None:
     with pytest.raises(DoesNotFitError, match="received 10 batches a pass"):
         list(loader(tiered, pass_batches=10))
     with pytest.raises(DoesNotFitError, match=r"batch 0 of epoch 0: .*lists of neighbours that take"):
-        list(loader(graph.tiered(pass_bytes=20_000), weighted=True))
+        list(loader(graph.tiered(pass_bytes=20_000), weight_attr="weight"))
     with pytest.raises(UsageError, match="0 bytes or more"):
         graph.tiered(pass_bytes=-1)
     assert TO in tiered.graph.edge_types

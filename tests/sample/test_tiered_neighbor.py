@@ -26,14 +26,14 @@ HOPS: list[Any] = [[5], [15, 10, 5], [-1, 3], [4, 0, 4], [0]]
 
 
 def same(one: HeteroSample[Any], other: HeteroSample[Any]) -> None:
-    for name in ("nodes", "rows", "cols", "edge_ids", "weight", "timestamp", "trees"):
+    for name in ("nodes", "row", "col", "edge_ids", "weight", "timestamp", "trees"):
         left, right = getattr(one, name), getattr(other, name)
         assert list(left) == list(right), name
         for key, values in left.items():
             assert values.dtype == right[key].dtype, (name, key)
             assert np.array_equal(values, right[key]), (name, key)
-    assert one.nodes_per_hop == other.nodes_per_hop
-    assert one.edges_per_hop == other.edges_per_hop
+    assert one.num_sampled_nodes == other.num_sampled_nodes
+    assert one.num_sampled_edges == other.num_sampled_edges
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
     tiered = graph.tiered(topology_bytes=topology_bytes, options=options)
     keys = [(3, 10 + number) for number in range(len(seeds))]
     sampled = sample_pass(
-        tiered, seeds, num_neighbors, replace, edge_attributes=edge_attributes, seed=7, batches=keys
+        tiered, seeds, num_neighbors, replace=replace, edge_attributes=edge_attributes, seed=7, batches=keys
     )
     assert len(sampled) == len(seeds)
     for number, (each, (epoch, batch)) in enumerate(zip(seeds, keys, strict=True)):
@@ -57,7 +57,7 @@ def check(
             graph,
             each,
             num_neighbors,
-            replace,
+            replace=replace,
             edge_attributes=edge_attributes,
             seed=7,
             epoch=epoch,
@@ -142,7 +142,7 @@ def test_random_graphs_of_several_types(tmp_path: Path, seed: int) -> None:
 def test_the_number_of_threads_changes_nothing(tmp_path: Path, threads: int) -> None:
     graph = make_graph(tmp_path / "graph")
     tiered = graph.tiered(topology_bytes=50_000, options=TierOptions(threads=threads))
-    sampled = sample_pass(tiered, batches(2000), [10, 10], threads=threads)
+    sampled = sample_pass(tiered, batches(2000), [10, 10], num_threads=threads)
     for batch, seeds in enumerate(batches(2000)):
         same(sampled[batch], sample_heterogeneous(graph, seeds, [10, 10], batch=batch))
     same(sampled[-1], sampled[4])
@@ -177,9 +177,9 @@ def test_wrong_arguments_are_named(tmp_path: Path) -> None:
 
 
 def native_pass(
-    relations: Any, num_nodes: Any, batches: Any, hops: int, *, disjoint: bool = False, labor: bool = False
+    relations: Any, num_nodes: Any, batches: Any, hops: int, *, disjoint: bool = False
 ) -> _core.NeighborPass:
-    return _core.NeighborPass(relations, num_nodes, batches, hops, False, disjoint, False, labor, 0, 1)
+    return _core.NeighborPass(relations, num_nodes, batches, hops, False, disjoint, False, 0, 1)
 
 
 def test_the_native_pass_refuses_what_does_not_belong_to_it() -> None:
@@ -290,8 +290,6 @@ def test_the_native_pass_refuses_edges_and_times_that_fit_nothing() -> None:
         start([(0, one, one, one, one)], disjoint=True)
     with pytest.raises(UsageError, match="one of 1 relations, received number 1"):
         start([(1, one, one, none, none)])
-    with pytest.raises(UsageError, match="labor and disjoint trees"):
-        start([], disjoint=True, labor=True)
     temporal = fetched([0])
     temporal.sample_until(
         _core.TimeOrder(np.zeros(1, np.int64), none, "to", 1),

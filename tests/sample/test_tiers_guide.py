@@ -13,7 +13,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "larger-than-m
 
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile("\n".join(blocks), str(GUIDE), "exec"), names)  # noqa: S102  # the project's own page

@@ -13,7 +13,8 @@ from scipy import stats
 from graphbox import _core
 from graphbox.errors import DataError, UsageError
 from graphbox.graph import Graph
-from graphbox.sample import metapath_walk, random_walk
+from graphbox.sample import random_walk
+from tests.sample.device_sampling import Lists
 
 WALK_STREAM = 2
 
@@ -74,7 +75,11 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     start = rng.integers(0, counts[0], data.draw(st.integers(0, 80))).tolist()
     length = data.draw(st.integers(0, 9))
     seed, epoch, batch = (data.draw(st.integers(0, 2**bits - 1)) for bits in (64, 32, 64))
-    walks = metapath_walk(csrs, start, length, seed, epoch, batch)
+    names = [str(number) for number in range(len(counts))]
+    metapath = [(name, "to", names[(number + 1) % len(names)]) for number, name in enumerate(names)]
+    lists: Any = dict(zip(metapath, csrs, strict=True))
+    graph: Any = Lists(dict(zip(names, counts, strict=True)), lists)  # its lists serve as out-neighbours
+    walks = random_walk(graph, start, length, metapath=metapath, seed=seed, epoch=epoch, batch=batch)
     assert walks.shape == (len(start), length + 1)
     assert walks.dtype == np.int64
     key = _core.philox_key(WALK_STREAM, seed, epoch, batch)
@@ -88,9 +93,9 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
 def test_same_for_any_number_of_threads() -> None:
     csr = random_csr(np.random.default_rng(1), 5000, 5000, 8, np.int32)
     start = np.arange(5000).repeat(3)
-    one = random_walk(csr, start, 20, threads=1)
+    one = random_walk(csr, start, 20, num_threads=1)
     for threads in (2, 4):
-        np.testing.assert_array_equal(one, random_walk(csr, start, 20, threads=threads))
+        np.testing.assert_array_equal(one, random_walk(csr, start, 20, num_threads=threads))
 
 
 def test_walkers_that_meet_part_again() -> None:
@@ -174,12 +179,8 @@ def test_wrong_arguments() -> None:
     for length in (-1, 1.5, True, 2**31):
         with pytest.raises(UsageError, match="length: expected a number of steps"):
             random_walk(csr, [0], length)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="at least one CSR"):
-        metapath_walk([], [0], 1)
     with pytest.raises(UsageError, match="a metapath needs a graph"):
         random_walk(csr, [0], 1, metapath=[("a", "r", "b")])
-    with pytest.raises(UsageError, match=r"csrs\[1\]: expected a graph, or a CSC or CSR"):
-        metapath_walk([csr, "x"], [0], 1)  # type: ignore[list-item]
 
 
 def test_damaged_adjacency() -> None:

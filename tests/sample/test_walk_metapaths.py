@@ -1,8 +1,7 @@
-"""Walks along several metapaths at once, and their pairs by the types of nodes."""
+"""Walks along several metapaths at once, and their pairs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from graphbox.errors import UsageError
 from graphbox.graph import Graph
 from graphbox.graph.tables import edge_table, numbered_nodes
-from graphbox.sample import random_walk, skip_gram_pairs, typed_walk_pairs, walk_pairs
+from graphbox.sample import random_walk, skip_gram_pairs, walk_pairs
 
 WRITES, CITES, IN = ("author", "writes", "paper"), ("paper", "cites", "paper"), ("paper", "in", "venue")
 BY, OF = ("paper", "rev_writes", "author"), ("venue", "rev_in", "paper")
@@ -50,7 +49,7 @@ def test_each_walker_takes_its_metapath(options: dict[str, Any]) -> None:
         alone = random_walk(graph, start, 9, metapath=path, seed=3, **options)
         np.testing.assert_array_equal(walks[number::2], alone[number::2])
     for threads in (1, 2, 4):
-        same = random_walk(graph, start, 9, metapaths=paths, seed=3, threads=threads, **options)
+        same = random_walk(graph, start, 9, metapaths=paths, seed=3, num_threads=threads, **options)
         np.testing.assert_array_equal(walks, same)
     assert (walks[:, 5:] >= 0).any()
     assert (walks[:, 5:] < 0).any()
@@ -104,51 +103,6 @@ def test_pairs_of_keys(pairs: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.parametrize("pairs", [{}, {"dynamic_window": True}, {"subsample": True}])
-@pytest.mark.parametrize("chunk_pairs", [400, 1 << 20])
-def test_pairs_by_types(pairs: dict[str, Any], chunk_pairs: int) -> None:
-    graph = papers()
-    keys: dict[str, Any] = dict(pairs)
-    if pairs.get("subsample"):
-        shares = {"paper": np.linspace(0, 1, 90), "venue": np.full(5, 0.7)}
-        keep = np.ones(1040)
-        keep[:90], keep[500:505] = shares["paper"], shares["venue"]
-        pairs, keys = {"subsample": shares}, {"subsample": keep}
-    paths, start = [TOGETHER, SAME_VENUE, CITED], np.arange(40).repeat(6)
-    together: dict[Any, list[np.ndarray]] = {}
-    for threads in (1, 2):
-        together.clear()
-        for chunk in typed_walk_pairs(
-            graph, start, 5, 3, metapaths=paths, chunk_pairs=chunk_pairs, threads=threads, **pairs
-        ):
-            for types, both in chunk.items():
-                assert len(both[0])
-                together.setdefault(types, []).append(np.stack(both))
-    by_key = next(walk_pairs(graph, start, 5, 3, metapaths=paths, type_offsets=OFFSETS, **keys))
-    names = {1: "venue", 2: "author", 0: "paper"}
-    key_types = np.stack([np.digitize(keys, [500, 1000]) for keys in by_key])
-    assert len(together) > 5
-    for center, context in np.ndindex(3, 3):
-        chosen = (key_types[0] == center) & (key_types[1] == context)
-        expected = np.stack(by_key)[:, chosen] - np.array([[center * 500], [context * 500]])
-        found = together.pop((names[center], names[context]), [np.zeros((2, 0), np.int64)])
-        np.testing.assert_array_equal(np.concatenate(found, axis=1), expected)
-    assert not together
-
-
-def test_pairs_by_types_of_torch_starts() -> None:
-    graph = papers()
-    chunk = next(typed_walk_pairs(graph, torch.arange(40), 3, 1, TOGETHER))
-    assert set(chunk) == {("author", "paper"), ("paper", "author")}
-    centers, contexts = chunk["author", "paper"]
-    assert isinstance(centers, torch.Tensor)
-    assert Counter(zip(centers.tolist(), contexts.tolist(), strict=True)) == Counter(
-        zip(*(array.tolist() for array in reversed(chunk["paper", "author"])), strict=True)
-    )
-    assert list(typed_walk_pairs(graph, [], 3, 1, TOGETHER)) == []
-    assert list(typed_walk_pairs(graph, [39], 3, 1, TOGETHER)) == []  # an author without papers
-
-
 def test_an_edge_type_without_edges() -> None:
     nothing = edge_table(np.zeros(0, int), np.zeros(0, int), 3, 4)
     graph = Graph("none", {"a": numbered_nodes(3), "b": numbered_nodes(4)}, {("a", "r", "b"): nothing})
@@ -182,13 +136,5 @@ def test_errors() -> None:
     for several in alone:
         with pytest.raises(UsageError, match="need one edge type between nodes of one type"):
             random_walk(graph, [0], 3, metapaths=[CITED, CITED], **several)
-    with pytest.raises(
-        UsageError, match="subsample: expected node types that the metapaths visit: author, paper"
-    ):
-        typed_walk_pairs(graph, [0], 3, 1, TOGETHER, subsample={"venue": [1]})
-    with pytest.raises(
-        UsageError, match=r"subsample\['author'\]: expected a probability for each of 40 nodes"
-    ):
-        typed_walk_pairs(graph, [0], 3, 1, TOGETHER, subsample={"author": [1]})
     with pytest.raises(UsageError, match="type_offsets: expected a number for each node type"):
         walk_pairs(graph, [0], 3, 1, metapath=TOGETHER, type_offsets={"author": 0})

@@ -221,7 +221,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     restart = data.draw(st.sampled_from([0.0, 1e-12, 0.2]))
     seed, epoch, batch = (data.draw(st.integers(0, 2**bits - 1)) for bits in (64, 32, 64))
     walks = random_walk(
-        csr, start, 5, p, q, restart_probability=restart, seed=seed, epoch=epoch, batch=batch, threads=2
+        csr, start, 5, p, q, restart_probability=restart, seed=seed, epoch=epoch, batch=batch, num_threads=2
     )
     key = _core.philox_key(WALK_STREAM, seed, epoch, batch)
     assert walks.tolist() == plain_walks(csr, start, 5, p, q, restart, key)
@@ -242,9 +242,9 @@ def test_same_for_any_number_of_threads() -> None:
     csr = random_graph(1, 20_000, 300_000)
     start = np.arange(20_000)
     for restart in (0.0, 0.1):
-        one = random_walk(csr, start, 20, 0.5, 2.0, restart_probability=restart, threads=1)
+        one = random_walk(csr, start, 20, 0.5, 2.0, restart_probability=restart, num_threads=1)
         for threads in (2, 4):
-            more = random_walk(csr, start, 20, 0.5, 2.0, restart_probability=restart, threads=threads)
+            more = random_walk(csr, start, 20, 0.5, 2.0, restart_probability=restart, num_threads=threads)
             np.testing.assert_array_equal(one, more)
 
 

@@ -85,8 +85,8 @@ def test_pairs_agree_with_the_plain_implementation(data: st.DataObject) -> None:
 
 def test_pairs_same_for_any_number_of_threads() -> None:
     walks = np.random.default_rng(0).integers(-1, 100, (5000, 11))
-    one = skip_gram_pairs(walks, 4, dynamic_window=True, threads=1)
-    two = skip_gram_pairs(walks, 4, dynamic_window=True, threads=2)
+    one = skip_gram_pairs(walks, 4, dynamic_window=True, num_threads=1)
+    two = skip_gram_pairs(walks, 4, dynamic_window=True, num_threads=2)
     np.testing.assert_array_equal(one, two)
 
 
@@ -187,7 +187,9 @@ def test_the_pairs_of_all_walks(walk: dict[str, Any], pairs: dict[str, Any], chu
     expected = skip_gram_pairs(random_walk(graph, start, 8, **walk, **key), 4, **pairs, **key)
     for threads in (1, 2, 4):
         chunks = list(
-            walk_pairs(graph, start, 8, 4, **walk, **pairs, **key, chunk_pairs=chunk_pairs, threads=threads)
+            walk_pairs(
+                graph, start, 8, 4, **walk, **pairs, **key, chunk_pairs=chunk_pairs, num_threads=threads
+            )
         )
         assert all(len(centers) for centers, _ in chunks)
         assert max(len(centers) for centers, _ in chunks) <= max(chunk_pairs, 52)

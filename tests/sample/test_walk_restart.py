@@ -81,9 +81,9 @@ def test_dead_ends_lead_back_to_the_start() -> None:
 def test_same_for_any_number_of_threads() -> None:
     csr = graph_with_dead_ends()
     start = np.arange(12).repeat(1000)
-    one = random_walk(csr, start, 20, restart_probability=0.2, threads=1)
+    one = random_walk(csr, start, 20, restart_probability=0.2, num_threads=1)
     for threads in (2, 4):
-        more = random_walk(csr, start, 20, restart_probability=0.2, threads=threads)
+        more = random_walk(csr, start, 20, restart_probability=0.2, num_threads=threads)
         np.testing.assert_array_equal(one, more)
 
 

@@ -166,9 +166,9 @@ def test_chances(strategy: Any) -> None:
 def test_threads_and_chunks(rule: dict[str, Any]) -> None:
     csr = random_csr(np.random.default_rng(5), 3000, 30, np.int32)
     start, times = np.arange(3000), np.random.default_rng(6).integers(-9, 20, 3000)
-    one = random_walk(csr, start, 8, temporal=True, start_time=times, threads=1, **rule)
+    one = random_walk(csr, start, 8, temporal=True, start_time=times, num_threads=1, **rule)
     for threads in (2, 4):
-        more = random_walk(csr, start, 8, temporal=True, start_time=times, threads=threads, **rule)
+        more = random_walk(csr, start, 8, temporal=True, start_time=times, num_threads=threads, **rule)
         np.testing.assert_array_equal(one, more)
     whole = list(walk_pairs(csr, start, 8, 3, temporal=True, start_time=times, **rule))
     parts = list(walk_pairs(csr, start, 8, 3, temporal=True, start_time=times, chunk_pairs=500, **rule))

@@ -138,7 +138,7 @@ def test_agrees_with_the_plain_implementation(data: st.DataObject) -> None:
     start = rng.integers(0, n, data.draw(st.integers(0, 80))).tolist()
     seed, epoch, batch = (data.draw(st.integers(0, 2**bits - 1)) for bits in (64, 32, 64))
     key = _core.philox_key(WALK_STREAM, seed, epoch, batch)
-    keys: dict[str, Any] = {"weighted": True, "seed": seed, "epoch": epoch, "batch": batch, "threads": 2}
+    keys: dict[str, Any] = {"weighted": True, "seed": seed, "epoch": epoch, "batch": batch, "num_threads": 2}
     restart = data.draw(st.sampled_from([0.0, 0.3]))
     walks = random_walk(csr, start, 7, restart_probability=restart, **keys)
     assert walks.tolist() == plain_steps(csr, start, 7, restart, key)
@@ -212,10 +212,10 @@ def test_equal_weights_walk_as_none() -> None:
 def test_same_for_any_number_of_threads(walk: dict[str, Any]) -> None:
     csr = WEIGHTED["hub"]
     start = np.arange(40).repeat(300)
-    one = random_walk(csr, start, 12, weighted=True, threads=1, **walk)
+    one = random_walk(csr, start, 12, weighted=True, num_threads=1, **walk)
     for threads in (2, 4):
         np.testing.assert_array_equal(
-            one, random_walk(csr, start, 12, weighted=True, threads=threads, **walk)
+            one, random_walk(csr, start, 12, weighted=True, num_threads=threads, **walk)
         )
     assert len({tuple(row) for row in one[:300].tolist()}) > 290  # walkers of one start part
 

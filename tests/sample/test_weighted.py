@@ -124,7 +124,9 @@ def test_agrees_with_the_plain_implementation(
     rng = np.random.default_rng(seed)
     csc = random_csc(rng, 12, degrees, np.int32 if narrow else np.int64, skew)
     nodes = rng.permutation(12)
-    sample = sample_neighbors(csc, nodes, [wanted], replace, True, seed=seed, epoch=3, batch=9)
+    sample = sample_neighbors(
+        csc, nodes, [wanted], replace=replace, weight_attr="weight", seed=seed, epoch=3, batch=9
+    )
     key = _core.philox_key(NEIGHBOR_STREAM, seed, 3, 9)
     expected = []
     for node in nodes:
@@ -132,19 +134,20 @@ def test_agrees_with_the_plain_implementation(
         chosen = plain_choice(key, 0, int(node), csc.weight[begin:end], wanted, replace)
         expected += [int(begin) + offset for offset in chosen]
     assert sample.edge_ids.tolist() == expected
-    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.rows])
+    np.testing.assert_array_equal(csc.indices[sample.edge_ids], sample.nodes[sample.row])
 
 
 def test_later_hops_and_several_types() -> None:
     rng = np.random.default_rng(1)
     cscs = {("a", "x", "a"): random_csc(rng, 50, [0, 5, 80]), ("a", "y", "a"): random_csc(rng, 50, [3, 30])}
-    sample = sample_heterogeneous(cscs, {"a": [4, 7]}, [6, 3], weighted=[("a", "y", "a")], seed=2)
+    cscs["a", "x", "a"].weight = None  # its edges are equally likely
+    sample = sample_heterogeneous(cscs, {"a": [4, 7]}, [6, 3], weight_attr="weight", seed=2)
     uniform = sample_heterogeneous(cscs, {"a": [4, 7]}, [6], seed=2)
     key = _core.philox_key(NEIGHBOR_STREAM, 2, 0, 0)
-    first = sample.edges_per_hop["a", "x", "a"][0]
+    first = sample.num_sampled_edges["a", "x", "a"][0]
     np.testing.assert_array_equal(sample.edge_ids["a", "x", "a"][:first], uniform.edge_ids["a", "x", "a"])
     weighted, csc, at = ("a", "y", "a"), cscs["a", "y", "a"], 0
-    hop_ends = np.cumsum(sample.nodes_per_hop["a"])
+    hop_ends = np.cumsum(sample.num_sampled_nodes["a"])
     for hop, wanted in enumerate([6, 3]):
         for node in sample.nodes["a"][0 if hop == 0 else hop_ends[hop - 1] : hop_ends[hop]].tolist():
             begin, end = int(csc.indptr[node]), int(csc.indptr[node + 1])
@@ -164,7 +167,9 @@ def offsets(
     cscs = {ONE_ROW: rows_of(weight, rows)}
     seeds = {"b": np.arange(rows)}
     chosen = [
-        sample_heterogeneous(cscs, seeds, [wanted], replace, True, seed=seed, batch=batch).edge_ids[ONE_ROW]
+        sample_heterogeneous(
+            cscs, seeds, [wanted], replace=replace, weight_attr="weight", seed=seed, batch=batch
+        ).edge_ids[ONE_ROW]
         for batch in range(batches)
     ]
     return np.concatenate(chosen).reshape(batches * rows, wanted) % len(weight)
@@ -287,9 +292,13 @@ def test_same_for_any_number_of_threads(dtype: Any, replace: bool) -> None:
     samples = []
     for threads in (1, 2, 4):
         same = Csc(csc.indptr, csc.indices, csc.weight)  # with tables of its own
-        samples.append(sample_neighbors(same, seeds, [5, 4], replace, True, seed=9, threads=threads))
+        samples.append(
+            sample_neighbors(
+                same, seeds, [5, 4], replace=replace, weight_attr="weight", seed=9, num_threads=threads
+            )
+        )
     for other in samples[1:]:
-        for name in ("nodes", "rows", "cols", "edge_ids"):
+        for name in ("nodes", "row", "col", "edge_ids"):
             np.testing.assert_array_equal(getattr(samples[0], name), getattr(other, name))
 
 
@@ -305,10 +314,14 @@ def test_equal_weights_are_uniform() -> None:
 def test_changed_graphs(seed: int, replace: bool) -> None:
     graph = alone(live_table(seed, base=0 if seed == 9 else 400, columns=True))
     csc = graph.csc()
-    live = sample_neighbors(graph, np.arange(50), [5, -1, 2], replace, True, seed=seed)
-    merged = sample_neighbors(csc, np.arange(50), [5, -1, 2], replace, True, seed=seed)
+    live = sample_neighbors(
+        graph, np.arange(50), [5, -1, 2], replace=replace, weight_attr="weight", seed=seed
+    )
+    merged = sample_neighbors(
+        csc, np.arange(50), [5, -1, 2], replace=replace, weight_attr="weight", seed=seed
+    )
     np.testing.assert_array_equal(live.nodes, merged.nodes)
-    np.testing.assert_array_equal(live.rows, merged.rows)
+    np.testing.assert_array_equal(live.row, merged.row)
     assert csc.edge_ids is not None
     np.testing.assert_array_equal(live.edge_ids, csc.edge_ids[merged.edge_ids])
 
@@ -317,11 +330,13 @@ def test_reverse_edge_types_of_changed_graphs() -> None:
     from tests.sample.test_live import BACKWARD, graph_of
 
     graph = graph_of(live_table(3, columns=True))
-    live = sample_heterogeneous(graph, {"a": np.arange(30)}, [4], weighted=[BACKWARD], seed=3)
-    merged = sample_heterogeneous(
-        {BACKWARD: graph.csc(BACKWARD)}, {"a": np.arange(30)}, {BACKWARD: [4]}, weighted=True, seed=3
+    live = sample_heterogeneous(
+        graph, {"a": np.arange(30)}, [4], weight_attr="weight" if [BACKWARD] else None, seed=3
     )
-    assert live.edges_per_hop[BACKWARD] == merged.edges_per_hop[BACKWARD]
+    merged = sample_heterogeneous(
+        {BACKWARD: graph.csc(BACKWARD)}, {"a": np.arange(30)}, {BACKWARD: [4]}, weight_attr="weight", seed=3
+    )
+    assert live.num_sampled_edges[BACKWARD] == merged.num_sampled_edges[BACKWARD]
 
 
 def test_tables_are_kept_with_the_adjacency_and_go_with_it() -> None:
@@ -339,33 +354,33 @@ def test_tables_are_kept_with_the_adjacency_and_go_with_it() -> None:
 
 def test_new_weights_get_new_tables() -> None:
     csc = rows_of(np.array([1e-9, 1], np.float32), 100)
-    assert set(sample_neighbors(csc, [0], [50], True, True).edge_ids.tolist()) == {1}
+    assert set(sample_neighbors(csc, [0], [50], replace=True, weight_attr="weight").edge_ids.tolist()) == {1}
     csc.weight = np.tile(np.array([1, 1e-9], np.float32), 100)
-    assert set(sample_neighbors(csc, [0], [50], True, True).edge_ids.tolist()) == {0}
+    assert set(sample_neighbors(csc, [0], [50], replace=True, weight_attr="weight").edge_ids.tolist()) == {0}
 
 
 def test_edge_cases() -> None:
     empty = Csc(np.zeros(6, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    sample = sample_neighbors(empty, [4, 0], [3, 3], True, True)
-    assert sample.nodes_per_hop == [2, 0, 0]
+    sample = sample_neighbors(empty, [4, 0], [3, 3], replace=True, weight_attr="weight")
+    assert sample.num_sampled_nodes == [2, 0, 0]
     one = rows_of(np.array([0.3], np.float32), 2)
-    assert sample_neighbors(one, [1], [3], True, True).edge_ids.tolist() == [1, 1, 1]
-    assert sample_neighbors(one, [1], [3], False, True).edge_ids.tolist() == [1]
-    assert sample_neighbors(one, [1], [-1], True, True).edge_ids.tolist() == [1]
-    assert sample_neighbors(one, [], [3], True, True).nodes.shape == (0,)
+    assert sample_neighbors(one, [1], [3], replace=True, weight_attr="weight").edge_ids.tolist() == [1, 1, 1]
+    assert sample_neighbors(one, [1], [3], replace=False, weight_attr="weight").edge_ids.tolist() == [1]
+    assert sample_neighbors(one, [1], [-1], replace=True, weight_attr="weight").edge_ids.tolist() == [1]
+    assert sample_neighbors(one, [], [3], replace=True, weight_attr="weight").nodes.shape == (0,)
 
 
 @pytest.mark.parametrize("bad", [0, -1, np.nan, np.inf])
 def test_bad_weights(bad: float) -> None:
     csc = rows_of(np.array([1, bad], np.float32), 2)
     with pytest.raises(DataError, match="positive finite numbers; edge 1 of node 0 has"):
-        sample_neighbors(csc, [1], [1], weighted=True)
+        sample_neighbors(csc, [1], [1], weight_attr="weight")
 
 
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (None, "expected edges with a weight, these have none"),
+        (None, "no sampled edges have a weight: csc"),
         (np.ones(4), "weight must be float32 with one dimension, received float64"),
         (np.ones((2, 2), np.float32), r"received float32 \(2, 2\)"),
     ],
@@ -373,29 +388,23 @@ def test_bad_weights(bad: float) -> None:
 def test_weights_of_another_form(weight: Any, message: str) -> None:
     csc = Csc(np.array([0, 2, 4]), np.zeros(4, np.int32), weight)
     with pytest.raises(UsageError, match=message):
-        sample_neighbors(csc, [1], [1], weighted=True)
+        sample_neighbors(csc, [1], [1], weight_attr="weight")
 
 
 def test_too_few_weights() -> None:
     csc = Csc(np.array([0, 2, 4]), np.zeros(4, np.int32), np.ones(3, np.float32))
     with pytest.raises(DataError, match="number of weights, 3; it goes from 2 to 4 at node 1"):
-        sample_neighbors(csc, [1], [1], weighted=True)
+        sample_neighbors(csc, [1], [1], weight_attr="weight")
     csc.weight = np.ones(5, np.float32)
     with pytest.raises(UsageError, match="a weight for each of 4 edges, received 5"):
-        sample_neighbors(csc, [1], [1], weighted=True)
-
-
-def test_unknown_edge_type() -> None:
-    csc = rows_of(np.ones(2, np.float32), 2)
-    with pytest.raises(UsageError, match=r"edge types that are sampled: a r b; received \('a', 'q', 'b'\)"):
-        sample_heterogeneous({ONE_ROW: csc}, {"b": [0]}, [1], weighted=[("a", "q", "b")])
+        sample_neighbors(csc, [1], [1], weight_attr="weight")
 
 
 def test_loader() -> None:
     rng = np.random.default_rng(0)
     source, target = rng.integers(0, 30, 600), rng.integers(0, 30, 600)
     graph = Graph.from_coo(source, target, num_nodes=30, weight=rng.random(600) + 0.01)
-    (batch,) = NeighborLoader(graph, [5], batch_size=30, weighted=True, seed=4)
-    expected = sample_neighbors(graph, np.arange(30), [5], weighted=True, seed=4)
+    (batch,) = NeighborLoader(graph, [5], batch_size=30, weight_attr="weight", seed=4)
+    expected = sample_neighbors(graph, np.arange(30), [5], weight_attr="weight", seed=4)
     assert batch.e_id.tolist() == expected.edge_ids.tolist()
     assert batch.e_id.tolist() != sample_neighbors(graph, np.arange(30), [5], seed=4).edge_ids.tolist()

@@ -98,7 +98,7 @@ class Learning:
         contexts = tables.get("context", tables["center"])
         trainer = _core.SkipGramTrainer(
             plan.native,
-            (self.window, None, None, 1, self.dynamic_window, self.keep),
+            (self.window, None, self.dynamic_window, self.keep),
             self.sampler().native,
             tables["center"]._native,
             contexts._native,

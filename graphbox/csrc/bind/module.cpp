@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   graphbox::bind::add_overlay(module);
   graphbox::bind::add_neighbor(module);
   graphbox::bind::add_walk(module);
+  graphbox::bind::add_walk_step(module);
   graphbox::bind::add_negative(module);
   graphbox::bind::add_store(module);
   graphbox::bind::add_table(module);

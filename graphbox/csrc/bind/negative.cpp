@@ -61,26 +61,6 @@ NumpyArray<std::int64_t, 2> sample_for(const AliasTable& items, const std::optio
   return to_numpy<std::int64_t, 2>(std::move(drawn), shape);
 }
 
-NumpyArray<bool, 2> collisions(const InputArray<std::int64_t>& queries, const InputArray<std::int64_t>& positives,
-                               const InputArray<std::int64_t>& candidates, const std::optional<Rows>& known_positives,
-                               int threads) {
-  const std::optional<Adjacency> known = to_known(known_positives);
-  CollisionRequest request;
-  request.queries = view(queries);
-  request.positives = view(positives);
-  request.candidates = view(candidates);
-  request.known_positives = known ? &*known : nullptr;
-  request.threads = threads;
-  PooledArray<bool> found;
-  {
-    const ReleasedGil release;
-    found.resize(static_cast<std::int64_t>(positives.shape(0) * candidates.shape(0)));
-    find_collisions(request, found.data());
-  }
-  const std::size_t shape[2] = {positives.shape(0), candidates.shape(0)};
-  return to_numpy<bool, 2>(std::move(found), shape);
-}
-
 // An int64 for each row.
 template <typename Count>
 NumpyArray<std::int64_t> for_rows(const Rows& rows, Count count) {
@@ -147,9 +127,6 @@ void add_negative(nb::module_& module) {
            nb::arg("threads"),
            "Items that are none of each query's known positives: int64[queries, num_negatives]. `weights` are those\n"
            "of the table. `known_positives` is (indptr, indices, name, overlay or None), ascending.");
-  module.def("find_collisions", &collisions, nb::arg("queries").noconvert(), nb::arg("positives").noconvert(),
-             nb::arg("candidates").noconvert(), nb::arg("known_positives").noconvert().none(), nb::arg("threads"),
-             "bool[positives, candidates]: whether a candidate is a positive of the query, here or among the known ones.");
   module.def("row_degrees", &degrees, nb::arg("rows").noconvert(), nb::arg("threads"),
              "The number of edges of each row of (indptr, indices, name, overlay or None).");
   module.def("count_remaining", &remaining, nb::arg("known_positives").noconvert(), nb::arg("num_items"),

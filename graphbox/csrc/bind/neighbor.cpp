@@ -87,7 +87,7 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     const std::vector<const RelationArrays*>& relations, std::vector<std::int64_t> num_nodes,
     const std::vector<InputArray<std::int64_t>>& seeds, int hops, bool replace, std::uint64_t seed, std::uint32_t epoch,
     std::uint64_t batch, int threads, bool disjoint, std::optional<InputArray<std::int64_t>> tree_times, bool take_last,
-    const std::vector<ExcludedArrays>& excluded, bool labor, const std::vector<IndexedArrays>& indexed) {
+    const std::vector<ExcludedArrays>& excluded, const std::vector<IndexedArrays>& indexed) {
   check_types(relations, num_nodes.size(), seeds.size(), hops);
   NeighborSample sampled;
   {
@@ -107,11 +107,10 @@ std::pair<std::vector<NodesResult>, std::vector<EdgesResult>> sample(
     }
     request.hops = hops;
     request.replace = replace;
-    request.key = derive_key(labor ? Stream::kLabor : Stream::kNeighbor, seed, epoch, batch);
+    request.key = derive_key(Stream::kNeighbor, seed, epoch, batch);
     request.threads = threads;
     request.disjoint = disjoint;
     request.take_last = take_last;
-    request.labor = labor;
     if (tree_times) {
       const auto times = view(*tree_times);
       request.tree_times.assign(times.begin(), times.end());
@@ -291,7 +290,7 @@ void add_neighbor(nb::module_& module) {
              nb::arg("hops"), nb::arg("replace"), nb::arg("seed"), nb::arg("epoch"), nb::arg("batch"),
              nb::arg("threads"), nb::arg("disjoint") = false, nb::arg("tree_times").noconvert() = nb::none(),
              nb::arg("take_last") = false, nb::arg("excluded") = std::vector<ExcludedArrays>(),
-             nb::arg("labor") = false, nb::arg("indexed") = std::vector<IndexedArrays>(),
+             nb::arg("indexed") = std::vector<IndexedArrays>(),
              "Sample in-neighbours hop by hop.\n\n"
              "Returns (nodes, nodes per hop, trees, None unless disjoint) for each node type and (rows, cols, edge ids, edges per hop, weights,\n"
              "timestamps) for each relation, the last two None unless the relation gives them.\n"

@@ -14,6 +14,7 @@ void add_random(nanobind::module_& module);
 void add_skip_gram(nanobind::module_& module);
 void add_neighbor(nanobind::module_& module);
 void add_walk(nanobind::module_& module);
+void add_walk_step(nanobind::module_& module);
 void add_negative(nanobind::module_& module);
 void add_store(nanobind::module_& module);
 void add_table(nanobind::module_& module);

@@ -36,8 +36,14 @@ void check(bool is_right, const char* expected, const char* where) {
 
 std::pair<double, std::int64_t> train(SkipGramTrainer& self, const WalkerArrays& walkers,
                                       const InputArray<std::int64_t>& offsets, const DrawKey& key,
-                                      std::uint64_t negative_seed, float lr, bool lock_free, int threads) {
-  const WalkRequest walks = with_walkers(*self.plan, walkers, key, threads);
+                                      std::uint64_t negative_seed, float lr, bool lock_free, int threads,
+                                      const std::optional<InputArray<std::int64_t, 2>>& made) {
+  WalkRequest walks = with_walkers(*self.plan, walkers, key, threads);
+  if (made) {
+    check(made->shape(0) == walks.start.size() && static_cast<std::int64_t>(made->shape(1)) == walks.length + 1,
+          "one walk of the plan's length for each walker", "walks");
+    walks.made = made->data();
+  }
   const SkipGramRequest windows = skip_gram_request(self.pairs, walks.paths.size(), walks.length + 1, key, threads);
   const auto parts = view(offsets);
   check(!parts.empty() && parts.front() == 0 && parts.back() == static_cast<std::int64_t>(walks.start.size()) &&
@@ -80,8 +86,10 @@ void add_skip_gram(nb::module_& module) {
           nb::keep_alive<1, 4>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>())
       .def("train", &train, nb::arg("walkers"), nb::arg("offsets").noconvert(), nb::arg("key"),
            nb::arg("negative_seed"), nb::arg("lr"), nb::arg("lock_free"), nb::arg("threads"),
+           nb::arg("walks").noconvert().none() = nb::none(),
            "Train batches, those of walkers offsets[i] to offsets[i + 1], numbered from that of `key` on: returns the\n"
-           "sum of the losses of all pairs, and their number.");
+           "sum of the losses of all pairs, and their number. `walks` are those of the walkers, where they were made\n"
+           "before.");
 }
 
 }  // namespace graphbox::bind

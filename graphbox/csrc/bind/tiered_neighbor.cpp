@@ -59,8 +59,8 @@ std::vector<std::int64_t> copy(const InputArray<std::int64_t>& array) {
 }
 
 void construct(NeighborPass* self, const Relations& relations, std::vector<std::int64_t> num_nodes,
-               const Batches& batches, int hops, bool replace, bool disjoint, bool take_last, bool labor,
-               std::uint64_t seed, int threads) {
+               const Batches& batches, int hops, bool replace, bool disjoint, bool take_last, std::uint64_t seed,
+               int threads) {
   PassRequest request;
   for (const auto& [source_type, target_type, num_neighbors, name] : relations) {
     request.relations.push_back({source_type, target_type, num_neighbors, name});
@@ -77,8 +77,7 @@ void construct(NeighborPass* self, const Relations& relations, std::vector<std::
     batch.request.replace = replace;
     batch.request.disjoint = disjoint;
     batch.request.take_last = take_last;
-    batch.request.labor = labor;
-    batch.request.key = derive_key(labor ? Stream::kLabor : Stream::kNeighbor, seed, epoch, number);
+    batch.request.key = derive_key(Stream::kNeighbor, seed, epoch, number);
     for (const auto& array : seeds) {
       batch.request.seeds.push_back(view(array));
     }
@@ -157,8 +156,8 @@ void add_tiered_neighbor(nb::module_& module) {
   nb::class_<NeighborPass>(module, "NeighborPass",
                            "Samples neighbours for a pass of batches, hop by hop, asking for what it needs to read.")
       .def("__init__", &construct, nb::arg("relations"), nb::arg("num_nodes"), nb::arg("batches").noconvert(),
-           nb::arg("hops"), nb::arg("replace"), nb::arg("disjoint"), nb::arg("take_last"), nb::arg("labor"),
-           nb::arg("seed"), nb::arg("threads"),
+           nb::arg("hops"), nb::arg("replace"), nb::arg("disjoint"), nb::arg("take_last"), nb::arg("seed"),
+           nb::arg("threads"),
            "Relations as (source type, target type, neighbours per hop, name); batches as (epoch, batch, the seeds of\n"
            "each node type, times of trees or None, edges to exclude as (relation, targets, sources, groups, group of\n"
            "each tree)).")

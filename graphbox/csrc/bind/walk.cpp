@@ -136,8 +136,6 @@ std::int64_t most_parallel(const StepArrays& step, int threads) {
   return most_parallel_edges(step.step.edges, threads);
 }
 
-constexpr std::int64_t kMostTypes = 4096;
-
 const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths, std::int64_t width, const char* name) {
   if (!columns) {
     return nullptr;
@@ -155,7 +153,7 @@ const std::int64_t* checked_columns(const PerColumn& columns, std::size_t paths,
 
 SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths, std::int64_t width, const DrawKey& key,
                                   int threads) {
-  const auto& [window, column_offsets, column_types, num_types, dynamic_window, keep] = arguments;
+  const auto& [window, column_offsets, dynamic_window, keep] = arguments;
   if (window < 1 || window > INT32_MAX) {
     throw Error(ErrorKind::kUsage, "window must be 1 or more, received " + std::to_string(window), "window");
   }
@@ -163,18 +161,6 @@ SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths,
   request.width = width;
   request.window = window;
   request.column_offsets = checked_columns(column_offsets, paths, width, "column_offsets");
-  request.column_types = checked_columns(column_types, paths, width, "column_types");
-  request.num_types = column_types ? num_types : 1;
-  if (column_types && (num_types < 1 || num_types > kMostTypes)) {  // pairs of types are counted for each walk chunk
-    throw Error(ErrorKind::kUsage,
-                "expected 1 to " + std::to_string(kMostTypes) + " types, received " + std::to_string(num_types),
-                "num_types");
-  }
-  const auto is_type = [&](std::int64_t type) { return type >= 0 && type < num_types; };
-  if (column_types && !std::all_of(column_types->data(), column_types->data() + column_types->size(), is_type)) {
-    throw Error(ErrorKind::kUsage, "expected numbers of types in [0, " + std::to_string(num_types) + ")",
-                "column_types");
-  }
   request.dynamic_window = dynamic_window;
   request.keep = keep ? keep->data() : nullptr;
   request.num_keep = keep ? static_cast<std::int64_t>(keep->shape(0)) : 0;
@@ -186,12 +172,9 @@ SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths,
 
 namespace {
 
-// Of walks that are given, not made: all pairs are of one group.
+// Of walks that are given, not made.
 SkipGramRequest given_walks_request(const InputArray<std::int64_t, 2>& walks, const PairTuple& arguments,
                                     const DrawKey& key, int threads) {
-  if (std::get<2>(arguments)) {
-    throw Error(ErrorKind::kUsage, "pairs of given walks have no types, received some", "column_types");
-  }
   SkipGramRequest request = skip_gram_request(arguments, 1, static_cast<std::int64_t>(walks.shape(1)), key, threads);
   request.walks = walks.data();
   request.num_walks = static_cast<std::int64_t>(walks.shape(0));
@@ -200,29 +183,19 @@ SkipGramRequest given_walks_request(const InputArray<std::int64_t, 2>& walks, co
 
 using Pairs = std::pair<NumpyArray<std::int64_t>, NumpyArray<std::int64_t>>;
 
-// The pairs of each group, while they are made.
+// The pairs, while they are made.
 struct PairArrays {
-  std::vector<PooledArray<std::int64_t>> centers;
-  std::vector<PooledArray<std::int64_t>> contexts;
+  PooledArray<std::int64_t> centers;
+  PooledArray<std::int64_t> contexts;
 
   void fill(const SkipGramRequest& request) {
     const SkipGramPairs pairs(request);
-    std::vector<PairOutput> outputs;
-    for (std::int64_t group = 0; group < pairs.num_groups(); ++group) {
-      centers.emplace_back(pairs.count(group));
-      contexts.emplace_back(pairs.count(group));
-      outputs.push_back({centers.back().data(), contexts.back().data()});
-    }
-    pairs.write(outputs);
+    centers.resize(pairs.count());
+    contexts.resize(pairs.count());
+    pairs.write({centers.data(), contexts.data()});
   }
 
-  std::vector<Pairs> to_python() {
-    std::vector<Pairs> result;
-    for (std::size_t group = 0; group < centers.size(); ++group) {
-      result.emplace_back(to_numpy(std::move(centers[group])), to_numpy(std::move(contexts[group])));
-    }
-    return result;
-  }
+  Pairs to_python() { return {to_numpy(std::move(centers)), to_numpy(std::move(contexts))}; }
 };
 
 Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key, int threads) {
@@ -232,7 +205,7 @@ Pairs skip_gram_pairs(InputArray<std::int64_t, 2> walks, const PairTuple& argume
     const ReleasedGil release;
     pairs.fill(request);
   }
-  return std::move(pairs.to_python().front());
+  return pairs.to_python();
 }
 
 std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairTuple& arguments, const DrawKey& key,
@@ -246,13 +219,12 @@ std::int64_t skip_gram_pairs_into(InputArray<std::int64_t, 2> walks, const PairT
                 "out must have room for " + std::to_string(pairs.count()) + " pairs, received " + std::to_string(room),
                 "out", "give fewer walks at a time or longer arrays");
   }
-  const PairOutput output{centers.data(), contexts.data()};
-  pairs.write({&output, 1});
+  pairs.write({centers.data(), contexts.data()});
   return pairs.count();
 }
 
-std::vector<Pairs> walk_pairs(const PlanArrays& plan, const WalkerArrays& walkers, const PairTuple& arguments,
-                              const DrawKey& key, int threads) {
+Pairs walk_pairs(const PlanArrays& plan, const WalkerArrays& walkers, const PairTuple& arguments, const DrawKey& key,
+                 int threads) {
   const WalkRequest request = with_walkers(plan, walkers, key, threads);
   const std::int64_t width = request.length + 1;
   SkipGramRequest pair_request = skip_gram_request(arguments, request.paths.size(), width, key, threads);
@@ -378,14 +350,14 @@ void add_walk(nb::module_& module) {
              "The most edges from one node to another; an error where a list does not ascend.");
   module.def("skip_gram_pairs", &skip_gram_pairs, nb::arg("walks").noconvert(), nb::arg("arguments").noconvert(),
              nb::arg("key"), nb::arg("threads"),
-             "All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets and types of columns\n"
-             "[paths, width] or None, the number of types, whether windows are drawn, and shares to keep or None.");
+             "All (centre, context) pairs, two int64[pairs]. Arguments are the window, offsets of columns\n"
+             "[paths, width] or None, whether windows are drawn, and shares to keep or None.");
   module.def("skip_gram_pairs_into", &skip_gram_pairs_into, nb::arg("walks").noconvert(),
              nb::arg("arguments").noconvert(), nb::arg("key"), nb::arg("threads"), nb::arg("centers").noconvert(),
              nb::arg("contexts").noconvert(), "The same into arrays of the caller; returns the number of pairs.");
   module.def("walk_pairs", &walk_pairs, nb::arg("plan"), nb::arg("walkers"), nb::arg("arguments").noconvert(),
              nb::arg("key"), nb::arg("threads"),
-             "The pairs of random_walks(), which are held only meanwhile, of each two types of centre and context.");
+             "The pairs of random_walks(), which are held only meanwhile.");
   module.def("ppr_neighbors", &ppr, nb::arg("round"), nb::arg("nodes").noconvert(), nb::arg("walks_rounds_neighbors"),
              nb::arg("restart_probability"), nb::arg("key"), nb::arg("threads"),
              "The nodes that walks from each node visit most, -1 where there are no more, and how often: two int64[n, "

@@ -35,10 +35,10 @@ struct WalkerArrays {
 
 WalkRequest with_walkers(const PlanArrays& plan, const WalkerArrays& walkers, const DrawKey& key, int threads);
 
-// How pairs are made of walks: the window, offsets and types of the columns of each path, the number of types, whether
-// windows are drawn, and the share of each key to keep.
+// How pairs are made of walks: the window, offsets of the columns of each path, whether windows are drawn, and the share
+// of each key to keep.
 using PerColumn = std::optional<InputArray<std::int64_t, 2>>;
-using PairTuple = std::tuple<std::int64_t, PerColumn, PerColumn, std::int64_t, bool, std::optional<InputArray<double>>>;
+using PairTuple = std::tuple<std::int64_t, PerColumn, bool, std::optional<InputArray<double>>>;
 
 SkipGramRequest skip_gram_request(const PairTuple& arguments, std::size_t paths, std::int64_t width, const DrawKey& key,
                                   int threads);

@@ -36,7 +36,6 @@ enum class Stream : std::uint32_t {
   kRowInitialization = 4,
   kPermutation = 5,
   kWindow = 6,
-  kLabor = 7,
   kRowRounding = 8,
   kAdmission = 9,
 };

@@ -18,6 +18,18 @@ constexpr std::int64_t kRowDistance = 24;
 constexpr std::uint32_t kHop = 1;  // of the counter: hop 0 has the draws that know no queries
 constexpr std::uint32_t kMostTries = 32;
 
+// The edges from query number `number` to its known positives, checked.
+EdgeSpan known_positives_of(const Adjacency& known, std::span<const std::int64_t> queries, std::int64_t number) {
+  const std::int64_t query = queries[static_cast<std::size_t>(number)];
+  if (query < 0 || query >= known.num_rows) {
+    throw Error(ErrorKind::kUsage,
+                "queries must be node indices in [0, " + std::to_string(known.num_rows) + "), received " +
+                    std::to_string(query) + " at position " + std::to_string(number),
+                "queries");
+  }
+  return edges_of(known, query);
+}
+
 // The items that are no known positives of one query, enumerated.
 template <typename Index>
 class RemainingItems {
@@ -305,17 +317,6 @@ void count_rows(const Adjacency& known, const Index* indices, std::int64_t num_i
 }
 
 }  // namespace
-
-EdgeSpan known_positives_of(const Adjacency& known, std::span<const std::int64_t> queries, std::int64_t number) {
-  const std::int64_t query = queries[static_cast<std::size_t>(number)];
-  if (query < 0 || query >= known.num_rows) {
-    throw Error(ErrorKind::kUsage,
-                "queries must be node indices in [0, " + std::to_string(known.num_rows) + "), received " +
-                    std::to_string(query) + " at position " + std::to_string(number),
-                "queries");
-  }
-  return edges_of(known, query);
-}
 
 void sample_negatives(const NegativeRequest& request, std::int64_t* out) {
   if (!request.weights.empty() && static_cast<std::int64_t>(request.weights.size()) != request.items->size()) {

@@ -1,4 +1,4 @@
-// Negatives of queries whose positives are known: none of those is drawn, or counts as a negative.
+// Negatives of queries whose positives are known: none of those is drawn.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,6 @@
 #include "sample/negative.h"
 
 namespace graphbox {
-
-// The edges from query number `number` to its known positives, checked.
-EdgeSpan known_positives_of(const Adjacency& known, std::span<const std::int64_t> queries, std::int64_t number);
 
 struct NegativeRequest {
   const AliasTable* items = nullptr;
@@ -29,18 +26,6 @@ struct NegativeRequest {
 // positives of the query. Draws that hit a known positive are repeated, a bounded number of times; then the items that
 // are left are enumerated, which has the same distribution.
 void sample_negatives(const NegativeRequest& request, std::int64_t* out);
-
-struct CollisionRequest {
-  std::span<const std::int64_t> queries;       // none: all are different, and nothing more is known of them
-  std::span<const std::int64_t> positives;     // the item of each query
-  std::span<const std::int64_t> candidates;    // candidate i stands for the positive of query i, as far as there are
-  const Adjacency* known_positives = nullptr;  // a row for each query, ascending; null: none are known
-  int threads = 1;
-};
-
-// Writes for each query and each candidate whether it must not be a negative: it is the query's positive again, that
-// of another place with the same query, or another known positive. A query's own place is no collision.
-void find_collisions(const CollisionRequest& request, bool* out);
 
 // Writes how many of `num_items` items are no known positives of each row, the row's own number apart if asked.
 void count_remaining(const Adjacency& known, std::int64_t num_items, bool exclude_query, std::int64_t* out, int threads);

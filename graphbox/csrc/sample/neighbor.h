@@ -59,7 +59,6 @@ struct NeighborRequest {
   bool disjoint = false;  // a tree of its own for each seed
   std::vector<std::int64_t> tree_times;  // of disjoint samples by relations with times, for each tree
   bool take_last = false;                // by those the latest edges, instead of any
-  bool labor = false;                    // nodes with common neighbours choose alike: sample/labor.h
   PhiloxKey key{};
   int threads = 1;
 };

@@ -91,14 +91,6 @@ std::size_t count_seeds(const NeighborRequest& request) {
   return seeds;
 }
 
-void check_options(const NeighborRequest& request) {
-  if (request.labor && (request.replace || request.disjoint)) {
-    throw Error(ErrorKind::kUsage, std::string("expected a sample without replacement of shared nodes, received labor and ") +
-                    (request.replace ? "replace" : "disjoint trees"),
-                "labor", "leave one of the two out");
-  }
-}
-
 void check_tables(const NeighborRequest& request, const Relation& relation) {
   check_weights(relation);
   const std::size_t trees = count_seeds(request);
@@ -111,7 +103,6 @@ void check_tables(const NeighborRequest& request, const Relation& relation) {
 }
 
 void check_request(const NeighborRequest& request) {
-  check_options(request);
   for (const Relation& relation : request.relations) {
     const std::int64_t nodes = request.num_nodes[static_cast<std::size_t>(relation.target_type)];
     if (relation.adjacency.num_rows != nodes) {

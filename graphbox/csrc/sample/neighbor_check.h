@@ -10,8 +10,6 @@ void check_request(const NeighborRequest& request);
 
 // The part of it that is about what one relation is drawn with: weights, times, values of edges.
 void check_tables(const NeighborRequest& request, const Relation& relation);
-// ... and about what does not go together in a request, whatever its relations.
-void check_options(const NeighborRequest& request);
 
 // How many seeds it has: the number of its trees, if it is disjoint.
 std::size_t count_seeds(const NeighborRequest& request);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "sample/excluding_choice.h"
-#include "sample/labor.h"
 #include "sample/lane_choice.h"
 #include "sample/weighted_choice.h"
 
@@ -260,9 +259,6 @@ class WeightAndTimeChooser : public TimeChooser {
 };
 
 std::unique_ptr<NeighborChooser> make_plain_chooser(const NeighborRequest& request, const Relation& relation) {
-  if (request.labor) {
-    return make_labor_chooser(relation);
-  }
   if (relation.weight_sums != nullptr) {
     return std::make_unique<WeightAndTimeChooser>(request, relation);
   }
@@ -289,7 +285,7 @@ void NeighborChooser::narrow(const Frontier&, std::int64_t, std::int64_t, EdgeSp
 
 std::unique_ptr<NeighborChooser> make_chooser(const NeighborRequest& request, const Relation& relation) {
   std::unique_ptr<NeighborChooser> plain = make_plain_chooser(request, relation);
-  if (relation.excluded == nullptr || request.labor) {
+  if (relation.excluded == nullptr) {
     return plain;
   }
   return make_excluding_chooser(std::move(plain), request, relation);

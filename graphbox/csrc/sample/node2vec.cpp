@@ -38,11 +38,15 @@ GRAPHBOX_INLINE double unit_interval(std::uint32_t low, std::uint32_t high) {
 template <typename Index>
 class Node2VecWalkers {
  public:
+  // With `lists` walkers take one step, the last of the request, in lists that were read for it.
   Node2VecWalkers(const WalkRequest& request, const Index* indices, std::int64_t first, std::int64_t end,
-                  std::int64_t* out)
+                  std::int64_t* out, const StepRequest* one_step = nullptr, const FetchedLists* lists = nullptr)
       : request_(request),
+        one_step_(one_step),
+        lists_(lists),
         step_(request.paths.front().front()),
         edges_(step_.edges),
+        num_nodes_(lists != nullptr ? lists->num_nodes : edges_.num_rows),
         indices_(indices),
         next_(first),
         end_(end),
@@ -115,12 +119,18 @@ class Node2VecWalkers {
     return taken;
   }
 
-  std::int64_t* row(const Walker& walker) const { return out_ + walker.number * (request_.length + 1); }
+  // Where the node goes that the walker is at after so many steps.
+  std::int64_t* at(const Walker& walker, std::int64_t steps) const {
+    return out_ + (one_step_ != nullptr ? walker.number : walker.number * (request_.length + 1) + steps);
+  }
   const Index* list(const EdgeSpan& edges) const { return neighbor_at(edges_, indices_, edges.begin); }
   // A dart's draws do not depend on how many there were before: its number stands where relations do, its step is the
   // number of the block. Word 0 chooses the edge, 1 and 2 where the dart falls, 3 of the first dart whether to restart.
   // With weights word 0 chooses a column, and word 0 of another hop whether its own edge or the other.
   DrawSequence draws(const Walker& walker, std::uint32_t hop = kHop) const {
+    if (one_step_ != nullptr) {
+      return one_step_->draws->of(one_step_->numbers[static_cast<std::size_t>(walker.number)], hop, walker.dart);
+    }
     return DrawSequence(request_.key, hop, walker.dart,
                         static_cast<std::uint64_t>(request_.first_position + walker.number));
   }
@@ -134,17 +144,22 @@ class Node2VecWalkers {
     while (next_ < end_) {
       walker.number = next_++;
       const auto number = static_cast<std::size_t>(walker.number);
+      if (lists_ != nullptr) {
+        resume(walker, number);
+        rows_.push(slot);
+        return;
+      }
       walker.step = 0;
       walker.node = request_.start[number];
       walker.previous = -1;
       check_start(edges_, walker.node, request_.first_position + walker.number);
-      row(walker)[0] = walker.node;
+      *at(walker, 0) = walker.node;
       if (!request_.second.empty()) {
         walker.previous = walker.node;
         walker.previous_edges = edges_of(edges_, walker.node);
         walker.node = request_.second[number];
         check_node(edges_, walker.node, request_.first_position + walker.number, "second");
-        row(walker)[++walker.step] = walker.node;
+        *at(walker, ++walker.step) = walker.node;
       }
       if (walker.step < request_.length) {
         prefetch_row(edges_, walker.node);
@@ -152,6 +167,21 @@ class Node2VecWalkers {
         return;
       }
     }
+  }
+
+  // Puts a walker before the one step that it takes.
+  void resume(Walker& walker, std::size_t number) const {
+    walker.step = one_step_->step;
+    walker.node = checked_row(lists_->rows[number]);
+    walker.previous = lists_->previous[number];
+    if (walker.previous >= 0) {
+      walker.previous_edges = edges_of(edges_, checked_row(lists_->previous_rows[number]));
+    }
+  }
+
+  std::int64_t checked_row(std::int64_t row) const {
+    check_node(edges_, row, 0, "rows");
+    return row;
   }
 
   void begin_step(int slot) {
@@ -173,7 +203,7 @@ class Node2VecWalkers {
         return;
       }
       if (degree == 0) {
-        std::fill(row(walker) + walker.step + 1, row(walker) + request_.length + 1, -1);
+        std::fill(at(walker, walker.step + 1), at(walker, request_.length) + 1, -1);
         enter(slot);
         return;
       }
@@ -186,14 +216,14 @@ class Node2VecWalkers {
       if (dart >= columns && excess_ > 0) {
         walker.back = true;
         walker.candidate = walker.previous;
-        walker.search.start(list(walker.edges), degree, walker.previous, edges_.num_rows,
+        walker.search.start(list(walker.edges), degree, walker.previous, num_nodes_,
                             static_cast<std::int64_t>((dart - columns) / excess_));
         searches_.push(slot);
         return;
       }
       walker.height = dart / static_cast<double>(degree);
     }
-    walker.candidate_edge = walker.edges.begin + draw_below(sequence, words[0], walker, degree);
+    walker.candidate_edge = walker.edges.begin + draw_below(sequence, words[0], edge_draw(walker), degree);
     prefetch(neighbor_at(edges_, indices_, walker.candidate_edge));
     if (step_.weights != nullptr) {
       const auto [aliases, shift] = tables(walker.edges);
@@ -219,21 +249,14 @@ class Node2VecWalkers {
     candidates_.push(slot);
   }
 
-  static std::int64_t draw_below(const DrawSequence& sequence, std::uint32_t word, const Walker& walker,
-                                 std::int64_t range) {
-    const auto draw = static_cast<std::uint32_t>(walker.step) * 4;
-    if (range < std::int64_t{1} << 32) [[likely]] {
-      return sequence.bounded(word, draw, static_cast<std::uint32_t>(range));
-    }
-    return static_cast<std::int64_t>(sequence.bounded_wide(draw, static_cast<std::uint64_t>(range)));
-  }
+  static std::uint32_t edge_draw(const Walker& walker) { return static_cast<std::uint32_t>(walker.step) * 4; }
 
   // The candidate has come.
   void judge(int slot) {
     Walker& walker = walkers_[slot];
     walker.candidate = *neighbor_at(edges_, indices_, walker.candidate_edge);
-    if (static_cast<std::uint64_t>(walker.candidate) >= static_cast<std::uint64_t>(edges_.num_rows)) [[unlikely]] {
-      throw_bad_neighbor(edges_, walker.candidate_edge, walker.candidate, edges_.num_rows);
+    if (static_cast<std::uint64_t>(walker.candidate) >= static_cast<std::uint64_t>(num_nodes_)) [[unlikely]] {
+      throw_bad_neighbor(edges_, walker.candidate_edge, walker.candidate, num_nodes_);
     }
     if (walker.candidate == walker.previous) {
       settle(slot, walker.height < return_weight_);
@@ -241,8 +264,7 @@ class Node2VecWalkers {
       settle(slot, walker.height < sure_below_);
     } else {
       walker.back = false;
-      walker.search.start(list(walker.previous_edges), walker.previous_edges.degree, walker.candidate, edges_.num_rows,
-                          0);
+      walker.search.start(list(walker.previous_edges), walker.previous_edges.degree, walker.candidate, num_nodes_, 0);
       searches_.push(slot);
     }
   }
@@ -276,7 +298,7 @@ class Node2VecWalkers {
   void arrive(int slot, std::int64_t node) {
     Walker& walker = walkers_[slot];
     walker.node = node;
-    row(walker)[++walker.step] = node;
+    *at(walker, ++walker.step) = node;
     if (walker.step == request_.length) {
       enter(slot);
       return;
@@ -320,8 +342,8 @@ class Node2VecWalkers {
   }
 
   std::int64_t checked(const Walker& walker, std::int64_t node) const {
-    if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(edges_.num_rows)) [[unlikely]] {
-      throw_bad_neighbor(edges_, walker.edges.begin, node, edges_.num_rows);
+    if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_nodes_)) [[unlikely]] {
+      throw_bad_neighbor(edges_, walker.edges.begin, node, num_nodes_);
     }
     return node;
   }
@@ -349,7 +371,7 @@ class Node2VecWalkers {
         break;
       }
     }
-    std::int64_t before = draw_below(sequence, words[0], walker, counts[chosen]);
+    std::int64_t before = draw_below(sequence, words[0], edge_draw(walker), counts[chosen]);
     std::int64_t node = -1;
     for_each_edge(walker, [&](std::int64_t neighbor, std::size_t kind) {
       if (kind == chosen && before-- == 0) {
@@ -360,8 +382,11 @@ class Node2VecWalkers {
   }
 
   const WalkRequest& request_;
+  const StepRequest* one_step_;  // null: whole walks
+  const FetchedLists* lists_;
   const WalkStep& step_;
   const Adjacency& edges_;
+  std::int64_t num_nodes_;
   const Index* indices_;
   std::int64_t next_;
   std::int64_t end_;
@@ -382,11 +407,12 @@ class Node2VecWalkers {
 };
 
 template <typename Index>
-void walk_chunks(const WalkRequest& request, const Index* indices, std::int64_t* out) {
-  const auto walkers = static_cast<std::int64_t>(request.start.size());
+void walk_chunks(const WalkRequest& request, const Index* indices, std::int64_t* out,
+                 const StepRequest* one_step = nullptr, const FetchedLists* lists = nullptr) {
+  const auto walkers = static_cast<std::int64_t>(one_step != nullptr ? one_step->numbers.size() : request.start.size());
   parallel_for(request.threads, (walkers + kChunkWalkers - 1) / kChunkWalkers, [&](std::int64_t chunk) {
     const std::int64_t end = std::min((chunk + 1) * kChunkWalkers, walkers);
-    Node2VecWalkers<Index>(request, indices, chunk * kChunkWalkers, end, out).run();
+    Node2VecWalkers<Index>(request, indices, chunk * kChunkWalkers, end, out, one_step, lists).run();
   });
 }
 
@@ -422,6 +448,23 @@ void node2vec_walks(const WalkRequest& request, std::int64_t* out) {
     walk_chunks(request, edges.wide_indices, out);
   } else {
     walk_chunks(request, edges.narrow_indices, out);
+  }
+}
+
+void node2vec_step(const StepRequest& request, const FetchedLists& lists, double p, double q,
+                   std::int64_t most_parallel, std::int64_t* next) {
+  WalkRequest walks;
+  walks.paths = {{*lists.lists}};
+  walks.length = request.step + 1;
+  walks.p = p;
+  walks.q = q;
+  walks.most_parallel = most_parallel;
+  walks.threads = request.threads;
+  const Adjacency& edges = lists.lists->edges;
+  if (edges.wide_indices != nullptr) {
+    walk_chunks(walks, edges.wide_indices, next, &request, &lists);
+  } else {
+    walk_chunks(walks, edges.narrow_indices, next, &request, &lists);
   }
 }
 

@@ -60,7 +60,6 @@ NeighborPass::NeighborPass(PassRequest request) : request_(std::move(request)) {
 }
 
 void NeighborPass::start_batch(PassBatch& batch) {
-  check_options(batch.request);
   const std::size_t trees = count_seeds(batch.request);
   check_batch_size(static_cast<std::int64_t>(trees));
   for (const PassExclusion& each : batch.excluded) {

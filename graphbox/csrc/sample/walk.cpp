@@ -15,12 +15,6 @@ namespace {
 constexpr int kGroup = 64;
 constexpr std::int64_t kChunkWalkers = 16 * kGroup;
 
-// Hops of the counter. One draw a step chooses among equal edges, another decides whether to restart, and two choose by
-// weight or by time. Hop 1 is node2vec's.
-constexpr std::uint32_t kUniformHop = 0;
-constexpr std::uint32_t kRestartHop = 2;
-constexpr std::uint32_t kPairHop = 3;
-
 enum class Restarts : std::uint8_t { kNone, kSteps, kRounds };
 
 // Which walkers go along a path: all, or those listed.
@@ -251,13 +245,7 @@ class WalkerGroup {
     reach(words_, kUniformHop, step);
     const auto draw = static_cast<std::uint32_t>(step);
     for_each_choice(edges, step, [&](int i, EdgeSpan span) {
-      if (span.degree < std::int64_t{1} << 32) [[likely]] {
-        const auto degree = static_cast<std::uint32_t>(span.degree);
-        edges_[i] = span.begin + draws(i, kUniformHop).bounded(words_.word(i), draw, degree);
-      } else {
-        const auto degree = static_cast<std::uint64_t>(span.degree);
-        edges_[i] = span.begin + static_cast<std::int64_t>(draws(i, kUniformHop).bounded_wide(draw, degree));
-      }
+      edges_[i] = span.begin + draw_below(draws(i, kUniformHop), words_.word(i), draw, span.degree);
       prefetch_neighbor(edges, edges_[i]);
     });
   }
@@ -391,7 +379,6 @@ class WalkerGroup {
   void reach(Words& words, std::uint32_t hop, std::int64_t step) {
     words.reach(step, request_.key, hop, positions_.data(), (size_ + kLanes - 1) / kLanes * kLanes);
   }
-  static std::uint32_t pair_draw(std::int64_t step) { return static_cast<std::uint32_t>(step) * 2; }
   DrawSequence draws(int i, std::uint32_t hop) const {
     return DrawSequence(request_.key, hop, 0, static_cast<std::uint64_t>(position(i)));
   }
@@ -487,7 +474,9 @@ void walk_chunks(const WalkRequest& request, std::int64_t* out) {
 }  // namespace
 
 void random_walks(const WalkRequest& request, std::int64_t* out) {
-  if ((request.p != 1 || request.q != 1) && request.length > 0) {
+  if (request.made != nullptr) {
+    std::copy_n(request.made, std::ssize(request.start) * (request.length + 1), out);
+  } else if ((request.p != 1 || request.q != 1) && request.length > 0) {
     node2vec_walks(request, out);
   } else if (request.restart_rounds) {
     walk_chunks<Restarts::kRounds>(request, out);

@@ -55,6 +55,7 @@ struct WalkRequest {
   bool restart_rounds = false;     // ... unless only whole rounds of steps start anew
   TimeRule time_rule;
   std::int64_t first_position = 0;  // of start in the whole, when this is a part: walkers draw as they would in it
+  const std::int64_t* made = nullptr;  // [start.size(), length + 1]: the walks, where they were made before; or null
 };
 
 // Writes start.size() rows of length + 1 nodes, -1 after a dead end. Walker w draws at position w, so that walkers
@@ -65,6 +66,24 @@ struct WalkRequest {
 // a dead end. With `restart_rounds` a walker stands at its start again, with that probability, before the first step of
 // each round but the first, and always after a dead end; the rest of the round with the dead end is -1.
 void random_walks(const WalkRequest& request, std::int64_t* out);
+
+// Hops of the counter. One draw a step chooses among equal edges, another decides whether to restart, and two choose by
+// weight or by time. Hops 1 and 4 are node2vec's.
+inline constexpr std::uint32_t kUniformHop = 0;
+inline constexpr std::uint32_t kRestartHop = 2;
+inline constexpr std::uint32_t kPairHop = 3;
+
+// The first of the two draws of a step.
+inline std::uint32_t pair_draw(std::int64_t step) { return static_cast<std::uint32_t>(step) * 2; }
+
+// A number below `range`, of the draw whose first word is `word`.
+GRAPHBOX_INLINE std::int64_t draw_below(const DrawSequence& draws, std::uint32_t word, std::uint32_t draw,
+                                        std::int64_t range) {
+  if (range < std::int64_t{1} << 32) [[likely]] {
+    return draws.bounded(word, draw, static_cast<std::uint32_t>(range));
+  }
+  return static_cast<std::int64_t>(draws.bounded_wide(draw, static_cast<std::uint64_t>(range)));
+}
 
 // Words below it, of 2^32, mean a restart.
 inline std::uint64_t restart_threshold(double probability) {

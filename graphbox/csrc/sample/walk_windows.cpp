@@ -30,9 +30,8 @@ KeptWalk read_walk(const SkipGramRequest& request, std::int64_t walk, std::vecto
   const std::int64_t length = std::find_if(nodes, nodes + request.width, [](auto node) { return node < 0; }) - nodes;
   const std::int64_t position = request.first_position + walk;
   const std::int64_t first_column = request.path_of != nullptr ? request.path_of[walk] * request.width : 0;
-  const std::int64_t* const types = request.column_types != nullptr ? request.column_types + first_column : nullptr;
   if (request.column_offsets == nullptr && request.keep == nullptr) {
-    return {position, {nodes, static_cast<std::size_t>(length)}, nullptr, types};
+    return {position, {nodes, static_cast<std::size_t>(length)}, nullptr};
   }
   const std::int64_t* const offsets =
       request.column_offsets != nullptr ? request.column_offsets + first_column : nullptr;
@@ -52,7 +51,7 @@ KeptWalk read_walk(const SkipGramRequest& request, std::int64_t walk, std::vecto
     keys.push_back(key);
     columns.push_back(column);
   }
-  return {position, keys, columns.data(), types};
+  return {position, keys, columns.data()};
 }
 
 }  // namespace graphbox

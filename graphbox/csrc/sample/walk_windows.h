@@ -16,8 +16,6 @@ struct SkipGramRequest {
   std::int64_t width = 0;
   std::int64_t window = 1;
   const std::int64_t* column_offsets = nullptr;  // [paths, width] or null: added to the nodes of each column
-  const std::int64_t* column_types = nullptr;    // [paths, width] or null: each pair of types has its own output
-  std::int64_t num_types = 1;
   const std::int64_t* path_of = nullptr;  // [num_walks], or null where there is one path
   bool dynamic_window = false;  // a window drawn for each centre from 1 ... window (word2vec's way to favour the near)
   PhiloxKey key{};
@@ -56,10 +54,8 @@ struct KeptWalk {
   std::int64_t position;
   std::span<const std::int64_t> keys;
   const std::int64_t* columns;  // null: 0, 1, 2, ...
-  const std::int64_t* types;    // of the columns, or null
 
   std::int64_t column(std::int64_t place) const { return columns != nullptr ? columns[place] : place; }
-  std::int64_t type(std::int64_t place) const { return types[column(place)]; }
 };
 
 // Reads walk number `walk`; `keys` and `columns` are room for it.

@@ -180,8 +180,7 @@ TEST(walk, pairs_are_counted_as_they_are_written) {
       const auto count = static_cast<std::size_t>(pairs.count());
       std::vector<std::int64_t> centers(count + 1, -7);
       std::vector<std::int64_t> contexts(count + 1, -7);
-      const PairOutput output{centers.data(), contexts.data()};
-      pairs.write({&output, 1});
+      pairs.write({centers.data(), contexts.data()});
       CHECK(std::count(centers.begin(), centers.end(), -7) == 1);
       CHECK(std::count(contexts.begin(), contexts.end(), -7) == 1);
       for (std::size_t i = 0; i < count; ++i) {

@@ -297,6 +297,7 @@ void SkipGram::make(const SkipGramBatches& batches, std::int64_t number, SkipGra
   walks.second = part_of(walks.second, begin, end);
   walks.path_of = part_of(walks.path_of, begin, end);
   walks.times = part_of(walks.times, begin, end);
+  walks.made = walks.made != nullptr ? walks.made + begin * (walks.length + 1) : nullptr;
   walks.key = derive_key(Stream::kWalk, batches.seed, batches.epoch, in_epoch);
   walks.threads = 1;
   SkipGramRequest windows = *batches.windows;

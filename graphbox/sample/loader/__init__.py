@@ -10,6 +10,7 @@ from graphbox.sample.loader.features import MemoryFetch
 from graphbox.sample.loader.link_loader import LinkNeighborLoader
 from graphbox.sample.loader.negatives import NegativeSampling
 from graphbox.sample.loader.neighbor_loader import NeighborLoader
+from graphbox.sample.loader.options import LoaderOptions
 from graphbox.sample.loader.stages import FetchStage, SampleRequest, SampleStage
 from graphbox.sample.loader.triple_loader import TripleLoader
 
@@ -18,6 +19,7 @@ __all__ = [
     "FetchStage",
     "LinkNeighborLoader",
     "LinkSeeds",
+    "LoaderOptions",
     "MemoryFetch",
     "NegativeSampling",
     "NeighborLoader",

@@ -60,7 +60,6 @@ _ELSEWHERE = {
     "worker_init_fn": _THREADS,
     "generator": "give seed: an integer that decides all random draws",
     "pin_memory": "give device: batches are then copied there ahead of their use",
-    "weight_attr": "give weighted=True: edges are drawn by their `weight`",
     "directed": "leave it out: sampled edges lead towards the seeds",
     "subgraph_type": "leave it out: sampled edges lead towards the seeds",
     "is_sorted": "leave it out: the graph keeps its edges sorted",

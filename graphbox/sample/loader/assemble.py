@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Output", "assembly"]
 
 Output: TypeAlias = Literal["pyg", "torch", "numpy"]
-"""What a loader yields: ``Data`` or ``HeteroData``, or :class:`Batch` of torch tensors or NumPy arrays."""
+"""Form of batches: ``Data`` or ``HeteroData``, or :class:`Batch` of torch tensors or NumPy arrays."""
 
 Record = TypeVar("Record")
 
@@ -102,7 +102,7 @@ class _SingleTypeData:
         attributes: dict[str, Any] = {}
         for node_type in sample.nodes:
             attributes |= _node_attributes(batch, node_type, self._device)
-        for edge_type in sample.rows:
+        for edge_type in sample.row:
             attributes |= _edge_attributes(batch, edge_type, self._device)
         for _, name, value in batch.seeds.attributes():
             attributes[name] = _tensor(value, self._device)
@@ -121,7 +121,7 @@ class _HeteroData:
         data: Any = self._module.HeteroData()
         for node_type in sample.nodes:
             data[node_type].update(_node_attributes(batch, node_type, self._device))
-        for edge_type in sample.rows:
+        for edge_type in sample.row:
             data[edge_type].update(_edge_attributes(batch, edge_type, self._device))
         for place, name, value in batch.seeds.attributes():
             setattr(data if place is None else data[place], name, _tensor(value, self._device))
@@ -134,7 +134,7 @@ def _node_attributes(batch: Batch[Any], node_type: str, device: torch.device | N
     attributes = {
         "n_id": _tensor(nodes, device),
         "num_nodes": len(nodes),
-        "num_sampled_nodes": sample.nodes_per_hop[node_type],
+        "num_sampled_nodes": sample.num_sampled_nodes[node_type],
     }
     if node_type in sample.trees:
         attributes["batch"] = _tensor(sample.trees[node_type], device)
@@ -146,9 +146,9 @@ def _node_attributes(batch: Batch[Any], node_type: str, device: torch.device | N
 def _edge_attributes(batch: Batch[Any], edge_type: Any, device: torch.device | None) -> dict[str, Any]:
     sample = batch.sample
     attributes = {
-        "edge_index": _tensor(_stacked(sample.rows[edge_type], sample.cols[edge_type]), device),
+        "edge_index": _tensor(_stacked(sample.row[edge_type], sample.col[edge_type]), device),
         "e_id": _tensor(sample.edge_ids[edge_type], device),
-        "num_sampled_edges": sample.edges_per_hop[edge_type],
+        "num_sampled_edges": sample.num_sampled_edges[edge_type],
     }
     if edge_type in sample.weight:
         attributes["edge_weight"] = _tensor(sample.weight[edge_type], device)

@@ -1,11 +1,11 @@
-"""What all loaders share: epochs in passes of batches, made ahead by threads, resumed where they stopped."""
+"""Base of all loaders: epochs in passes of batches, made ahead by threads, resumed where they stopped."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,7 @@ from graphbox.sample.adjacency import GraphLike, is_tiered
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.loader.arguments import part_numbers, positive_integer, seconds, untiered
-from graphbox.sample.loader.assemble import Output, assembly
+from graphbox.sample.loader.assemble import assembly
 from graphbox.sample.loader.batch import Batch, Seeds
 from graphbox.sample.loader.device import (
     DevicePass,
@@ -27,15 +27,16 @@ from graphbox.sample.loader.device import (
     device_of_batches,
     hold_lists,
 )
-from graphbox.sample.loader.edge_features import EdgeFeatureNames, EdgeFeatures
-from graphbox.sample.loader.features import FeatureNames, MemoryFetch, feature_names
+from graphbox.sample.loader.edge_features import EdgeFeatures
+from graphbox.sample.loader.features import MemoryFetch, feature_names
+from graphbox.sample.loader.options import LoaderOptions
 from graphbox.sample.loader.order import seed_order
 from graphbox.sample.loader.prefetch import OrderedPrefetch, Prefetching
 from graphbox.sample.loader.stages import (
     FetchStage,
     MemorySampler,
     MemoryStages,
-    NeighborOptions,
+    Neighborhood,
     SampleRequest,
     SampleStage,
 )
@@ -45,43 +46,11 @@ from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
-    import torch
-
     from graphbox.graph.tiered_graph import TieredGraph
-    from graphbox.table.table import EmbeddingTable
 
-__all__ = ["BatchOptions", "Drawn", "Loader", "LoaderIterator", "LoadingOptions"]
+__all__ = ["Drawn", "Loader", "LoaderIterator", "digest"]
 
-DEFAULT_PREFETCH = 2
 _THREAD_NAME = "graphbox-loader"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchOptions:
-    """How seeds become batches: arguments of loaders by their names."""
-
-    batch_size: int
-    shuffle: bool
-    shuffle_block: int
-    drop_last: bool
-    part: tuple[int, int] = (0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadingOptions:
-    """How batches are made and what they become: arguments of loaders by their names."""
-
-    features: FeatureNames
-    fetch: FetchStage | None
-    output: Output
-    transform: Callable[[Any], Any] | None
-    num_threads: int | None
-    prefetch: int
-    pass_batches: int | None
-    timeout: float
-    tables: Mapping[str, EmbeddingTable]
-    device: torch.device | str | None = None
-    edge_features: EdgeFeatureNames = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +122,28 @@ class Loader(ABC):
     def __init__(
         self,
         graph: GraphLike | TieredGraph | DeviceGraph,
-        neighbors: NeighborOptions,
-        batches: BatchOptions,
-        loading: LoadingOptions,
+        batch_size: int,
+        neighbors: Neighborhood,
+        loading: LoaderOptions,
         *,
+        part: tuple[int, int] = (0, 1),
         fetched_lists: ListBudget | None = None,
         has_times: bool = False,
     ) -> None:
         self._graph = untiered(graph)
         on_device = graph if isinstance(graph, DeviceGraph) else None
         device = device_of_batches(on_device, loading.device)
+        tables = loading.tables or {}
         self._streams = None if device is None else DeviceStreams(device)
         self._neighbors = neighbors
-        self._batch_size = positive_integer(batches.batch_size, "batch_size")
-        self._shuffle_block = positive_integer(batches.shuffle_block, "shuffle_block")
-        self._batch_options = batches
-        self._part = part_numbers(batches.part)
+        self._batch_size = positive_integer(batch_size, "batch_size")
+        self._shuffle_block = positive_integer(loading.shuffle_block, "shuffle_block")
+        self._options = loading
+        self._part = part_numbers(part)
         self._threads = (
-            1 if on_device is not None and loading.num_threads is None else thread_count(loading.num_threads)
+            1
+            if on_device is not None and loading.num_threads is None
+            else thread_count(loading.num_threads, "num_threads")
         )
         self._prefetch = positive_integer(loading.prefetch, "prefetch")
         self._pass_batches = (
@@ -184,7 +157,7 @@ class Loader(ABC):
         )
         fetch: FetchStage | None = loading.fetch
         if on_device is not None:
-            check_device_options(on_device, loading.tables)
+            check_device_options(on_device, tables)
             hold_lists(on_device, neighbors, has_times=has_times)
         tiered = graph if is_tiered(graph) else None if on_device is None else on_device.tiered
         pass_sampler = None
@@ -197,7 +170,7 @@ class Loader(ABC):
             self._pass_batches = 1
         names = {} if fetch is not None else feature_names(self._graph, loading.features)
         self._passes: TieredStages | MemoryStages | None = None
-        rows = RowsAhead(loading.tables)
+        rows = RowsAhead(tables)
         pass_batches = None if loading.pass_batches is None else self._pass_batches
         if tiered is not None:
             self._passes = TieredStages(
@@ -225,7 +198,7 @@ class Loader(ABC):
     @property
     @abstractmethod
     def _num_seeds(self) -> int:
-        """How many seeds an epoch has."""
+        """Number of seeds of an epoch."""
 
     @abstractmethod
     def _seed_digest(self) -> str:
@@ -240,7 +213,7 @@ class Loader(ABC):
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         full, rest = divmod(self._num_seeds, self._batch_size)
-        return full + (1 if rest and not self._batch_options.drop_last else 0)
+        return full + (1 if rest and not self._options.drop_last else 0)
 
     @property
     def epoch(self) -> int:
@@ -279,9 +252,9 @@ class Loader(ABC):
     def _order(self, epoch: int) -> Int64Array:
         return seed_order(
             self._num_seeds,
-            shuffle=self._batch_options.shuffle,
+            shuffle=self._options.shuffle,
             block=self._shuffle_block,
-            seed=self._neighbors.seed,
+            seed=self._neighbors.options.seed,
             epoch=epoch,
         )
 
@@ -383,7 +356,7 @@ class Loader(ABC):
         return {"epoch": position.epoch, "batch": position.batch, "settings": self._settings()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken: the next loop yields the batches that were left.
+        """Resume where :meth:`state_dict` was taken: the next loop yields the batches that were left.
 
         They are bit for bit those the other loader would have yielded, whatever the number of threads.
 
@@ -418,28 +391,26 @@ class Loader(ABC):
 
     def _settings(self) -> dict[str, Any]:
         """Return everything batches depend on besides the graph."""
-        neighbors = self._neighbors
-        hops = neighbors.num_neighbors
+        options, node_times = self._neighbors.options, self._neighbors.node_times
+        hops = self._neighbors.num_neighbors
         text = (
             sorted((str(key), list(value)) for key, value in hops.items())
             if isinstance(hops, Mapping)
             else hops
         )
-        weighted = neighbors.weighted
         return {
             "seeds": self._seed_digest(),
             "batch_size": self._batch_size,
-            "shuffle": bool(self._batch_options.shuffle),
+            "shuffle": bool(self._options.shuffle),
             "shuffle_block": self._shuffle_block,
-            "drop_last": bool(self._batch_options.drop_last),
+            "drop_last": bool(self._options.drop_last),
             "num_neighbors": str(list(text)),
-            "replace": bool(neighbors.replace),
-            "weighted": str(weighted if isinstance(weighted, bool) else sorted(map(str, weighted))),
-            "labor": neighbors.labor,
-            "disjoint": bool(neighbors.disjoint),
-            "temporal_strategy": neighbors.temporal_strategy,
-            "node_times": None if neighbors.node_times is None else neighbors.node_times.name,
-            "seed": neighbors.seed,
+            "replace": bool(options.replace),
+            "weight_attr": options.weight_attr,
+            "disjoint": bool(options.disjoint),
+            "temporal_strategy": options.temporal_strategy,
+            "node_times": None if node_times is None else node_times.name,
+            "seed": options.seed,
         }
 
 
@@ -452,7 +423,7 @@ def digest(*arrays: Any) -> str:
     return state.hexdigest()
 
 
-def _edge_features(graph: GraphLike, loading: LoadingOptions, *, is_on_device: bool) -> EdgeFeatures:
+def _edge_features(graph: GraphLike, loading: LoaderOptions, *, is_on_device: bool) -> EdgeFeatures:
     """Return what gathers features of edges.
 
     Raises:

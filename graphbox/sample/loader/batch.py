@@ -18,7 +18,7 @@ Place: TypeAlias = str | EdgeType
 
 
 class Seeds(Protocol):
-    """What the seeds of a batch are, and the attributes PyTorch Geometric has for that."""
+    """Seeds of a batch, and the attributes PyTorch Geometric has for them."""
 
     def attributes(self) -> Iterator[tuple[Place | None, str, Any]]:
         """Give each attribute: where it belongs (None: to the batch as a whole), its name, its value."""

@@ -52,5 +52,5 @@ def add_rows(rows: dict[str, Any], name: str, column: FeatureColumn, index: Int6
         lists = column.take(index)
         rows[name], rows[f"{name}_ptr"] = lists.values, lists.offsets
         return
-    values = gather_rows(column.values, index, threads=1)
+    values = gather_rows(column.values, index, num_threads=1)
     rows[name] = values.astype(np.int64) if column.kind == "categorical" else values

@@ -1,4 +1,4 @@
-"""What loaders do otherwise where batches are made on a device."""
+"""Stages of loaders whose batches are made on a device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 from graphbox.device import chosen_device
 from graphbox.errors import UnsupportedError, UsageError
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.device_neighbor import check_tiers, timed_types
-from graphbox.sample.drawing import weighted_types
+from graphbox.sample.device_neighbor import check_tiers, device_weighted_types, timed_types
 from graphbox.sample.hops import hops_by_edge_type
 from graphbox.sample.loader.arguments import positive_integer
 from graphbox.sample.loader.features import FeatureNames
-from graphbox.sample.loader.stages import FetchStage, MemorySampler, NeighborOptions, SampleRequest
+from graphbox.sample.loader.stages import FetchStage, MemorySampler, Neighborhood, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
@@ -71,26 +70,24 @@ def check_device_options(graph: DeviceGraph, tables: Mapping[str, EmbeddingTable
         )
 
 
-def hold_lists(graph: DeviceGraph, options: NeighborOptions, *, has_times: bool) -> None:
+def hold_lists(graph: DeviceGraph, neighbors: Neighborhood, *, has_times: bool) -> None:
     """Bring the lists that are sampled to where they are read, before features take what they leave.
 
     Args:
         graph: what is sampled.
-        options: what neighbours.
+        neighbors: which.
         has_times: seeds have times.
 
     Raises:
         UsageError: an unknown edge type, no weights, or no times.
         UnsupportedError: lists on disk are to be sampled otherwise than uniformly, or up to times.
     """
-    hops = hops_by_edge_type(graph, options.num_neighbors)
-    by_weight = weighted_types(options.weighted, hops)
-    node_time = None if options.node_times is None else options.node_times.by_type
+    hops, options = hops_by_edge_type(graph, neighbors.num_neighbors), neighbors.options
+    by_weight = device_weighted_types(graph, hops, options)
+    node_time = neighbors.node_time
     timed = timed_types(graph, hops, node_time) if has_times else []
     by_alias = [each for each in hops if each in by_weight and each not in timed]
-    check_tiers(
-        graph, hops, by_alias, labor=options.labor, disjoint=options.disjoint or has_times, times=has_times
-    )
+    check_tiers(graph, hops, by_alias, disjoint=options.disjoint or has_times, times=has_times)
     graph.hold([(each, "in") for each in hops], [(each, "in") for each in by_alias])
     for each in timed:
         of_sources = None if node_time is None else node_time[each[0]]
@@ -111,13 +108,13 @@ class DevicePassSampler:
 
     Args:
         graph: of a graph in tiers.
-        options: what neighbours.
+        neighbors: which.
     """
 
-    def __init__(self, graph: DeviceGraph, options: NeighborOptions) -> None:
+    def __init__(self, graph: DeviceGraph, neighbors: Neighborhood) -> None:
         self._graph = graph
-        self._options = options
-        self._hops = hops_by_edge_type(graph, options.num_neighbors)
+        self._neighbors = neighbors
+        self._hops = hops_by_edge_type(graph, neighbors.num_neighbors)
         self._stream: torch.cuda.Stream | None = None
         self._made = 0
         self._due = 1  # at first all lists are on disk
@@ -146,8 +143,8 @@ class DevicePassSampler:
     def _sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[torch.Tensor]]:
         from graphbox.sample.tiered_neighbor_gpu import sample_disk_lists
 
-        options, graph = self._options, self._graph
-        by_weight = weighted_types(options.weighted, self._hops)
+        options, graph = self._neighbors.options, self._graph
+        by_weight = device_weighted_types(graph, self._hops, options)
         lists = graph.disk_lists(list(self._hops), by_weight)
         if lists is not None and not any(request.excluded_edges for request in requests):
             return sample_disk_lists(
@@ -161,7 +158,8 @@ class DevicePassSampler:
             )
         on_disk = {name: graph.values_on_disk(self._hops, name) for name in options.edge_attributes}
         near = [name for name, lists in on_disk.items() if not lists]
-        sampler = MemorySampler(graph, replace(options, edge_attributes=near), 1)
+        neighbors = replace(self._neighbors, options=replace(options, edge_attributes=near))
+        sampler = MemorySampler(graph, neighbors, 1)
         samples: list[HeteroSample[Any]] = list(sampler.sample(requests))
         for name, having in on_disk.items():
             values = {

@@ -62,7 +62,9 @@ class MemoryFetch:
     def _fetch(self, sample: HeteroSample[Int64Array]) -> Features:
         features: Features = {}
         for (node_type, name), array in self._arrays.items():
-            features.setdefault(node_type, {})[name] = gather_rows(array, sample.nodes[node_type], threads=1)
+            features.setdefault(node_type, {})[name] = gather_rows(
+                array, sample.nodes[node_type], num_threads=1
+            )
         for (node_type, name), column in self._columns.items():
             add_rows(features.setdefault(node_type, {}), name, column, sample.nodes[node_type])
         return features

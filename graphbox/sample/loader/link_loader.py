@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Never
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import UsageError, did_you_mean
-from graphbox.native import Int64Array, integer_array, is_torch, seed_number
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike, edge_type_name
+from graphbox.native import Int64Array, integer_array, is_torch
+from graphbox.sample.adjacency import EdgeType, GraphLike, edge_type_name
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.loader.arguments import (
     graph_to_sample,
     node_times_of,
-    refuse_unknown,
     times_of,
     untiered,
 )
-from graphbox.sample.loader.assemble import Output
-from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
+from graphbox.sample.loader.base import Drawn, Loader, digest
 from graphbox.sample.loader.batch import LinkSeeds
-from graphbox.sample.loader.edge_features import EdgeFeatureNames
-from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types
 from graphbox.sample.loader.negatives import LinkNegatives, NegativeSamplingLike, negative_sampling
-from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
+from graphbox.sample.loader.options import LoaderKeywords, split_keywords
+from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 
 if TYPE_CHECKING:
-    import torch
-
     from graphbox.graph.tiered_graph import TieredGraph
-    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["LinkNeighborLoader", "links_of"]
 
@@ -84,16 +77,8 @@ class LinkNeighborLoader(Loader):
         edge_label_time: int64 [n], a time for each link: only what is not later is sampled. A negative has
             the time of a link. Batches are disjoint. Needs ``time_attr``.
         batch_size: links in a batch, negatives not counted.
-        shuffle: links in another order each epoch.
-        shuffle_block: as in :class:`NeighborLoader`; all edges of a graph follow each other by target.
-        replace: draw neighbours with replacement.
-        weighted: draw neighbours in proportion to the edges' weights, see :class:`NeighborLoader`.
-        labor: let nodes with common neighbours choose the same ones: a third fewer nodes whose features must
-            be fetched, for longer sampling. See :func:`graphbox.sample.sample_neighbors`.
-        disjoint: a tree of its own for each end; ``batch`` says to which link of the batch a node belongs.
         time_attr: ``timestamp``: edges have times by this name; or an integer feature of nodes, as in
             :class:`NeighborLoader`.
-        temporal_strategy: ``uniform`` draws among the edges in time, ``last`` takes the latest of each node.
         neg_sampling: negatives: :class:`graphbox.sample.NegativeSampling` or PyTorch Geometric's; ``binary``
             or ``triplet``; or a mapping with ``mode``, ``amount``, ``src_weight``, ``dst_weight``.
         neg_sampling_ratio: pairs for each link, in place of ``neg_sampling``.
@@ -102,21 +87,8 @@ class LinkNeighborLoader(Loader):
             tiers this takes the CSR on disk (``csr: true`` at its import).
         exclude_seed_edges: leakage control, see above. The edge types in which pairs must not be seen, in
             both directions; True: that of the links and its reverse; False: none.
-        drop_last: leave out a last batch that is not full.
-        features: as in :class:`NeighborLoader`.
-        fetch: as in :class:`NeighborLoader`.
-        edge_attributes: as in :class:`NeighborLoader`.
-        edge_features: as in :class:`NeighborLoader`.
-        output: as in :class:`NeighborLoader`; plain batches say what links are by ``LinkSeeds``.
-        transform: as in :class:`NeighborLoader`.
-        seed: of all random draws.
-        num_threads: as in :class:`NeighborLoader`.
-        prefetch: as in :class:`NeighborLoader`.
-        pass_batches: as in :class:`NeighborLoader`.
-        timeout: as in :class:`NeighborLoader`.
-        tables: as in :class:`NeighborLoader`.
-        device: as in :class:`NeighborLoader`.
-        unknown: arguments of other loaders, refused with what to give instead.
+        options: as in :class:`NeighborLoader`. Of disjoint batches each end has a tree of its own, and
+            ``batch`` is the link of the batch that a node belongs to. Plain batches have ``LinkSeeds``.
 
     Raises:
         UsageError: a wrong argument, a link to what is no node, or a node that is a positive of all others
@@ -135,35 +107,14 @@ class LinkNeighborLoader(Loader):
         edge_label_time: npt.ArrayLike | None = None,
         batch_size: int = 1,
         *,
-        shuffle: bool = False,
-        shuffle_block: int = 1,
-        replace: bool = False,
-        weighted: bool | Collection[EdgeType] = False,
-        labor: bool = False,
-        disjoint: bool = False,
         time_attr: str | None = None,
-        temporal_strategy: TemporalStrategy = "uniform",
         neg_sampling: NegativeSamplingLike = None,
         neg_sampling_ratio: float | None = None,
         avoid_known_positives: bool = False,
         exclude_seed_edges: bool | Collection[EdgeType] = True,
-        drop_last: bool = False,
-        features: FeatureNames = None,
-        fetch: FetchStage | None = None,
-        edge_attributes: Collection[EdgeColumnName] = (),
-        edge_features: EdgeFeatureNames = None,
-        output: Output = "pyg",
-        transform: Callable[[Any], Any] | None = None,
-        seed: int = 0,
-        num_threads: int | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
-        pass_batches: int | None = None,
-        timeout: float = 0,
-        tables: Mapping[str, EmbeddingTable] | None = None,
-        device: torch.device | str | None = None,
-        **unknown: Never,
+        **options: Unpack[LoaderKeywords],
     ) -> None:
-        refuse_unknown(unknown, tuple(LinkNeighborLoader.__init__.__annotations__))
+        neighbors, loading = split_keywords(options, LinkNeighborLoader.__init__.__annotations__)
         graph = graph_to_sample(graph)
         whole = untiered(graph)
         self._edge_type, self._links = links_of(whole, edge_label_index)
@@ -176,7 +127,7 @@ class LinkNeighborLoader(Loader):
                 f"expected a time for each link, since time_attr names the `{node_times.name}` of nodes",
                 where="edge_label_time",
             )
-        self._disjoint = bool(disjoint) or self._times is not None
+        self._disjoint = neighbors.disjoint or self._times is not None
         sampling = negative_sampling(neg_sampling, neg_sampling_ratio)
         self._labels = _labels_of(
             edge_label, self._links.shape[1], None if sampling is None else sampling.mode
@@ -189,38 +140,16 @@ class LinkNeighborLoader(Loader):
         self._negatives: LinkNegatives | None = None
         if sampling is not None:
             known = self._links if avoid_known_positives else None
-            self._negatives = LinkNegatives(graph, self._edge_type, sampling, known, seed_number(seed))
+            self._negatives = LinkNegatives(graph, self._edge_type, sampling, known, neighbors.seed)
         self._negative_settings = (
             f"{sampling and (sampling.mode, sampling.amount)}, "
             f"avoid_known_positives={avoid_known_positives}, exclude_seed_edges={[*self._leaking]}"
         )
         super().__init__(
             graph,
-            NeighborOptions(
-                num_neighbors=num_neighbors,
-                replace=replace,
-                weighted=weighted,
-                labor=bool(labor),
-                disjoint=disjoint,
-                temporal_strategy=temporal_strategy,
-                edge_attributes=edge_attributes,
-                seed=seed_number(seed),
-                node_times=node_times,
-            ),
-            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
-            LoadingOptions(
-                features=features,
-                fetch=fetch,
-                output=output,
-                transform=transform,
-                num_threads=num_threads,
-                prefetch=prefetch,
-                pass_batches=pass_batches,
-                timeout=timeout,
-                tables=tables or {},
-                device=device,
-                edge_features=edge_features,
-            ),
+            batch_size,
+            Neighborhood(num_neighbors, neighbors, node_times),
+            loading,
             fetched_lists=None if self._negatives is None else self._negatives.fetched_lists,
             has_times=self._times is not None,
         )

@@ -42,7 +42,7 @@ _SOURCE_SEED = 0x9E3779B97F4A7C15  # sources are drawn by another seed than targ
 
 @dataclass(frozen=True, slots=True)
 class NegativeSampling:
-    """Which negatives to draw, as PyTorch Geometric's class of that name says it.
+    """Negatives to draw, with the arguments of PyTorch Geometric's class of that name.
 
     Attributes:
         mode: ``binary`` draws pairs of nodes, ``triplet`` draws targets for each source.

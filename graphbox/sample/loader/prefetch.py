@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Prefetching:
-    """How results are made ahead.
+    """Settings of work made ahead.
 
     Attributes:
         threads: that work at the same time, on different results.
@@ -90,7 +90,7 @@ class OrderedPrefetch(Iterator[Result], Generic[Result]):
 
     @property
     def is_own_process(self) -> bool:
-        """Whether this is the process whose threads make the results, and no fork of it."""
+        """True in the process whose threads make the results, False in a fork of it."""
         return os.getpid() == self._process
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice, tee
@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from graphbox.native import Int64Array
-from graphbox.sample.adjacency import EdgeColumnName, EdgeType, GraphLike
+from graphbox.sample.adjacency import EdgeType, GraphLike
 from graphbox.sample.device import DeviceGraph
-from graphbox.sample.drawing import TemporalStrategy
 from graphbox.sample.excluded import ExcludedEdges
 from graphbox.sample.loader.arguments import NodeTimes
 from graphbox.sample.neighbor import sample_heterogeneous
+from graphbox.sample.options import NeighborOptions
 from graphbox.sample.sampled import HeteroSample
 from graphbox.table.rows_ahead import RowsAhead
 
@@ -25,7 +25,7 @@ __all__ = [
     "FetchStage",
     "MemorySampler",
     "MemoryStages",
-    "NeighborOptions",
+    "Neighborhood",
     "SampleRequest",
     "SampleStage",
 ]
@@ -41,26 +41,28 @@ They are arrays, or tensors on a device."""
 
 
 @dataclass(frozen=True, slots=True)
-class NeighborOptions:
-    """What neighbours to sample: arguments of :func:`graphbox.sample.sample_heterogeneous` by their names.
+class Neighborhood:
+    """Neighbours that a loader samples.
 
-    ``node_times``, where nodes have them, says what the feature is called, too.
+    Attributes:
+        num_neighbors: how many at each hop, for all edge types or by edge type; -1: all.
+        options: how.
+        node_times: the times of nodes, where neighbours are sampled up to these.
     """
 
     num_neighbors: Mapping[EdgeType, Sequence[int]] | Sequence[int]
-    replace: bool
-    weighted: bool | Collection[EdgeType]
-    labor: bool
-    disjoint: bool
-    temporal_strategy: TemporalStrategy
-    edge_attributes: Collection[EdgeColumnName]
-    seed: int
+    options: NeighborOptions
     node_times: NodeTimes | None = None
+
+    @property
+    def node_time(self) -> Mapping[str, Int64Array] | None:
+        """The time of each node by node type, or None."""
+        return None if self.node_times is None else self.node_times.by_type
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """What one batch asks its sampler for.
+    """Seeds of one batch, their times, and the key of its draws.
 
     Attributes:
         seeds: int64 node indices by node type.
@@ -98,13 +100,13 @@ class MemorySampler:
 
     Args:
         graph: what to sample.
-        options: what neighbours.
+        neighbors: which.
         threads: for one request.
     """
 
-    def __init__(self, graph: GraphLike | DeviceGraph, options: NeighborOptions, threads: int) -> None:
+    def __init__(self, graph: GraphLike | DeviceGraph, neighbors: Neighborhood, threads: int) -> None:
         self._graph = graph
-        self._options = options
+        self._neighbors = neighbors
         self._threads = threads
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[HeteroSample[Int64Array]]:
@@ -112,24 +114,17 @@ class MemorySampler:
         return [self._sample(request) for request in requests]
 
     def _sample(self, request: SampleRequest) -> HeteroSample[np.ndarray[Any, Any]]:
-        options = self._options
         return sample_heterogeneous(
             self._graph,
             request.seeds,
-            options.num_neighbors,
-            replace=options.replace,
-            weighted=options.weighted,
-            labor=options.labor,
-            disjoint=options.disjoint,
+            self._neighbors.num_neighbors,
             input_time=request.times,
-            node_time=None if options.node_times is None else options.node_times.by_type,
-            temporal_strategy=options.temporal_strategy,
-            edge_attributes=options.edge_attributes,
+            node_time=self._neighbors.node_time,
             excluded_edges=request.excluded_edges,
-            seed=options.seed,
             epoch=request.epoch,
             batch=request.batch,
-            threads=self._threads,
+            num_threads=self._threads,
+            **self._neighbors.options.keywords(),
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from graphbox.errors import DoesNotFitError, UnsupportedError
 from graphbox.sample.fetch import BatchFeatures, PassFetch, TierFetch
 from graphbox.sample.fetched_lists import ListBudget
-from graphbox.sample.loader.stages import NeighborOptions, SampleRequest
+from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 from graphbox.sample.sampled import HeteroSample
 from graphbox.sample.tiered_neighbor import PassSample, SampledPass, sample_pass
 from graphbox.table.rows_ahead import BatchKeys, RowsAhead
@@ -45,22 +45,22 @@ class TieredSampler:
 
     Args:
         graph: the graph.
-        options: what neighbours.
+        neighbors: which.
         threads: of one pass.
 
     Raises:
         UnsupportedError: neighbours are to be sampled by times of nodes.
     """
 
-    def __init__(self, graph: TieredGraph, options: NeighborOptions, threads: int) -> None:
-        if options.node_times is not None:
+    def __init__(self, graph: TieredGraph, neighbors: Neighborhood, threads: int) -> None:
+        if neighbors.node_times is not None:
             raise UnsupportedError(
                 "expected times of edges for a graph in tiers: those of nodes order edges in memory",
                 where="time_attr",
                 hint="leave it out, or give the loader the graph itself (its files are memory-mapped)",
             )
         self._graph = graph
-        self._options = options
+        self._neighbors = neighbors
         self._threads = threads
 
     def sample(self, requests: Sequence[SampleRequest]) -> PassSample:
@@ -69,23 +69,16 @@ class TieredSampler:
         Raises:
             DoesNotFitError: one list that must be read as a whole takes too much of ``pass_bytes``.
         """
-        options = self._options
         times = [request.times for request in requests if request.times is not None]
         return sample_pass(
             self._graph,
             [request.seeds for request in requests],
-            options.num_neighbors,
-            options.replace,
-            options.weighted,
-            labor=options.labor,
-            disjoint=options.disjoint,
+            self._neighbors.num_neighbors,
             input_time=times or None,
-            temporal_strategy=options.temporal_strategy,
             excluded_edges=[request.excluded_edges for request in requests],
-            edge_attributes=options.edge_attributes,
-            seed=options.seed,
             batches=[(request.epoch, request.batch) for request in requests],
-            threads=self._threads,
+            num_threads=self._threads,
+            **self._neighbors.options.keywords(),
         )
 
 

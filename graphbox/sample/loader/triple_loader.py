@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from graphbox.errors import UsageError, did_you_mean
-from graphbox.native import Int64Array, integer_array, seed_number
+from graphbox.native import Int64Array, integer_array
 from graphbox.sample.adjacency import (
     Adjacency,
-    EdgeColumnName,
     EdgeType,
     GraphLike,
     edge_type_name,
@@ -21,34 +20,29 @@ from graphbox.sample.adjacency import (
 from graphbox.sample.device import DeviceGraph
 from graphbox.sample.fetched_lists import ListBudget
 from graphbox.sample.fetched_positives import FetchedPositives
-from graphbox.sample.loader.arguments import graph_to_sample, positive_integer, refuse_unknown, untiered
-from graphbox.sample.loader.assemble import Output
-from graphbox.sample.loader.base import DEFAULT_PREFETCH, BatchOptions, Drawn, Loader, LoadingOptions, digest
+from graphbox.sample.loader.arguments import graph_to_sample, positive_integer, untiered
+from graphbox.sample.loader.base import Drawn, Loader, digest
 from graphbox.sample.loader.batch import TripleSeeds
-from graphbox.sample.loader.edge_features import EdgeFeatureNames
-from graphbox.sample.loader.features import FeatureNames
 from graphbox.sample.loader.leakage import excluded_links, leaking_types, merged
 from graphbox.sample.loader.link_loader import links_of
 from graphbox.sample.loader.negatives import node_sampler, with_links
-from graphbox.sample.loader.stages import FetchStage, NeighborOptions, SampleRequest
+from graphbox.sample.loader.options import LoaderKeywords, split_keywords
+from graphbox.sample.loader.stages import Neighborhood, SampleRequest
 from graphbox.sample.negative import NegativeSampler
 
 if TYPE_CHECKING:
-    import torch
-
     from graphbox.graph.tiered_graph import TieredGraph
-    from graphbox.table.table import EmbeddingTable
 
 __all__ = ["Corrupt", "TripleLoader"]
 
 Corrupt: TypeAlias = Literal["head", "tail", "both"]
-"""Which ends of a triple are replaced to make negatives."""
+"""Ends of a triple that are replaced to make negatives."""
 
 _SEED_STEP = 0x9E3779B97F4A7C15  # each relation and end draws by a seed of its own
 
 
 class _Corruption(NamedTuple):
-    """What draws the negatives of one relation."""
+    """Samplers of the negatives of one relation."""
 
     heads: NegativeSampler
     tails: NegativeSampler
@@ -88,26 +82,8 @@ class TripleLoader(Loader):
         avoid_known_positives: no negative makes a known triple. Of a graph in tiers this takes the CSR of the
             relations on disk (``csr: true`` at its import) where tails are replaced.
         exclude_seed_edges: leakage control.
-        shuffle: triples in another order each epoch.
-        shuffle_block: as in :class:`NeighborLoader`.
-        replace: draw neighbours with replacement.
-        weighted: draw neighbours in proportion to the edges' weights, see :class:`NeighborLoader`.
-        labor: as in :class:`NeighborLoader`.
-        drop_last: leave out a last batch that is not full.
-        features: as in :class:`NeighborLoader`.
-        fetch: as in :class:`NeighborLoader`.
-        edge_attributes: as in :class:`NeighborLoader`.
-        edge_features: as in :class:`NeighborLoader`.
-        output: as in :class:`NeighborLoader`; plain batches say what triples are by ``TripleSeeds``.
-        transform: as in :class:`NeighborLoader`.
-        seed: of all random draws.
-        num_threads: as in :class:`NeighborLoader`.
-        prefetch: as in :class:`NeighborLoader`.
-        pass_batches: as in :class:`NeighborLoader`.
-        timeout: as in :class:`NeighborLoader`.
-        tables: as in :class:`NeighborLoader`.
-        device: as in :class:`NeighborLoader`.
-        unknown: arguments of other loaders, refused with what to give instead.
+        options: as in :class:`NeighborLoader`, without ``disjoint`` and ``temporal_strategy``. Plain batches
+            have ``TripleSeeds``.
 
     Raises:
         UsageError: a wrong argument, or a triple of what is no entity or relation.
@@ -129,28 +105,10 @@ class TripleLoader(Loader):
         num_negatives: int = 1,
         avoid_known_positives: bool = True,
         exclude_seed_edges: bool = True,
-        shuffle: bool = False,
-        shuffle_block: int = 1,
-        replace: bool = False,
-        weighted: bool | Collection[EdgeType] = False,
-        labor: bool = False,
-        drop_last: bool = False,
-        features: FeatureNames = None,
-        fetch: FetchStage | None = None,
-        edge_attributes: Collection[EdgeColumnName] = (),
-        edge_features: EdgeFeatureNames = None,
-        output: Output = "pyg",
-        transform: Callable[[Any], Any] | None = None,
-        seed: int = 0,
-        num_threads: int | None = None,
-        prefetch: int = DEFAULT_PREFETCH,
-        pass_batches: int | None = None,
-        timeout: float = 0,
-        tables: Mapping[str, EmbeddingTable] | None = None,
-        device: torch.device | str | None = None,
-        **unknown: Never,
+        **options: Unpack[LoaderKeywords],
     ) -> None:
-        refuse_unknown(unknown, tuple(TripleLoader.__init__.__annotations__))
+        own = TripleLoader.__init__.__annotations__
+        neighbors, loading = split_keywords(options, own, without=("disjoint", "temporal_strategy"))
         graph = graph_to_sample(graph)
         whole = untiered(graph)
         if corrupt not in ("head", "tail", "both"):
@@ -166,7 +124,7 @@ class TripleLoader(Loader):
         self._avoids = avoid_known_positives
         self._fetched_lists = ListBudget.of(graph) if is_tiered(graph) else None
         self._corruptions = [
-            self._corruption(graph, number, seed_number(seed)) for number in range(len(self.relations))
+            self._corruption(graph, number, neighbors.seed) for number in range(len(self.relations))
         ]
         self._negative_settings = (
             f"{corrupt}, {num_negatives}, avoid_known_positives={avoid_known_positives}, "
@@ -174,30 +132,9 @@ class TripleLoader(Loader):
         )
         super().__init__(
             graph,
-            NeighborOptions(
-                num_neighbors=num_neighbors,
-                replace=replace,
-                weighted=weighted,
-                labor=bool(labor),
-                disjoint=False,
-                temporal_strategy="uniform",
-                edge_attributes=edge_attributes,
-                seed=seed_number(seed),
-            ),
-            BatchOptions(batch_size, shuffle, shuffle_block, drop_last),
-            LoadingOptions(
-                features=features,
-                fetch=fetch,
-                output=output,
-                transform=transform,
-                num_threads=num_threads,
-                prefetch=prefetch,
-                pass_batches=pass_batches,
-                timeout=timeout,
-                tables=tables or {},
-                device=device,
-                edge_features=edge_features,
-            ),
+            batch_size,
+            Neighborhood(num_neighbors, neighbors),
+            loading,
             fetched_lists=self._fetched_lists,
         )
 
