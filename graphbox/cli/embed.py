@@ -86,7 +86,7 @@ def export_embeddings(
         )
     with session.workspace() as workspace:
         data = RunData.open(workspace, run, graph=graph)
-        trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
+        trained = _with_embeddings(_trained(data, model, graph))
         types = _types_of(trained, node_type)
         known = data.nodes(trained) if graph is None else data.graph
         if nodes is not None and len(types) > 1:
@@ -177,7 +177,7 @@ def show_neighbors(
 
     with session.workspace() as workspace:
         data = RunData.open(workspace, run, graph=graph)
-        trained = _with_embeddings(data.trained(model, kinds=() if graph is None else ("gnn",)))
+        trained = _with_embeddings(_trained(data, model, graph))
         types = _types_of(trained, node_type)
         known = data.nodes(trained) if graph is None else data.graph
         node_type, query = find_node(known, types, id, node_type)
@@ -279,6 +279,13 @@ def show_answers(
 command(group, "export")(export_embeddings)
 command(group, "neighbors")(show_neighbors)
 command(group, "answers")(show_answers)
+
+
+def _trained(data: RunData, model: str | None, graph: str | None) -> TrainedModel:
+    """Return the model to embed with: if another graph is named, by default one that can embed it."""
+    if graph is None:
+        return data.trained(model)
+    return data.trained(model, can=lambda section: section.EMBEDS_OTHER_GRAPHS)
 
 
 def _with_embeddings(trained: TrainedModel) -> TrainedModel:

@@ -363,19 +363,19 @@ def _degrees(session: Session, config: RunConfig) -> Mapping[str, DegreeClasses]
 
 
 def _print_placements(placements: Mapping[str, DevicePlan | None], console: Console) -> None:
-    columns = ("thing", "size", "HBM", "MEM", "SSD", "served by HBM", "an epoch reads")
+    columns = ("part", "size", "HBM", "MEM", "SSD", "served by HBM", "an epoch reads")
     for name, plan in placements.items():
         if plan is None:
             continue
         rows = [
             (
-                each.thing.name,
-                byte_size(each.thing.bytes),
+                each.part.name,
+                byte_size(each.part.bytes),
                 *(byte_size(each.bytes(tier)) if each.bytes(tier) else "" for tier in ("HBM", "MEM", "SSD")),
                 f"{each.share('HBM'):.0%}",
                 duration(each.epoch_seconds),
             )
-            for each in plan.things
+            for each in plan.parts
         ]
         console.print()
         for part in fitting_tables(f"What lives where, `{name}`", columns, rows, console.width):
@@ -385,8 +385,8 @@ def _print_placements(placements: Mapping[str, DevicePlan | None], console: Cons
             f"{plan.gpu.name}: {room}, of which computing takes {byte_size(plan.working_bytes)}",
             f"bandwidths: {plan.gpu.rates.gpu.device}",
         ]
-        lines += [f"{each.thing.name}: {each.why}" for each in plan.things]
-        known_by = dict.fromkeys(each.thing.known_by for each in plan.things)
+        lines += [f"{each.part.name}: {each.why}" for each in plan.parts]
+        known_by = dict.fromkeys(each.part.known_by for each in plan.parts)
         lines += [f"accesses: {each}" for each in known_by]
         for line in lines:
             console.print(line, markup=False)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _SHOWN_ROWS = 20
-_PREDICTING_KINDS = ("deepfm", "dcn", "wide_and_deep", "gnn")
 _SUFFIXES = (".parquet", ".csv", ".tsv")
 
 
@@ -214,11 +213,12 @@ def _predictions(
 
 
 def _of_run(workspace: Workspace, run: str, model: str | None, asked: _Asked) -> _Predictions:
+    from graphbox.config import kinds_that
     from graphbox.pipeline.run_data import RunData
     from graphbox.train import ClassHead
 
     data = RunData.open(workspace, run, graph=asked.graph, as_it_is=True)
-    trained = data.trained(model, kinds=_PREDICTING_KINDS)
+    trained = data.trained(model, can=lambda section: section.PREDICTS)
     about: dict[str, Any] = {"run": data.record.id, "model": trained.name}
     if trained.click is not None:
         rows = asked.of_rows(trained.name)
@@ -230,7 +230,8 @@ def _of_run(workspace: Workspace, run: str, model: str | None, asked: _Asked) ->
         raise UsageError(
             f"expected a model that predicts rows or nodes, received `{trained.name}` of kind {trained.kind}",
             where="--model",
-            hint="models of kind deepfm, dcn and wide_and_deep do, and gnn of a task of kind classify",
+            hint=f"models of kind {', '.join(kinds_that(lambda section: section.PREDICTS))} do, of a task of "
+            "kind click or classify",
         )
     asked.check_nodes(trained.name)
     return _of_nodes(trained.network, data.graph, asked.nodes, about, data.config.threads)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from graphbox.config.byte_size import parse_byte_size
 from graphbox.config.graph import EdgesConfig, GraphConfig, NodesConfig
+from graphbox.config.kinds import ModelConfig, kinds_that, kinds_with_budget, model_kind, model_kinds
 from graphbox.config.load import (
     config_digest,
     config_schema,
@@ -18,8 +19,8 @@ from graphbox.config.load import (
     training_settings,
 )
 from graphbox.config.memory import HbmConfig, MemoryConfig
+from graphbox.config.model_kind import ModelKind
 from graphbox.config.models import (
-    MODEL_SECTIONS,
     ClickModelSection,
     ComplExConfig,
     CustomConfig,
@@ -33,9 +34,9 @@ from graphbox.config.models import (
     LineConfig,
     MatrixFactorizationConfig,
     Metapath2VecConfig,
-    ModelConfig,
     ModelSection,
     Node2VecConfig,
+    OwnModuleConfig,
     RotatEConfig,
     SageConfig,
     SkipGramSection,
@@ -68,7 +69,6 @@ from graphbox.config.tasks import (
 from graphbox.config.track import TrackConfig
 
 __all__ = [
-    "MODEL_SECTIONS",
     "BenchConfig",
     "ClassifyTaskConfig",
     "ClickModelSection",
@@ -95,9 +95,11 @@ __all__ = [
     "MemoryConfig",
     "Metapath2VecConfig",
     "ModelConfig",
+    "ModelKind",
     "ModelSection",
     "Node2VecConfig",
     "NodesConfig",
+    "OwnModuleConfig",
     "PredictLinksTaskConfig",
     "PromotionRule",
     "RandomSplitConfig",
@@ -119,7 +121,11 @@ __all__ = [
     "config_schema",
     "dump_config",
     "evaluation_settings",
+    "kinds_that",
+    "kinds_with_budget",
     "load_config",
+    "model_kind",
+    "model_kinds",
     "parse_byte_size",
     "place_in_file",
     "result_settings",

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from graphbox.config.kinds import section_of
+from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
 from graphbox.config.schema import RunConfig
 from graphbox.config.source import KeyPath, Source, describe_value
@@ -48,7 +50,7 @@ def explain(error: ErrorDetails, source: Source) -> Problem:
         return _missing(key, source)
     if kind == "extra_forbidden":
         return _unknown(key, source)
-    if kind.startswith("union_tag"):
+    if kind.startswith("union_tag") or kind == "model_kind":
         key = (*key, "kind")
     message, hint = _message(error)
     if error["input"] is None and kind in _SECTION_TYPES and _may_be_left_out(key, source.data):
@@ -139,7 +141,7 @@ def _message(error: ErrorDetails) -> tuple[str, str | None]:  # noqa: PLR0911 (a
         return "the list is too short", "an edge type is `[source type, relation, target type]`"
     message = (
         error["msg"]
-        if kind in {"no_table", "not_together"}
+        if kind in {"no_table", "not_together", "model_kind"}
         else f"{_lower_first(error['msg'])}, received {received}"
     )
     return message, context.get("hint") or None
@@ -193,6 +195,8 @@ def _choose(annotation: Any, data: Any) -> type[BaseModel] | None:
     """Return the section an annotation stands for; of a union, the one that ``kind`` names."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
+    if annotation is ModelSection:
+        return section_of(data.get("kind")) if isinstance(data, dict) else None
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in {Union, UnionType}:

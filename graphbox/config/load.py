@@ -14,13 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from ruamel.yaml import YAML
 
 from graphbox.config.explain import explain, fields_at
 from graphbox.config.files import what_is_missing
 from graphbox.config.graph import GraphConfig
 from graphbox.config.graph_schema import SchemaOf, names_stored_graph
+from graphbox.config.kinds import model_kinds
 from graphbox.config.problem import Problem, dotted
 from graphbox.config.references import check_references
 from graphbox.config.schema import RunConfig
@@ -207,7 +209,20 @@ def result_settings(config: RunConfig) -> dict[str, Any]:
 
 def config_schema() -> dict[str, Any]:
     """Return the JSON Schema of the run file."""
-    schema = RunConfig.model_json_schema()
+    kinds = model_kinds()
+    sections: list[tuple[type[BaseModel], JsonSchemaMode]] = [
+        (kind.section, "validation") for kind in kinds.values()
+    ]
+    references, document = models_json_schema([(RunConfig, "validation"), *sections])
+    definitions = document["$defs"]
+    schema = definitions.pop(RunConfig.__name__)
+    of_kinds = {name: references[section]["$ref"] for name, section in zip(kinds, sections, strict=True)}
+    schema["$defs"] = definitions
+    (pattern,) = schema["properties"]["models"]["patternProperties"]
+    schema["properties"]["models"]["patternProperties"][pattern] = {
+        "discriminator": {"mapping": of_kinds, "propertyName": "kind"},
+        "oneOf": [{"$ref": reference} for reference in of_kinds.values()],
+    }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "graphbox run file", **schema}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from graphbox.config.kinds import kinds_that
 from graphbox.config.models.section import ModelSection
 
 __all__ = ["ONE_PROCESS_FOLLOWS", "refusal_of_processes"]
@@ -30,8 +31,5 @@ def refusal_of_processes(
         f"expected a model that several processes can train, received `{model}` of kind "
         f"{values.get('kind')}: {reason}"
     )
-    hint = (
-        "leave `processes` out; graph networks with `num_neighbors`, models of clicks and of knowledge "
-        "graphs, sage and matrix_factorization take it"
-    )
-    return message, hint
+    able = kinds_that(lambda section: section.DIVIDES)
+    return message, f"leave `processes` out, or train models of kind {', '.join(able)}"

@@ -16,7 +16,7 @@ from graphbox.config.graph_schema import (
     names_stored_graph,
     schema_of_tables,
 )
-from graphbox.config.models import MODEL_SECTIONS
+from graphbox.config.kinds import kinds_that, kinds_with_budget, section_of
 from graphbox.config.models.section import ModelSection
 from graphbox.config.problem import Problem
 from graphbox.config.processes import ONE_PROCESS_FOLLOWS, refusal_of_processes
@@ -149,13 +149,15 @@ class _Checker:
         for budget in ("topology", "features", "tables"):
             for name, model in self._models.items() if budget in memory else ():
                 kind = str(model.get("kind")) if isinstance(model, dict) else ""
-                section = MODEL_SECTIONS.get(kind)
+                section = section_of(kind)
                 if section is None:
                     continue
                 if budget in section.BUDGETS:
-                    yield from self._check_budget(budget, name, model, section)
+                    refusal = section.budget_refusal(budget, name, self._task_kind(model), model, self._edges)
+                    if refusal is not None:
+                        yield self._problem(("memory", budget), *refusal)
                     continue
-                able = [kind for kind, other in MODEL_SECTIONS.items() if budget in other.BUDGETS]
+                able = kinds_with_budget(budget)
                 yield self._problem(
                     ("memory", budget),
                     f"expected models that keep their {budget} within a budget, received `{name}` of kind "
@@ -174,64 +176,17 @@ class _Checker:
             )
             return
         for name, model in self._models.items():
-            section = MODEL_SECTIONS.get(str(model.get("kind"))) if isinstance(model, dict) else None
+            section = section_of(model.get("kind")) if isinstance(model, dict) else None
             if section is None:
                 continue
-            task = self._tasks.get(str(model.get("task")))
-            task_kind = task.get("kind") if isinstance(task, dict) else None
-            refusal = refusal_of_processes(name, section, task_kind, model)
+            refusal = refusal_of_processes(name, section, self._task_kind(model), model)
             if refusal is not None:
                 yield self._problem(("processes",), *refusal)
 
-    def _check_budget(
-        self, budget: str, name: str, model: Mapping[str, Any], section: type[ModelSection]
-    ) -> Iterator[Problem]:
-        """Yield settings with which a kind of model cannot keep to a budget that it keeps to otherwise."""
-        for setting, reason in section.ALL_ROWS_WITH.items() if budget == "tables" else ():
-            if model.get(setting):
-                yield self._problem(
-                    ("memory", budget),
-                    f"expected tables that can have a budget, received `{name}` with `{setting}`: {reason}",
-                    f"leave `models.{name}.{setting}` out, or the budget",
-                )
+    def _task_kind(self, model: Mapping[str, Any]) -> str | None:
+        """Return the kind of a model's task; None: it has none, or one that is not known."""
         task = self._tasks.get(str(model.get("task")))
-        task_kind = task.get("kind") if isinstance(task, dict) else None
-        if budget != "tables" and task_kind in ("recommend", "predict_links"):
-            yield self._problem(
-                ("memory", budget),
-                f"expected a task of kind classify for a graph on disk, received one of kind {task_kind} for "
-                f"`{name}`, of which each epoch holds out other edges",
-                "leave the budget out",
-            )
-        elif budget != "tables" and model.get("num_neighbors") is None:
-            yield self._problem(
-                ("memory", budget),
-                f"expected models that are trained on batches of sampled neighbours, received `{name}`, "
-                "which is trained on the whole graph",
-                f"give `models.{name}` some `num_neighbors`, like [10, 10], or leave the budget out",
-            )
-        elif budget == "topology" and self._merges_relations(model):
-            yield self._problem(
-                ("memory", budget),
-                "expected models with relations of their own for each edge type, received "
-                f"`{name}`, which takes several as one, which are put together in memory",
-                f"give `models.{name}` `merge_relations: false`, or leave the budget out",
-            )
-
-    def _merges_relations(self, model: Mapping[str, Any]) -> bool:
-        """Return whether a graph network takes several edge types as one, as far as the run file says."""
-        if model.get("merge_relations") is not None:
-            return model["merge_relations"] is True
-        chosen = [tuple(each) for each in model.get("relations") or () if isinstance(each, list)]
-        count, types = 0, set()
-        for edge in self._edges:
-            if chosen and edge.type not in chosen:
-                continue
-            # A reverse type that the graph has by a name of its own is no relation unless all are.
-            reverse, own = model.get("reverse", True), edge.reverse
-            count += 2 if (reverse and not own) or (own and not chosen) else 1
-            types |= {edge.type[0], edge.type[2]}
-        return len(types) == 1 and count > 1
+        return task.get("kind") if isinstance(task, dict) else None
 
     def _check_export(self, key: KeyPath, name: Any) -> Iterator[Problem]:
         yield from self._check_name(key, name, self._models, "model")
@@ -242,7 +197,7 @@ class _Checker:
         model = self._models.get(model_name)
         if not isinstance(model, dict):
             return
-        section = MODEL_SECTIONS.get(str(model.get("kind")))
+        section = section_of(model.get("kind"))
         is_told = section is not None and section.model_fields["task"].is_required()  # as a missing key
         if model.get("task") is None and not is_told:
             yield self._problem(
@@ -460,13 +415,13 @@ class _Checker:
             yield from self._check_name((*key, "embeddings", index), name, self._node_types, "node type")
 
     def _check_task_kind(self, key: KeyPath, model: dict[str, Any], task: Any) -> Iterator[Problem]:
-        section = MODEL_SECTIONS.get(str(model.get("kind")))
+        section = section_of(model.get("kind"))
         task_kind = task.get("kind") if isinstance(task, dict) else None
         if section is None or task_kind not in TASK_KINDS:
             return
         if task_kind in section.TASK_KINDS:
             split = _mapping(task, "split").get("kind", "random")
-            if model.get("kind") == "temporal" and split in {"random", "leave_last_out"}:
+            if section.PARTS_IN_TIME and split in {"random", "leave_last_out"}:
                 yield self._problem(
                     (*key, "task"),
                     "expected a task whose parts follow one another in time, received "
@@ -475,7 +430,7 @@ class _Checker:
                 )
             yield from self._check_ranked_type(key, model, task, section)
             return
-        able = [kind for kind, other in MODEL_SECTIONS.items() if task_kind in other.TASK_KINDS]
+        able = kinds_that(lambda other: task_kind in other.TASK_KINDS)
         yield self._problem(
             (*key, "task"),
             f"expected a task of kind {' or '.join(section.TASK_KINDS)}, received `{model['task']}` of kind "
@@ -490,11 +445,7 @@ class _Checker:
         ends = (task.get("node_type"), task.get("target_type", task.get("node_type")))
         if task.get("kind") != "recommend" or section.RANKS_OTHER_TYPES or ends[0] == ends[1]:
             return
-        able = [
-            kind
-            for kind, other in MODEL_SECTIONS.items()
-            if "recommend" in other.TASK_KINDS and other.RANKS_OTHER_TYPES
-        ]
+        able = kinds_that(lambda other: "recommend" in other.TASK_KINDS and other.RANKS_OTHER_TYPES)
         yield self._problem(
             (*key, "task"),
             f"expected a task within one node type for a model of kind {model['kind']}, received "

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from graphbox.config.device import DeviceName
 from graphbox.config.graph import GraphConfig
+from graphbox.config.kinds import ModelConfig
 from graphbox.config.memory import MemoryConfig
-from graphbox.config.models import ModelConfig
 from graphbox.config.section import Name, PositiveFloat, PositiveInt, Section
 from graphbox.config.stream import StreamConfig
 from graphbox.config.tasks import TaskConfig

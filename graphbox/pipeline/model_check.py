@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphbox.config.kinds import section_of
 from graphbox.errors import UsageError
 
 __all__ = ["model_mistakes"]
-
-_KEYS = {"custom": "trainer", "gnn": "layer"}
-"""Key that holds an import path, by kind of model."""
 
 
 def model_mistakes(models: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str, str | None]]:
@@ -20,14 +18,11 @@ def model_mistakes(models: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int,
         models: the section, as plain values that need not be valid.
     """
     for name, section in models.items():
-        kind = section.get("kind") if isinstance(section, dict) else None
-        key = _KEYS.get(kind) if isinstance(kind, str) else None
-        path = section.get(key) if key is not None else None
-        if not isinstance(path, str) or (key == "layer" and ":" not in path):
-            continue
-        mistake = _import_mistake(path)
-        if mistake is not None:
-            yield ("models", name, str(key)), *mistake
+        known = section_of(section.get("kind")) if isinstance(section, dict) else None
+        for key, path in known.import_paths(section).items() if known is not None else ():
+            mistake = _import_mistake(path)
+            if mistake is not None:
+                yield ("models", name, key), *mistake
 
 
 def _import_mistake(path: str) -> tuple[str, str | None] | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from graphbox.config import RunConfig, load_config
+from graphbox.config import ModelSection, RunConfig, load_config
 from graphbox.errors import ConflictError, FormatError, NotFoundError, did_you_mean
 from graphbox.pipeline.run_graph import open_run_graph
 from graphbox.pipeline.stages.split import split_path
@@ -101,7 +101,11 @@ class RunData:
         return load_split(split_path(self.path, task))
 
     def trained(
-        self, model: str | None, *, task_kind: str | None = None, kinds: Collection[str] = ()
+        self,
+        model: str | None,
+        *,
+        task_kind: str | None = None,
+        can: Callable[[ModelSection], bool] | None = None,
     ) -> TrainedModel:
         """Return a trained model of the run.
 
@@ -111,7 +115,7 @@ class RunData:
         Args:
             model: its name, or None.
             task_kind: without a name, only models of tasks of this kind are chosen from, if there are any.
-            kinds: without a name, only models of these kinds are chosen from, if there are any.
+            can: without a name, only models whose section it accepts are chosen from, if there are any.
 
         Raises:
             NotFoundError: the run has no such model, or has not trained it yet.
@@ -126,7 +130,7 @@ class RunData:
                 hint="add one, and run the run file",
             )
         if model is None:
-            names = [name for name in names if self.config.models[name].kind in kinds] or names
+            names = [name for name in names if can is None or can(self.config.models[name])] or names
             return load_trained(self.path, self._best(self._of_tasks(task_kind) or names))
         if model not in names:
             raise NotFoundError(

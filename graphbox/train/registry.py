@@ -1,20 +1,17 @@
-"""Which trainer a kind of model has: the one place where kinds of models are listed.
-
-A trainer is made by a function ``(section, assignment) -> Trainer``, named by its import path and imported
-when a model of its kind is trained. A user's own comes the same way, from a section of kind ``custom``.
-"""
+"""Assignments of trainers, and the trainer of a model, which its kind makes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from graphbox.config import ClickModelSection, CustomConfig, ModelConfig, TaskConfig
-from graphbox.errors import UsageError
+from graphbox.config import ModelSection, TaskConfig, model_kind, model_kinds
+from graphbox.config.kinds import line_of_error
+from graphbox.errors import BackendMissingError, GraphboxError, UsageError
 from graphbox.table import Expiry
-from graphbox.train.import_path import import_by_path
 from graphbox.train.memory import TrainingMemory, check_memory
 from graphbox.train.processes import ALONE, TrainingProcesses, check_processes
 from graphbox.train.stage_clock import StageClock
@@ -24,46 +21,7 @@ from graphbox.train.trainer import Trainer
 from graphbox.train.transfer import CPU
 from graphbox.train.view import GraphView
 
-__all__ = [
-    "STREAMING_TRAINERS",
-    "TRAINERS",
-    "Assignment",
-    "make_streaming_trainer",
-    "make_trainer",
-]
-
-TRAINERS: Mapping[str, str] = {
-    "complex": "graphbox.train.completion.trainer:make_completion_trainer",
-    "distmult": "graphbox.train.completion.trainer:make_completion_trainer",
-    "rotate": "graphbox.train.completion.trainer:make_completion_trainer",
-    "transe": "graphbox.train.completion.trainer:make_completion_trainer",
-    "custom": "graphbox.train.registry:make_custom_trainer",
-    "dcn": "graphbox.train.click.trainer:make_click_trainer",
-    "deepfm": "graphbox.train.click.trainer:make_click_trainer",
-    "wide_and_deep": "graphbox.train.click.trainer:make_click_trainer",
-    "lightgcn": "graphbox.train.recommendation.trainer:make_recommendation_trainer",
-    "matrix_factorization": "graphbox.train.recommendation.trainer:make_recommendation_trainer",
-    "deepwalk": "graphbox.train.walks.skip_gram:make_deepwalk_trainer",
-    "line": "graphbox.train.walks.line:make_line_trainer",
-    "gnn": "graphbox.train.network.classify:make_graph_network_trainer",
-    "metapath2vec": "graphbox.train.walks.skip_gram:make_skip_gram_trainer",
-    "node2vec": "graphbox.train.walks.skip_gram:make_deepwalk_trainer",
-    "sage": "graphbox.train.recommendation.sage:make_sage_trainer",
-    "temporal": "graphbox.train.temporal.trainer:make_temporal_trainer",
-}
-"""Import path of the function that makes the trainer, by kind of model."""
-
-STREAMING_TRAINERS: Mapping[str, str] = {
-    "dcn": "graphbox.train.click.trainer:make_click_trainer",
-    "deepfm": "graphbox.train.click.trainer:make_click_trainer",
-    "wide_and_deep": "graphbox.train.click.trainer:make_click_trainer",
-    "custom": "graphbox.train.registry:make_custom_trainer",
-    "deepwalk": "graphbox.train.stream.walks:make_streaming_walks",
-    "matrix_factorization": "graphbox.train.stream.factorization:make_streaming_factorization",
-    "node2vec": "graphbox.train.stream.walks:make_streaming_walks",
-    "temporal": "graphbox.train.temporal.trainer:make_temporal_trainer",
-}
-"""The same of the kinds that learn from streams: what is made is a ``StreamingTrainer``."""
+__all__ = ["Assignment", "make_streaming_trainer", "make_trainer", "trainer_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +60,7 @@ class Assignment:
         """Where kernels train what the native core trains on the CPU; None: it does."""
         return None if self.device == CPU else self.device
 
-    def wrong_task(self, config: ModelConfig | ClickModelSection) -> UsageError:
+    def wrong_task(self, config: ModelSection) -> UsageError:
         """Return the error that the task is none of the kinds that models like this one do."""
         task = self.task
         received = "none" if task is None else f"{config.task} of kind {task.kind}"
@@ -113,62 +71,75 @@ class Assignment:
         )
 
 
-def make_trainer(config: ModelConfig, assignment: Assignment) -> Trainer:
+def make_trainer(config: ModelSection, assignment: Assignment) -> Trainer:
     """Return the trainer of a model's section.
 
     Raises:
         UsageError: the model, its task, the graph and the budgets of memory do not fit together.
+        BackendMissingError: its kind cannot be loaded.
     """
     check_memory(config, assignment.memory, assignment.name)
     check_processes(
         assignment.processes.size, config, assignment.task, assignment.name, assignment.memory.config
     )
-    make = import_by_path(TRAINERS[config.kind], f"the trainer of models of kind {config.kind}")
     try:
-        trainer: Trainer = make(config, assignment)
+        trainer = trainer_of(config.kind)(config, assignment)
     except UsageError as error:
         if error.where in type(config).model_fields:  # a key of the section alone
             error.where = f"models.{assignment.name}.{error.where}"
         raise
+    if not isinstance(trainer, Trainer):
+        raise _no_trainer(Trainer, trainer, config, assignment)
     return trainer
 
 
-def make_streaming_trainer(config: ModelConfig, assignment: Assignment) -> StreamingTrainer:
+def trainer_of(kind: str) -> Callable[[Any, Assignment], Trainer]:
+    """Import and return what makes the trainers of a kind of model.
+
+    Raises:
+        BackendMissingError: the kind or its trainer cannot be imported.
+    """
+    try:
+        return model_kind(kind).trainer()
+    except GraphboxError:
+        raise
+    except Exception as error:  # the code may be of another package: it can raise anything
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise BackendMissingError(
+            f"expected to import the trainer of the kind of model `{kind}`, received "
+            f"{type(error).__name__}: {reason}",
+            where=line_of_error(error),
+            hint="install what it imports, or correct the module",
+        ) from error
+
+
+def make_streaming_trainer(config: ModelSection, assignment: Assignment) -> StreamingTrainer:
     """Return the trainer of a model's section that learns from a stream; the assignment has no split.
 
     Raises:
         UsageError: models of the kind do not learn from streams, or model, task and graph do not fit.
+        BackendMissingError: its kind cannot be loaded.
     """
-    if config.kind not in STREAMING_TRAINERS:
+    make = model_kind(config.kind).streaming_trainer()
+    if make is None:
+        able = [name for name, kind in model_kinds().items() if kind.streaming_trainer() is not None]
         raise UsageError(
             f"expected a kind of model that learns from streams, received `{config.kind}`, which learns from "
             "a whole graph",
             where=f"models.{assignment.name}.kind",
-            hint=f"these do: {', '.join(sorted(STREAMING_TRAINERS))}",
+            hint=f"these do: {', '.join(sorted(able))}",
         )
-    make = import_by_path(STREAMING_TRAINERS[config.kind], f"the streaming trainer of kind {config.kind}")
     trainer = make(config, assignment)
     if not isinstance(trainer, StreamingTrainer):
-        raise UsageError(
-            f"expected a graphbox.train.stream.StreamingTrainer, received {type(trainer).__name__}",
-            where=f"models.{assignment.name}",
-            hint="a trainer that learns from streams is derived from it",
-        )
+        raise _no_trainer(StreamingTrainer, trainer, config, assignment)
     return trainer
 
 
-def make_custom_trainer(config: CustomConfig, assignment: Assignment) -> Trainer:
-    """Return the trainer of a section of kind ``custom``: what the user's own code makes.
-
-    Raises:
-        UsageError: there is no such code, or it makes no trainer.
-    """
-    where = f"models.{assignment.name}.trainer"
-    made = import_by_path(config.trainer, where)(config, assignment)
-    if not isinstance(made, Trainer):
-        raise UsageError(
-            f"expected a graphbox.train.Trainer, received {type(made).__name__}",
-            where=where,
-            hint=f"`{config.trainer}` has to return an object of a class derived from Trainer",
-        )
-    return made
+def _no_trainer(expected: type, made: object, config: ModelSection, assignment: Assignment) -> UsageError:
+    """Return the error that a kind made something else than a trainer."""
+    return UsageError(
+        f"expected the kind {config.kind} to make a {expected.__module__}.{expected.__name__}, received "
+        f"{type(made).__name__}",
+        where=f"models.{assignment.name}",
+        hint=f"derive its class from {expected.__name__}",
+    )

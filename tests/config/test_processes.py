@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from graphbox.config import MODEL_SECTIONS, config_digest
+from graphbox.config import config_digest, model_kinds
 from graphbox.errors import ConfigError
 from tests.config.test_device import load
 
@@ -29,7 +29,7 @@ def test_no_number_of_processes(tmp_path: Path, number: str) -> None:
 
 def test_which_kinds_are_divided() -> None:
     sampled = {"num_neighbors": [10, 10]}
-    divided = {kind for kind, section in MODEL_SECTIONS.items() if section.undivided(None, sampled) is None}
+    divided = {name for name, kind in model_kinds().items() if kind.section.undivided(None, sampled) is None}
     assert divided == {
         *("gnn", "deepfm", "dcn", "wide_and_deep"),
         *("distmult", "complex", "transe", "rotate", "matrix_factorization", "sage"),

@@ -214,6 +214,14 @@ def test_budgets_that_settings_rule_out(tmp_path: Path, budget: str, model: str,
     assert message in str(problem)
 
 
+@pytest.mark.parametrize("kind", ["deepwalk", "node2vec"])
+@pytest.mark.parametrize("task", ["", ", task: taste"])
+def test_walks_keep_their_topology_within_a_budget(tmp_path: Path, kind: str, task: str) -> None:
+    model = f"{{kind: {kind}{task}}}"
+    changes = ("models:", "memory: {topology: 1GiB}\nmodels:"), ("{kind: lightgcn, task: items}", model)
+    assert load_config(write(tmp_path, *changes)).memory.topology == 1 << 30
+
+
 @pytest.mark.parametrize(
     ("settings", "are_merged"),
     [

@@ -1,14 +1,6 @@
-"""Sections `models`: one module for each family of models, and the union of all their kinds.
-
-A new kind of model is a class here, a member of ``ModelConfig``, and a line in ``graphbox.train.registry``
-that names its trainer.
-"""
+"""Sections `models`: one module for each family of models. ``graphbox.config.kinds`` finds the kinds."""
 
 from __future__ import annotations
-
-from typing import Annotated, get_args
-
-from pydantic import Field
 
 from graphbox.config.models.clicks import ClickModelSection, DCNConfig, DeepFMConfig, WideAndDeepConfig
 from graphbox.config.models.custom import CustomConfig
@@ -20,6 +12,7 @@ from graphbox.config.models.knowledge_graph import (
     RotatEConfig,
     TransEConfig,
 )
+from graphbox.config.models.own_module import OwnModuleConfig
 from graphbox.config.models.recommendation import LightGCNConfig, MatrixFactorizationConfig
 from graphbox.config.models.sage import SageConfig
 from graphbox.config.models.section import ModelSection
@@ -33,7 +26,6 @@ from graphbox.config.models.walks import (
 )
 
 __all__ = [
-    "MODEL_SECTIONS",
     "ClickModelSection",
     "ComplExConfig",
     "CustomConfig",
@@ -47,9 +39,9 @@ __all__ = [
     "LineConfig",
     "MatrixFactorizationConfig",
     "Metapath2VecConfig",
-    "ModelConfig",
     "ModelSection",
     "Node2VecConfig",
+    "OwnModuleConfig",
     "RotatEConfig",
     "SageConfig",
     "SkipGramSection",
@@ -57,30 +49,3 @@ __all__ = [
     "TransEConfig",
     "WideAndDeepConfig",
 ]
-
-ModelConfig = Annotated[
-    GraphNetworkConfig
-    | CustomConfig
-    | DeepWalkConfig
-    | Node2VecConfig
-    | Metapath2VecConfig
-    | LineConfig
-    | SageConfig
-    | LightGCNConfig
-    | MatrixFactorizationConfig
-    | DeepFMConfig
-    | DCNConfig
-    | WideAndDeepConfig
-    | DistMultConfig
-    | ComplExConfig
-    | TransEConfig
-    | RotatEConfig
-    | TemporalConfig,
-    Field(discriminator="kind"),
-]
-
-MODEL_SECTIONS: dict[str, type[ModelSection]] = {
-    get_args(section.model_fields["kind"].annotation)[0]: section
-    for section in get_args(get_args(ModelConfig)[0])
-}
-"""The section of each kind of model."""

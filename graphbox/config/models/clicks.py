@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -38,9 +37,8 @@ class ClickModelSection(ModelSection, OptimizationSection):
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("click",)
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
-
-    kind: str
-    """Kind of model."""
+    DIVIDES: ClassVar[bool] = True
+    PREDICTS: ClassVar[bool] = True
 
     task: Name
     """Task of kind `click` that the model is trained and evaluated on."""
@@ -80,10 +78,10 @@ class ClickModelSection(ModelSection, OptimizationSection):
     patience: PositiveInt | None = 3
     """Epochs in a row without a better figure on the validation part after which training ends."""
 
-    @classmethod
-    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
-        """See :meth:`ModelSection.undivided`."""
-        return None
+    @property
+    def combinations(self) -> tuple[tuple[str, ...], ...]:
+        """Lists of features each combination of whose values has a row."""
+        return ()
 
     @property
     def sees_validation(self) -> bool:
@@ -118,3 +116,8 @@ class WideAndDeepConfig(ClickModelSection):
     """Kind of model."""
     crosses: tuple[Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_each_once)], ...] = ()
     """Lists of features each combination of whose values has a weight of its own in the linear model."""
+
+    @property
+    def combinations(self) -> tuple[tuple[str, ...], ...]:
+        """See :attr:`ClickModelSection.combinations`."""
+        return self.crosses

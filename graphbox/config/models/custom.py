@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,3 +22,9 @@ class CustomConfig(ModelSection):
     `graphbox.train.Assignment`, and returns a `graphbox.train.Trainer`."""
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """What the trainer wants to know, as it names it."""
+
+    @classmethod
+    def import_paths(cls, values: Mapping[str, Any]) -> dict[str, str]:
+        """See :meth:`ModelSection.import_paths`."""
+        path = values.get("trainer")
+        return {"trainer": path} if isinstance(path, str) else {}

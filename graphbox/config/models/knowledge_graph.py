@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +28,7 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """How rows of entities and relations are learnt from the triples of a complete task."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("complete",)
+    DIVIDES: ClassVar[bool] = True
 
     task: Name
     """Task of kind `complete` that the model is trained and evaluated on."""
@@ -62,11 +62,6 @@ class KnowledgeGraphSection(ModelSection, LearningRateSchedule):
     """Epochs between measurements on the validation part; the model ends as it was at the best of them."""
     patience: PositiveInt | None = 5
     """Measurements on the validation part in a row without a better one after which training ends."""
-
-    @classmethod
-    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
-        """See :meth:`ModelSection.undivided`."""
-        return None
 
     @property
     def sees_validation(self) -> bool:

@@ -83,11 +83,7 @@ class MatrixFactorizationConfig(RecommendationSection):
     """A row for each query and candidate, without a graph between them."""
 
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    DIVIDES: ClassVar[bool] = True
 
     kind: Literal["matrix_factorization"]
     """Kind of model."""
-
-    @classmethod
-    def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
-        """See :meth:`ModelSection.undivided`."""
-        return None

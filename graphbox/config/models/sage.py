@@ -9,7 +9,7 @@ from pydantic import Field
 
 from graphbox.config.models.optimization import LearningRateSchedule
 from graphbox.config.models.section import ModelSection
-from graphbox.config.models.walks import SkipGramSection
+from graphbox.config.models.walks import Metapath2VecConfig, SkipGramSection
 from graphbox.config.section import EdgeTypeList, Fraction, Name, PositiveFloat, PositiveInt
 
 __all__ = ["SageConfig"]
@@ -21,6 +21,7 @@ class SageConfig(ModelSection, LearningRateSchedule):
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("recommend",)
     RANKS_OTHER_TYPES: ClassVar[bool] = False
     BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    DIVIDES: ClassVar[bool] = True
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = {
         "pretrain": "rows then start from embeddings of all nodes, which are in memory"
     }
@@ -72,3 +73,9 @@ class SageConfig(ModelSection, LearningRateSchedule):
     def undivided(cls, task_kind: str | None, values: Mapping[str, Any]) -> str | None:  # noqa: ARG003
         """See :meth:`ModelSection.undivided`."""
         return None if values.get("pretrain") is None else "the walks that it learns first are not divided"
+
+    def pretraining(self) -> Metapath2VecConfig | None:
+        """Return the model whose embeddings rows start from; None: they start at random."""
+        if self.pretrain is None:
+            return None
+        return Metapath2VecConfig(kind="metapath2vec", dim=self.dim, **self.pretrain.model_dump())

@@ -19,6 +19,7 @@ class TemporalConfig(ModelSection, OptimizationSection):
     """Scores an event by what both its ends did last; learns as events go by."""
 
     TASK_KINDS: ClassVar[tuple[str, ...]] = ("predict_links",)
+    PARTS_IN_TIME: ClassVar[bool] = True
 
     kind: Literal["temporal"]
     """Kind of model."""

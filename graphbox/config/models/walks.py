@@ -78,7 +78,7 @@ class SkipGramSection(NegativeSamplingSection):
 class Metapath2VecConfig(_LearntInPlace, SkipGramSection):
     """Skip-gram with negative samples over metapath walks (Dong et al., KDD 2017)."""
 
-    BUDGETS: ClassVar[tuple[str, ...]] = ("tables",)
+    BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "tables")
     ALL_ROWS_WITH: ClassVar[Mapping[str, str]] = _LOCK_FREE
 
     kind: Literal["metapath2vec"]
@@ -109,6 +109,8 @@ class OneTypeSection(_LearntInPlace, NegativeSamplingSection):
 
 class DeepWalkConfig(OneTypeSection):
     """Skip-gram with negative samples over uniform walks (Perozzi et al., KDD 2014)."""
+
+    BUDGETS: ClassVar[tuple[str, ...]] = ("topology", "tables")
 
     kind: Literal["deepwalk"]
     """Kind of model."""

@@ -1,4 +1,4 @@
-"""How large a graph is, or will be, as far as the memory of trainings depends on it."""
+"""Sizes of a graph that the memory of trainings depends on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCKS = 24
 
 @dataclass(frozen=True)
 class GraphCounts:
-    """How large a graph is, or will be.
+    """Sizes of a graph that exists, or will after an import.
 
     Attributes:
         nodes: number of nodes by type.

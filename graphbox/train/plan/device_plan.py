@@ -1,4 +1,4 @@
-"""Plans of trainings on a GPU: what is kept in its memory, and what is said where there is no room."""
+"""Plans of trainings on a GPU: what is kept in its memory, and errors where there is no room."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import numpy as np
 import torch
 
 from graphbox.bandwidth import Bandwidths, measured_bandwidths
-from graphbox.config import HbmConfig, MemoryConfig, ModelConfig, RunConfig
+from graphbox.config import HbmConfig, MemoryConfig, ModelSection, RunConfig
 from graphbox.device import device_in_words
 from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
-from graphbox.train.plan.accesses import DegreeClasses, things_of
+from graphbox.train.plan.accesses import DegreeClasses, DegreeModel
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.demand import part_of_batches
-from graphbox.train.plan.placement import KINDS, Kind, PlacedThing, Rates, Thing, place
-from graphbox.train.plan.walks import host_bytes, room_for_pinned_rows, row_problem, walks_of
-from graphbox.train.plan.working_set import working_bytes
+from graphbox.train.plan.footprint import footprint_of, part_of_batches
+from graphbox.train.plan.placement import KINDS, DataPart, Kind, PlacedPart, Rates, place
 from graphbox.train.processes import check_gpus
 from graphbox.words import counted_bytes
 
@@ -45,25 +43,25 @@ ASSUMED_BANDWIDTHS = Bandwidths(
     device_to_host=5.3e10,
     device_to_device=2.0e12,
 )
-"""By which places are chosen where nothing is measured; only how they compare matters then."""
+"""Bandwidths for placement where nothing was measured; only their ratios matter then."""
 
 ASSUMED_SSD_BYTES_PER_S = 2.5e9
 
 _ASSUMED = Rates(ASSUMED_BANDWIDTHS, ASSUMED_SSD_BYTES_PER_S)
 
 _SHARE_OF_FREE = 0.95
-"""Of the memory that is free: the rest is lost between blocks of PyTorch's allocator."""
+"""Usable share of free memory: the rest is lost to fragmentation of PyTorch's allocator."""
 _LEAST_DIM = 8
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that trainings are planned for; of several processes each has one like it.
+    """A GPU that trainings are planned for; each of several processes has one like it.
 
     Attributes:
-        name: what it is called.
-        hbm_bytes: memory that a training may take of it.
-        rates: how fast it reads.
+        name: shown to people.
+        hbm_bytes: memory that a training may take.
+        rates: bandwidths.
     """
 
     name: str
@@ -86,35 +84,35 @@ class Gpu:
 
 @dataclass(frozen=True, eq=False)
 class DevicePlan:
-    """What the training of a model keeps where.
+    """Placement of one training on a GPU.
 
     Attributes:
-        model: its name in the run file.
-        kind: its kind.
-        gpu: where it computes.
-        working_bytes: what computing takes of the GPU's memory.
-        things: where everything else is.
-        pinned_bytes: what it takes of host memory beside what a training on the CPU does.
+        model: name in the run file.
+        kind: kind of the model.
+        gpu: the GPU.
+        working_bytes: GPU memory for computing.
+        parts: placement of everything else.
+        pinned_bytes: host memory beyond that of a training on the CPU.
     """
 
     model: str
     kind: str
     gpu: Gpu
     working_bytes: int
-    things: tuple[PlacedThing, ...]
+    parts: tuple[PlacedPart, ...]
     pinned_bytes: int = 0
 
     @property
     def budgets(self) -> dict[Kind, int]:
-        """Bytes of the GPU's memory that are for each kind of thing."""
+        """Bytes of the GPU's memory that are for each kind of part."""
         return {
-            kind: sum(each.bytes("HBM") for each in self.things if each.thing.kind == kind) for kind in KINDS
+            kind: sum(each.bytes("HBM") for each in self.parts if each.part.kind == kind) for kind in KINDS
         }
 
     @property
     def is_whole(self) -> bool:
         """Whether all that can be in the GPU's memory is there."""
-        return all(each.is_near for each in self.things if not each.thing.not_in_hbm)
+        return all(each.is_near for each in self.parts if not each.part.not_in_hbm)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for ``--json``."""
@@ -125,7 +123,7 @@ class DevicePlan:
             "working_bytes": self.working_bytes,
             "pinned_bytes": self.pinned_bytes,
             "bandwidths": self.gpu.rates.gpu.device,
-            "things": [each.as_dict() for each in self.things],
+            "parts": [each.as_dict() for each in self.parts],
         }
 
 
@@ -236,10 +234,8 @@ def device_problems(
             hint = f"leave {keys} out, or let them be {counted_bytes(room - plan.working_bytes)} together"
             found.append((name, message, hint))
         else:
-            walks = walks_of(config.models[name])
-            problem = (
-                None if walks is None else row_problem(walks, counts, config.memory, plan.budgets["tables"])
-            )
+            footprint = footprint_of(config.models[name], counts, config)
+            problem = None if footprint is None else footprint.row_problem(plan.budgets["tables"])
             if problem is not None and config.device == "auto":
                 on_cpu[name] = problem[0]
             elif problem is not None:
@@ -249,28 +245,27 @@ def device_problems(
 
 def _plan(
     name: str,
-    model: ModelConfig,
+    model: ModelSection,
     config: RunConfig,
     counts: GraphCounts,
     degrees: Mapping[str, DegreeClasses],
     gpu: Gpu,
 ) -> DevicePlan | None:
     processes, memory = config.processes, config.memory
-    working = working_bytes(part_of_batches(model, processes), counts, config)
-    things = things_of(model, counts, degrees, config)
-    if working is None or things is None:
+    whole = footprint_of(model, counts, config)
+    batch_part = footprint_of(part_of_batches(model, processes), counts, config)
+    if whole is None or batch_part is None:
         return None
-    things = [_of_each(thing, processes) for thing in things]
+    working = batch_part.device_bytes()
+    degree_model = DegreeModel(counts, degrees, in_tiers=memory.topology is not None)
+    parts = [_of_each(part, processes) for part in whole.parts(degree_model)]
     on_disk: dict[Kind, int | None] = {
         "topology": memory.topology,
         "features": memory.features,
-        "tables": memory.tables,
+        "tables": whole.pinned_row_budget(),
     }
-    walks = walks_of(model)
-    if walks is not None:
-        on_disk["tables"] = room_for_pinned_rows(walks, counts, memory)
     placed = place(
-        things,
+        parts,
         gpu.rates,
         hbm_bytes=gpu.hbm_bytes - working,
         hbm_budgets=_given(config),
@@ -279,22 +274,18 @@ def _plan(
     plan = DevicePlan(name, model.kind, gpu, working, tuple(placed))
     pinned = 0
     if memory.topology is None:  # else that is the budget of pinned lists, too
-        pinned = sum(
-            each.thing.bytes for each in placed if each.thing.kind == "topology" and not each.is_near
-        )
-    if walks is not None:
-        pinned += host_bytes(walks, counts, memory, plan.budgets["tables"])
-    return replace(plan, pinned_bytes=pinned)
+        pinned = sum(each.part.bytes for each in placed if each.part.kind == "topology" and not each.is_near)
+    return replace(plan, pinned_bytes=pinned + whole.pinned_row_bytes(plan.budgets["tables"]))
 
 
-def _of_each(thing: Thing, processes: int) -> Thing:
-    """Return what one of several processes has of a thing: its rows for all, the rest for itself."""
+def _of_each(part: DataPart, processes: int) -> DataPart:
+    """Return what one of several processes has of a part: its rows for all, the rest for itself."""
     if processes == 1:
-        return thing
-    if thing.kind == "tables":
-        ends = -(-np.cumsum(thing.items) // processes)
-        return replace(thing, items=np.diff(ends, prepend=0))
-    return replace(thing, accesses=thing.accesses / processes)
+        return part
+    if part.kind == "tables":
+        ends = -(-np.cumsum(part.items) // processes)
+        return replace(part, items=np.diff(ends, prepend=0))
+    return replace(part, accesses=part.accesses / processes)
 
 
 def _given(config: RunConfig) -> dict[Kind, int]:
@@ -314,7 +305,8 @@ def _ways(config: RunConfig, counts: GraphCounts, plan: DevicePlan) -> Iterator[
         value = getattr(model, key, 0) // 2
         while value >= least:
             section = part_of_batches(model.model_copy(update={key: value}), config.processes)
-            smaller = working_bytes(section, counts, config)
+            footprint = footprint_of(section, counts, config)
+            smaller = None if footprint is None else footprint.device_bytes()
             if smaller is not None and smaller <= plan.gpu.hbm_bytes:
                 yield f"with `models.{plan.model}.{key}={value}` it takes {counted_bytes(smaller)}"
                 break

@@ -1,4 +1,4 @@
-"""What a process holds that trains, before it does: the interpreter and its libraries, measured in one."""
+"""Memory of a training process before it trains: the interpreter and its libraries, measured in one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from functools import cache
 from importlib import import_module
 from typing import Self
 
+from graphbox.config import model_kind
 from graphbox.errors import BackendMissingError, TimeLimitError
 from graphbox.memory import mapped_bytes, resident_bytes
-from graphbox.train.registry import TRAINERS
+from graphbox.train.registry import trainer_of
 
 __all__ = ["Libraries", "load_libraries", "measured_libraries"]
 
@@ -24,13 +25,6 @@ _PIPELINE = (
     "graphbox.graph.ingest",
     "graphbox.train.splitting",
 )
-_WITHOUT_OPTIMIZER = frozenset(
-    {
-        *("deepwalk", "node2vec", "metapath2vec", "line", "lightgcn", "matrix_factorization"),
-        *("distmult", "complex", "rotate", "transe", "custom"),
-    }
-)
-"""Kinds whose parameters are all rows of tables; others make torch's compiler load with its optimizers."""
 
 _MEASURE_TIMEOUT_S = 600.0
 """Importing takes seconds, and minutes where packages come over a slow network."""
@@ -63,15 +57,13 @@ class Libraries:
 
 
 def load_libraries(kinds: Collection[str]) -> None:
-    """Import what a process that trains models of these kinds does, of what loads late as well."""
-    import torch
-
-    for name in (*_PIPELINE, *sorted({TRAINERS[kind].partition(":")[0] for kind in kinds})):
+    """Import all that trainings of models of these kinds import, late imports included."""
+    for name in _PIPELINE:
         import_module(name)
-    if "gnn" in kinds:
-        import_module("torch_geometric.nn")
-    if not _WITHOUT_OPTIMIZER.issuperset(kinds):
-        torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+    for kind in sorted(kinds):
+        trainer_of(kind)
+        for name in model_kind(kind).LIBRARIES:
+            import_module(name)
 
 
 def measured_libraries(kinds: Collection[str]) -> Libraries:
@@ -99,7 +91,7 @@ def _libraries_of(kinds: tuple[str, ...]) -> Libraries:
         )
     except subprocess.TimeoutExpired:
         raise TimeLimitError(
-            f"expected {what} within {_MEASURE_TIMEOUT_S:g} seconds, the process that does is still at it",
+            f"expected {what}, received a timeout after {_MEASURE_TIMEOUT_S:g} seconds",
             hint="a file system that is slow or hangs may hold the packages: see which with "
             "`python -X importtime -c 'import torch'`",
         ) from None

@@ -1,16 +1,16 @@
-"""Plans of the trainings of a run file, and what is said where one does not fit."""
+"""Plans of the trainings of a run file in host memory, and errors where one does not fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from graphbox.config import ModelConfig, RunConfig
+from graphbox.config import ModelSection, RunConfig
 from graphbox.errors import DoesNotFitError
 from graphbox.graph import Graph
 from graphbox.memory import available_bytes
 from graphbox.train.plan.counts import GraphCounts
-from graphbox.train.plan.demand import demand_of, part_of_batches
+from graphbox.train.plan.footprint import footprint_of, part_of_batches
 from graphbox.train.plan.libraries import Libraries, load_libraries, measured_libraries
 from graphbox.words import counted_bytes
 
@@ -22,7 +22,7 @@ _MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What the training of a model takes.
+    """Host memory of one training.
 
     Attributes:
         model: its name in the run file.
@@ -157,9 +157,10 @@ def problems(
 
 
 def _plan(
-    name: str, model: ModelConfig, counts: GraphCounts, config: RunConfig, libraries: Libraries, pinned: int
+    name: str, model: ModelSection, counts: GraphCounts, config: RunConfig, libraries: Libraries, pinned: int
 ) -> TrainingPlan | None:
-    demand = demand_of(part_of_batches(model, config.processes), counts, _part_of_budgets(config))
+    footprint = footprint_of(part_of_batches(model, config.processes), counts, _part_of_budgets(config))
+    demand = None if footprint is None else footprint.demand()
     if demand is None:
         return None
     return TrainingPlan(

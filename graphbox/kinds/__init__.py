@@ -1,0 +1,1 @@
+"""The kinds of models of graphbox, by family: entry points of the group ``graphbox.models``."""

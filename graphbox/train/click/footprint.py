@@ -1,0 +1,49 @@
+"""Memory of trainings of click models."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from graphbox.config import ClickModelSection
+from graphbox.train.plan.accesses import DegreeModel, table_rows
+from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint
+from graphbox.train.plan.placement import DataPart
+
+__all__ = ["ClickFootprint"]
+
+
+class ClickFootprint(Footprint[ClickModelSection]):
+    """A row of the table for each value of a feature, and a batch; a window of the log is held."""
+
+    def demand(self) -> Demand:
+        """See :meth:`Footprint.demand`."""
+        model, (node_type, _) = self.model, self.ends
+        known, rows = self.counts.values.get(node_type, {}), self.counts.nodes.get(node_type, 0)
+        values, _ = self._values()
+        combined = sum(min(rows, prod(known.get(name, 32) for name in cross)) for cross in model.combinations)
+        by_value = 20.0 + 15.0 * model.dim
+        batch = 66.0 * model.batch_size * model.dim
+        table = by_value * values + 110.0 * combined - self.bytes_on_disk(2 * values, model.dim)
+        return Demand(92 * MEGABYTE + batch + table, 0.0, table)
+
+    def device_bytes(self) -> int:
+        """See :meth:`Footprint.device_bytes`."""
+        fields = max(1, sum(map(len, self.counts.values.values())))
+        return self.device_bytes_of(16.5 * self.model.batch_size * self.model.dim * fields)
+
+    def parts(self, degrees: DegreeModel) -> list[DataPart]:  # noqa: ARG002
+        """See :meth:`Footprint.parts`."""
+        values, features = self._values()
+        accesses = self.counts.nodes.get(self.ends[0], 0) * max(1, features) / max(values, 1)
+        known_by = "not known: all values alike"
+        of_values, accesses_of_value = np.array([values]), np.array([accesses])
+        dim = self.model.dim
+        return [table_rows("rows of values", dim, "adagrad", of_values, accesses_of_value, known_by)]
+
+    def _values(self) -> tuple[int, int]:
+        """Return the number of values of all features that are read, and of these features, the label too."""
+        known = self.counts.values.get(self.ends[0], {})
+        read = set(known) if self.model.features is None else set(self.model.features) & set(known)
+        return sum(known[name] for name in read - {getattr(self.task, "label", "")}), len(read)

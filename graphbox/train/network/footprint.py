@@ -1,0 +1,165 @@
+"""Memory of trainings of graph networks."""
+
+from __future__ import annotations
+
+import math
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from graphbox.config import GraphNetworkConfig, RecommendTaskConfig
+from graphbox.graph.tiered_graph import DEFAULT_PASS_BYTES
+from graphbox.train.plan.accesses import KNOWN_BYTES, DegreeClasses, DegreeModel
+from graphbox.train.plan.footprint import MEGABYTE, Demand, Footprint, ranking_numbers
+from graphbox.train.plan.placement import DataPart
+
+__all__ = ["GraphNetworkFootprint"]
+
+_MESSAGE_BYTES = {
+    "appnp": 4.8,
+    "gat": 19.0,
+    "gatv2": 34.0,
+    "gcn": 5.5,
+    "gcn2": 5.5,
+    "gin": 0.8,
+    "hgt": 38.0,
+    "lightgcn": 3.5,
+    "rgcn": 2.0,
+    "sage": 0.0,
+    "transformer": 33.0,
+}
+"""Bytes that a layer keeps for each edge and number of a vector until it has its gradient, beyond what `sage`
+does."""
+_INFERENCE_NODES = 8192
+_BATCHES_THERE = 3.0
+"""Copies of a batch's features: its own, and those that loaders have made ahead."""
+_DROPPED_COPIES = 2.0
+"""Copies of features where some are left out: the rest, and the mask."""
+
+
+class GraphNetworkFootprint(Footprint[GraphNetworkConfig]):
+    """Layers over the whole graph, or over batches of sampled neighbours."""
+
+    def demand(self) -> Demand | None:
+        """See :meth:`Footprint.demand`; None for layers that were not measured, such as the user's own."""
+        model, memory = self.model, self.memory
+        if model.layer not in _MESSAGE_BYTES:
+            return None
+        edges, nodes = self.edges_of(model.relations), self.nodes_of(model.relations)
+        # Of the files that are mapped, and as they are read: by the host, or by a GPU from pinned memory.
+        features = 2 * self._feature_bytes() if memory.features is None else memory.features + 24 * nodes
+        scores = self.scores_bytes() if isinstance(self.task, RecommendTaskConfig) else 0.0
+        messages = _MESSAGE_BYTES[model.layer] * model.dim * model.layers
+        if model.num_neighbors is None:
+            # Vectors before and after each layer with their gradients, and the edges in both directions.
+            numbers = (60.0 + 28.0 * model.layers) * (0.75 if scores else 1.0)
+            by_edge = 200.0 + 90.0 * model.layers + messages
+            return Demand(55 * MEGABYTE + features + scores + numbers * model.dim * nodes, by_edge * edges)
+        drawn, met = self._drawn(nodes)
+        batches = 70.0 * model.dim * met + messages * min(drawn, edges)
+        rows = 8.0 * model.dim * nodes
+        if memory.tables is not None:
+            rows = min(rows, float(memory.tables))
+        vectors = 8.0 * model.dim * nodes
+        return Demand(75 * MEGABYTE + features + scores + batches + rows + vectors, 140.0 * edges, rows)
+
+    def device_bytes(self) -> int:
+        """See :meth:`Footprint.device_bytes`."""
+        numbers = self._layer_numbers() + self._passes_ahead() / 4.0
+        if isinstance(self.task, RecommendTaskConfig):
+            queries, candidates = (self.counts.nodes.get(name, 0) for name in self.ends)
+            of_ranks = 2.0 * self.model.dim * (queries + candidates) + ranking_numbers(candidates)
+            numbers = max(numbers, of_ranks)
+        return self.device_bytes_of(numbers)
+
+    def parts(self, degrees: DegreeModel) -> list[DataPart]:
+        """See :meth:`Footprint.parts`: batches read them; over a whole graph all are read, once."""
+        model = self.model
+        types, (asked, _) = degrees.types(model.relations), self.ends
+        rowed = types if model.embeddings is None else [name for name in types if name in model.embeddings]
+        seeds = degrees.classes(asked).count
+        batches = math.ceil(seeds / model.batch_size)
+        hops = model.num_neighbors or ()
+        relations = max(1, len(model.relations or self.counts.edges)) * (2 if model.reverse else 1)
+        per_type = max(1, relations // max(1, len(types)))
+        expanded = seeds * sum(prod(hops[:hop]) * per_type**hop for hop in range(len(hops)))
+        reached = expanded + seeds * prod(hops) * per_type ** len(hops)
+        parts = []
+        for name in types:
+            classes = degrees.classes(name)
+            evenly = float(seeds) if name == asked else 0.0
+            read = np.full(len(classes.nodes), 1.0)
+            if model.num_neighbors is not None:
+                read = classes.met(reached / len(types), evenly, batches)
+                lists = classes.met(expanded / len(types), evenly, batches)
+                parts.append(degrees.lists(name, lists, hops[0] * per_type, self._lists_of(name)))
+            stored = self.counts.feature_bytes.get(name, 0) / max(classes.count, 1)
+            if stored and (model.features is None or name in model.features):
+                parts.append(self._features(name, classes, stored, read))
+            if name in rowed and (model.embeddings is not None or not stored):
+                parts.append(degrees.rows(f"rows of {name}", name, model.dim, "rowwise_adagrad", read))
+        return parts
+
+    def _features(
+        self, node_type: str, classes: DegreeClasses, stored: float, read: NDArray[np.float64]
+    ) -> DataPart:
+        """Return the features of the nodes of a type, of so many bytes each."""
+        not_in_hbm = (
+            "vectors are read from SSD ahead of batches, and copied"
+            if self.memory.features is not None
+            else ""
+        )
+        if self.model.num_neighbors is None:
+            not_in_hbm = "copied once: all of them are part of what computing takes"
+            read = read / self.model.epochs
+        width = max(1, round(stored))
+        size = np.full(len(classes.nodes), stored + (0 if not_in_hbm else KNOWN_BYTES))
+        name = f"features of {node_type}"
+        return DataPart(
+            name, "features", classes.nodes, size, read, width, width, classes.known_by, not_in_hbm
+        )
+
+    def _lists_of(self, node_type: str) -> int:
+        """Return the number of neighbour lists of a node of a type."""
+        ends = self.model.relations or tuple(self.counts.edges)
+        reverse = self.model.reverse
+        return max(1, sum((each[2] == node_type) + (reverse and each[0] == node_type) for each in ends))
+
+    def _feature_bytes(self) -> int:
+        touched = self.model.relations or tuple(self.counts.edges)
+        types = {end for each in touched for end in (each[0], each[2])}
+        return sum(self.counts.feature_bytes.get(name, 0) for name in types)
+
+    def _drawn(self, nodes: int) -> tuple[int, float]:
+        """Return the neighbours that a batch draws, and how many nodes of so many it meets."""
+        model = self.model
+        hops = model.num_neighbors or ()
+        drawn = model.batch_size * sum(prod(hops[:hop]) for hop in range(model.layers + 1))
+        return drawn, nodes * -math.expm1(-drawn / max(nodes, 1))
+
+    def _passes_ahead(self) -> int:
+        """Return the bytes that are sampled ahead where the graph is read in tiers."""
+        memory = self.memory
+        if self.model.num_neighbors is None or (memory.topology is None and memory.features is None):
+            return 0
+        return DEFAULT_PASS_BYTES if memory.passes is None else memory.passes
+
+    def _layer_numbers(self) -> float:
+        """Return the numbers that layers keep: of all nodes and edges, or of those of a batch."""
+        model = self.model
+        relations = model.relations or tuple(self.counts.edges)
+        nodes = self.nodes_of(model.relations)
+        edges = sum(self.counts.edges.get(each, 0) for each in relations) * (2 if model.reverse else 1)
+        stored = self._feature_bytes() / 4.0
+        dropped = _DROPPED_COPIES * stored if model.input_dropout else 0.0
+        message_bytes = _MESSAGE_BYTES.get(model.layer, max(_MESSAGE_BYTES.values()))
+        messages = (message_bytes / 4.0 + 1.0) * model.dim
+        if model.num_neighbors is None:
+            layers = (15.0 + 7.0 * model.layers) * model.dim * nodes
+            return layers + (6.0 + messages * model.layers) * edges + stored + dropped
+        drawn, met = self._drawn(nodes)
+        mean_degree = edges / max(nodes, 1)
+        of_block = _INFERENCE_NODES * mean_degree * (messages + 6.0)  # all neighbours of a block of nodes
+        features = (_BATCHES_THERE * stored + dropped) * met / max(nodes, 1)
+        return max(17.5 * model.dim * met + messages * model.layers * min(drawn, edges) + features, of_block)
